@@ -4,7 +4,7 @@
 PUBLIC = {
     "availability": (
         "sample_capacity group_vms_down_by_cluster SampledShortage place_replacements "
-        "build_pool_availability PoolAvailability list_affected_pools VmReplacement"
+        "build_pool_availability PoolAvailability list_affected_pools PlacedReplacements VmReplacement"
     ),
     "machine_alternatives": "list_alternative_machines MachineObstacle MachineAlternative",
     "snapshot": (

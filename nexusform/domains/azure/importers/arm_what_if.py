@@ -14,7 +14,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm_resources import SHAPE, UNREAD_TYPES, describe_type, normalize_id
-from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, ToolChange
+from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, VMS, AzAction, ToolChange
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.domains.azure.importers.azure_request_bodies import select_members
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
@@ -154,13 +154,17 @@ class _WhatIfChangeReader:
             self._add_change(unchanged, change_type, value, path)
 
     def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
-        """Report an id without readable type, or with an expression, unless the resource is of another type."""
+        """Report an id without a readable type. An id with an unevaluated expression ("[...]") is reported if the
+        rest of it names a type read here, or none.
+        """
         if "[" in arm_id:
-            known_text = arm_id.lower().replace("microsoft.resources/deployments", "")  # source of values
-            if any(name in known_text for name in KIND_OF) or "microsoft." not in known_text:
-                reason = get_text(document, "unsupportedReason") or "its id is known only after deployment"
-                detail = f"Azure could not predict {arm_id}: {reason.rstrip('.')}. Its VMs are not placed."
-                self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
+            # The expression may refer to a deployment, as the source of its values.
+            known_text = arm_id.lower().replace("microsoft.resources/deployments", "")
+            if "microsoft." in known_text and not any(name in known_text for name in KIND_OF):
+                return  # of another type
+            reason = get_text(document, "unsupportedReason") or "its id is known only after deployment"
+            detail = f"Azure could not predict {arm_id}: {reason.rstrip('.')}. Its VMs are not placed."
+            self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
         elif not document.get("extension") and not _ID.match(arm_id):  # extensions are of other providers
             detail = f'its id "{arm_id}" is not that of a resource.' if arm_id else "its id is missing."
             self._report(path, SHAPE, detail)
@@ -197,17 +201,16 @@ class _WhatIfChangeReader:
 
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""
-        predicted_changes: list[ToolChange] = []
+        changes: list[ToolChange] = []
         for change in self._changes:
             cluster_name = change.names[0]  # a pool has the names of its cluster and its own
             if change.kind == POOLS and cluster_name in self._unsupported_clusters:
                 detail = f"{change.title} is not predicted, because Azure could not predict its cluster."
                 self._report("", NOT_PREDICTED, detail, severity=Severity.WARNING)
             else:
-                predicted_changes.append(change)
-        self._changes = predicted_changes
-        self._changes.sort(key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id)))
-        created = [change for change in self._changes if change.action is AzAction.CREATE]
+                changes.append(change)
+        changes.sort(key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id)))
+        created = [change for change in changes if change.action is AzAction.CREATE]
         if _is_creation_order_undefined(created):
             detail = (
                 f"a what-if has no order for {format_count(len(created), 'object')} to create "
@@ -215,13 +218,12 @@ class _WhatIfChangeReader:
                 "placement. Predicted by id, clusters before pools."
             )
             self._report("", "ambiguous-creation-order", detail, severity=Severity.WARNING)
-        address_by_cluster = {item.names[0]: item.address for item in created if item.kind == CLUSTERS}
-        for number, change in enumerate(self._changes):
-            # A pool depends on its cluster if the cluster is created in the same document.
-            cluster_address = address_by_cluster.get(change.names[0], "") if change.kind == POOLS else ""
-            if cluster_address:
-                self._changes[number] = replace(change, dependencies=(cluster_address,))
-        return tuple(self._changes)
+        # A pool depends on its cluster if the cluster is created in the same document.
+        created_clusters = {item.names[0]: item.address for item in created if item.kind == CLUSTERS}
+        for number, change in enumerate(changes):
+            if change.kind == POOLS and change.names[0] in created_clusters:
+                changes[number] = replace(change, dependencies=(created_clusters[change.names[0]],))
+        return tuple(changes)
 
     def report_diagnostics(self, diagnostics: Any) -> None:
         """Add Azure's own diagnostics as warnings. Resources of nested deployments without expansion are missing."""
@@ -239,10 +241,10 @@ class _WhatIfChangeReader:
 
 def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     """Return True if two objects may be created in either order. A cluster always precedes its pools."""
-    clusters = {change.title for change in created if change.kind == CLUSTERS}
-    pools = Counter(change.names[0] for change in created if change.kind == POOLS)  # by cluster
-    independent_count = len(clusters | pools.keys()) + sum(change.kind not in (CLUSTERS, POOLS) for change in created)
-    return independent_count > 1 or max(pools.values(), default=0) > 1
+    vm_count = sum(change.kind == VMS for change in created)
+    cluster_names = {change.names[0] for change in created if change.kind != VMS}  # of clusters, and of pools
+    pools_by_cluster = Counter(change.names[0] for change in created if change.kind == POOLS)
+    return vm_count + len(cluster_names) > 1 or max(pools_by_cluster.values(), default=0) > 1
 
 
 def _parse_id(arm_id: str) -> tuple[str, tuple[str, ...]]:

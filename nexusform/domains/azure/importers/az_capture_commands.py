@@ -232,15 +232,24 @@ def find_uncaptured_kind_warnings(
             f"counts as free. {CAPTURE_NODES}",
             VMS_NOT_CAPTURED,
         )
-    without_times = [cluster for cluster in clusters if numbers_nodes and _has_nodes_without_creation_time(cluster)]
+    if numbers_nodes:
+        yield from _find_missing_creation_times(clusters)
+
+
+def _find_missing_creation_times(clusters: Sequence[AzCluster]) -> Iterator[Problem]:
+    """Warn of the clusters with several nodes of a pool without a creation time: their order is unknown."""
+    without_times: list[AzCluster] = []
+    for cluster in clusters:
+        pools = [node.pool for node in cluster.nodes if not node.created_at]
+        if len(pools) > len(set(pools)):  # a pool occurs twice
+            without_times.append(cluster)
     if without_times:
-        total = len(clusters)
         names = format_names(without_times, _MAX_NAMES)
         missing_times = (
-            f"Creation times of nodes are unknown for {len(without_times):,} of {format_count(total, 'cluster')} "
-            f"({names}): numbers follow their names, and the creation order is unknown. For reachable "
-            f"clusters run: kubectl --context {shlex.quote(without_times[0].name)} get nodes --output json > "
-            f"{shlex.quote(f'nodes.{without_times[0].name}.json')}"
+            f"Creation times of nodes are unknown for {len(without_times):,} of "
+            f"{format_count(len(clusters), 'cluster')} ({names}): numbers follow their names, and the creation order "
+            f"is unknown. For reachable clusters run: kubectl --context {shlex.quote(without_times[0].name)} get nodes "
+            f"--output json > {shlex.quote(f'nodes.{without_times[0].name}.json')}"
         )
         yield _build_warning(missing_times, _TIMES_NOT_CAPTURED)
 
@@ -287,12 +296,6 @@ def build_pool_command(cluster: AzCluster) -> str:
     standard = _FILES["agent_pools"]
     command = standard.command.replace("RESOURCE_GROUP", group).replace("CLUSTER", shlex.quote(cluster.name))
     return f"{command} > {shlex.quote(f'agent_pools.{cluster.name}.json')}"
-
-
-def _has_nodes_without_creation_time(cluster: AzCluster) -> bool:
-    """Return True if a pool has several nodes without a creation time."""
-    untimed = [node.pool for node in cluster.nodes if not node.created_at]
-    return len(untimed) > len(set(untimed))
 
 
 def _build_warning(detail: str, kind: str = NOT_CAPTURED, *, brief: str = "") -> Problem:

@@ -228,12 +228,13 @@ class _ChangedSite:
 
     def _warn_if_not_in_inventory(self, change: ToolChange) -> None:
         """Warn if the inventory lacks an existing cluster or VM, unless its location is of another site."""
+        if not change.id or change.kind == POOLS or normalize_id(change.id) in self.bodies[change.kind]:
+            return  # unknown, a part of its cluster, or listed
         location = normalize_id(get_text(change.body, "extendedLocation", "name"))
-        is_elsewhere = location and self.locations and location not in self.locations
-        is_listed = normalize_id(change.id) in self.bodies[change.kind]
-        if change.id and change.kind != POOLS and not is_listed and not is_elsewhere:
-            detail = f'the inventory has no "{change.title}", an existing object: its capacity may be in use.'
-            self._report(change, NOT_PREDICTED, detail, severity=Severity.WARNING)
+        if location and self.locations and location not in self.locations:
+            return  # it is elsewhere
+        detail = f'the inventory has no "{change.title}", an existing object: its capacity may be in use.'
+        self._report(change, NOT_PREDICTED, detail, severity=Severity.WARNING)
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
         """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""
@@ -253,23 +254,23 @@ class _ChangedSite:
         """Return True if all values for placement are known and, for a new object, present; report the others.
         `exists`: the change updates an existing object, with its values for anything absent.
         """
-        decisive_paths = _PLACEMENT_FIELDS[change.kind] + (_RECREATION_FIELDS[change.kind] if exists else ())
-        is_complete = True
+        finding_count = len(self.findings)
+        decisive_paths = _PLACEMENT_FIELDS[change.kind]
+        if exists:
+            decisive_paths += _RECREATION_FIELDS[change.kind]
         for path, reason in change.unknown.items():
             property_path = path[1:] if path[:1] == ("properties",) else path
             # A part or the whole of a decisive value is unknown.
             if any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
-                is_complete = False
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")
-        if properties is not None and not isinstance(properties, Mapping):
+        if not isinstance(properties, Mapping | None):
             self._report(change, SHAPE, f"an object is needed here, not {describe_type(properties)}.", ("properties",))
             return False
         count_path = ("controlPlaneNodeConfiguration", "count")
         if change.kind == CLUSTERS and get_value_at_path(properties, *count_path) == 0:
-            is_complete = False
             self._report(change, SHAPE, "1 or more is needed here, not 0.", ("properties", *count_path))
-        if not is_complete or not self._has_known_skus(change):
+        if len(self.findings) > finding_count or not self._has_known_skus(change):
             return False  # reported above
         if exists:
             return True  # absent values stay
@@ -310,16 +311,17 @@ class _ChangedSite:
         if location in self.locations:
             return  # it is known
         body.pop("extendedLocation", None)
+        if not self.locations:
+            return  # no resource of the inventory has one
         if len(self.locations) == 1 and not location:
             body["extendedLocation"] = {"name": next(iter(self.locations))}
-        elif self.locations:
-            names = list(map(extract_name, self.locations))
-            # Locations of one name in two subscriptions or groups need their full ids.
-            is_alike = extract_name(location) in names
-            display_name = location if is_alike else extract_name(location)
-            message = f'its extended location is "{display_name}"' if location else "it has no known one"
-            detail = f"{message}. The inventory is of {format_list(list(self.locations) if is_alike else names)}."
-            self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
+            return
+        display_name, site_names = extract_name(location), list(map(extract_name, self.locations))
+        if display_name in site_names:  # one name in two subscriptions or groups: their full ids differ
+            display_name, site_names = location, list(self.locations)
+        message = f'its extended location is "{display_name}"' if location else "it has no known one"
+        detail = f"{message}. The inventory is of {format_list(site_names)}."
+        self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
     def _update_item(self, change: ToolChange, key: str) -> ArmItem:
         """Return an existing body with the requested values merged over it; report other counts of initial pools."""

@@ -66,56 +66,72 @@ class AzResources(Struct, frozen=True):
 
 def read_export_resources(documents: Documents, findings: list[Problem]) -> AzResources:
     """Read every resource of an export, and the completeness of each kind; add findings about unreadable files."""
-    by_kind: dict[str, list[ArmItem]] = {kind: [] for kind in KINDS}
-    export_times: list[tuple[str, Any]] = []  # file and time
-    unreadable_kinds: set[str] = set()
-    listed_kinds: set[str] = set()
-    incomplete_kinds: set[str] = set()
-    sorter = _ResourceSorter(by_kind)
+    reader = _ExportReader(findings)
     for kind in (*KINDS, ANY):
         for name, content in documents.get(kind, ()):
-            data, problems = _parse_json_or_yaml_file(name, content)
-            findings += problems
-            if problems:
-                unreadable_kinds.add(kind)
-                continue
-            if isinstance(data, Mapping) and EXPORTED_AT in data:
-                export_times.append((name, data[EXPORTED_AT]))
-            if kind == ANY and not isinstance(data, list | Mapping):
-                findings.append(Problem((), NOT_READ, "not a list of resources: not read.", _WARNING, file=name))
-                continue
-            finding_count = len(findings)
-            kinds = sorter.add_resources_by_kind(_read_document_items(name, data, kind, findings), kind)
-            new_findings = findings[finding_count:]
-            has_errors = any(finding.severity is Severity.ERROR for finding in new_findings)
-            unreadable_kinds |= {kind} if has_errors and not kinds else set()  # nothing of it was read
-            if kind != ANY:
-                kinds.add(kind)  # the list of a kind may be empty
-            if any(finding.id == INCOMPLETE for finding in new_findings):
-                incomplete_kinds |= kinds
-                if not kinds.isdisjoint(_BASE_KINDS):  # all else depends on racks and machines: an error
-                    findings[finding_count:] = [
-                        replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
-                        for finding in new_findings
-                    ]
-            elif is_resource_list(data):  # a single resource does not make its kind complete
-                listed_kinds |= kinds
-    sorter.report_repeated()
-    unlisted_clusters = _find_unlisted_clusters(by_kind, listed_kinds)
-    # Clusters without an entry in the list of clusters make that list incomplete.
-    contradicted_kinds = {"kubernetes_clusters"} if unlisted_clusters else set()
+            reader.read_file(name, content, kind)
+    reader.sorter.report_repeated()
+    unlisted_clusters = _find_unlisted_clusters(reader.by_kind, reader.listed_kinds)
+    doubtful_kinds = reader.incomplete_kinds | reader.unreadable_kinds
+    if unlisted_clusters:  # they contradict the list of clusters
+        doubtful_kinds.add("kubernetes_clusters")
     pool_files = (name.rpartition("/")[2] for name, _ in documents.get("agent_pools", ()))
     # The file export/agent_pools.core.json is that of the cluster core.
     clusters_with_pool_files = {name.rpartition(".")[0].partition(".")[2].lower() for name in pool_files}
     return AzResources(
-        by_kind=by_kind,
-        export_times=export_times,
-        unreadable_kinds=frozenset(unreadable_kinds),
-        listed_kinds=frozenset(listed_kinds - incomplete_kinds - unreadable_kinds - contradicted_kinds),
-        incomplete_kinds=frozenset(incomplete_kinds),
+        by_kind=reader.by_kind,
+        export_times=reader.export_times,
+        unreadable_kinds=frozenset(reader.unreadable_kinds),
+        listed_kinds=frozenset(reader.listed_kinds - doubtful_kinds),
+        incomplete_kinds=frozenset(reader.incomplete_kinds),
         clusters_with_pool_files=frozenset(clusters_with_pool_files),
         unlisted_clusters=unlisted_clusters,
     )
+
+
+class _ExportReader:
+    """Reader of the files of an export; collects resources, and kinds with such a file (fields of AzResources)."""
+
+    def __init__(self, findings: list[Problem]) -> None:
+        self.findings = findings
+        self.by_kind: dict[str, list[ArmItem]] = {kind: [] for kind in KINDS}
+        self.sorter = _ResourceSorter(self.by_kind)
+        self.export_times: list[tuple[str, Any]] = []  # file and time
+        self.unreadable_kinds: set[str] = set()
+        self.listed_kinds: set[str] = set()
+        self.incomplete_kinds: set[str] = set()
+
+    def read_file(self, name: str, content: bytes, kind: str) -> None:
+        """Read the resources of a file; `kind` is that of its name, possibly ANY."""
+        data, problems = _parse_json_or_yaml_file(name, content)
+        if problems:
+            self.findings += problems
+            self.unreadable_kinds.add(kind)
+            return
+        if isinstance(data, Mapping) and EXPORTED_AT in data:
+            self.export_times.append((name, data[EXPORTED_AT]))
+        if kind == ANY and not isinstance(data, list | Mapping):
+            self.findings.append(Problem((), NOT_READ, "not a list of resources: not read.", _WARNING, file=name))
+            return
+        finding_count = len(self.findings)
+        items = _read_document_items(name, data, kind, self.findings)
+        kinds = self.sorter.add_resources_by_kind(items, kind)
+        new_findings = self.findings[finding_count:]
+        if not kinds and any(finding.severity is Severity.ERROR for finding in new_findings):
+            self.unreadable_kinds.add(kind)  # nothing of it was read
+        if kind != ANY:
+            kinds.add(kind)  # the list of a kind may be empty
+        if any(finding.id == INCOMPLETE for finding in new_findings):
+            self.incomplete_kinds |= kinds
+            if not kinds.isdisjoint(_BASE_KINDS):  # all else depends on racks and machines: an error
+                self.findings[finding_count:] = map(_raise_incomplete_list, new_findings)
+        elif is_resource_list(data):  # a single resource does not make its kind complete
+            self.listed_kinds |= kinds
+
+
+def _raise_incomplete_list(finding: Problem) -> Problem:
+    """Return a finding as an error if it is about an incomplete list."""
+    return replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
 
 
 def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:

@@ -261,6 +261,7 @@ class _SiteImport:
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != f"{self.name}/{cluster.name}" or recorded_pool.arguments is None:
                 continue  # of another cluster, or nothing is recorded
+            # Without a list of pools, a recorded pool without nodes may exist as well.
             if name in uncaptured or not cluster.has_pool_list:
                 pools[name] = {"count": 0, **pools.get(name, {}), **recorded_pool.arguments}
         return pools

@@ -281,7 +281,7 @@ def resolve_vm_placements(
     # Nodes of several clusters may share a name.
     ordered = sorted(listed_vms, key=lambda item: (item.vm.name, getattr(item.vm, "cluster", ""), item.machine_id))
     for listed_vm in ordered:
-        machine = machines.get(normalize_id(listed_vm.machine_id)) if listed_vm.machine_id else None
+        machine = machines.get(normalize_id(listed_vm.machine_id))  # None for the id "" of a VM without a machine
         if machine is None:
             if not listed_vm.machine_id:  # not scheduled
                 unplaced.append(listed_vm)

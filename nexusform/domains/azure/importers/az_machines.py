@@ -4,6 +4,7 @@ rack's, its own, or a list of rack SKUs.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
@@ -100,9 +101,13 @@ def _build_rack(item: ArmItem, name: str, rack_id: str) -> AzRack:
 
 def select_compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachine]) -> tuple[AzRack, ...]:
     """Select the racks without empty aggregator racks, sorted by name."""
-    used = {machine.rack for machine in machines}
-    selected = [r for r in racks.values() if r.name in used or AGGREGATOR not in (r.rack_sku_id or "").lower()]
-    return tuple(sorted(selected, key=lambda rack: rack.name))
+    used_racks = {machine.rack for machine in machines}
+    selected = []
+    for rack in sorted(racks.values(), key=attrgetter("name")):
+        is_aggregator = AGGREGATOR in str(rack.rack_sku_id).lower()
+        if rack.name in used_racks or not is_aggregator:
+            selected.append(rack)
+    return tuple(selected)
 
 
 class MachineReadOptions(Struct, frozen=True):
@@ -266,14 +271,13 @@ def read_planned_site(
     racks: dict[str, AzRack] = {}
     machines: dict[str, AzMachine] = {}
     for cluster in clusters:
-        single = cluster.read_object("aggregatorOrSingleRackDefinition")
+        single = cluster.read_object("aggregatorOrSingleRackDefinition")  # None without one
         definitions = [single, *cluster.read_objects("computeRackDefinitions")]
         for number, definition in enumerate(definitions):
             if definition is None:
-                continue  # no single rack
-            serial_number = definition.read_text(
-                "rackSerialNumber", f"{cluster.read_text('name', 'cluster')}-rack{number}"
-            )
+                continue
+            default_name = f"{cluster.read_text('name', 'cluster')}-rack{number}"
+            serial_number = definition.read_text("rackSerialNumber", default_name)
             name = extract_name(definition.read_text("networkRackId")) or serial_number
             rack = _build_rack(definition, name, name)
             racks[normalize_id(rack.id)] = rack
@@ -281,19 +285,14 @@ def read_planned_site(
                 machine = _read_planned_machine(server, rack, options)
                 if machine is not None:
                     machines[normalize_id(f"{rack.id}/{machine.name}")] = machine
-        problem_id, detail = (
-            "missing-field",
-            "racks and machines were not captured, and this Nexus cluster defines none.",
-        )
-        if any(definitions):
-            roles = (
-                "" if options.rack_skus else ", and as compute-plane, because rack_skus.json with the slots is missing"
-            )
-            detail = (
-                f"racks and machines were not captured: those that it defines are used, each counted as ready{roles}."
-            )
-            problem_id = "derived-value"
-        cluster.report("computeRackDefinitions", problem_id, detail, Severity.WARNING)
+        problem_id = "derived-value"
+        detail = "racks and machines were not captured: those that it defines are used, each counted as ready"
+        if not options.rack_skus:
+            detail += ", and as compute-plane, because rack_skus.json with the slots is missing"
+        if not any(definitions):
+            problem_id = "missing-field"
+            detail = "racks and machines were not captured, and this Nexus cluster defines none"
+        cluster.report("computeRackDefinitions", problem_id, f"{detail}.", Severity.WARNING)
     return racks, machines
 
 

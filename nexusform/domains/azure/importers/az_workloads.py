@@ -200,17 +200,15 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
     by_pool = group_by(reading.nodes, attrgetter("pool"))
     by_pool.pop(CONTROL_PLANE, None)
     pools = {pool.name: pool for pool in reading.cluster.pools}
-    if not reading.cluster.has_pool_list:
-        pools = {name: replace(pool, count=len(by_pool.get(name, ())) or pool.count) for name, pool in pools.items()}
     derived_pools: list[DerivedAgentPool] = []
     for name, nodes in by_pool.items():
-        if name in pools:
-            continue  # captured, or in the body of the cluster
-        if name in reading.initial:
-            pools[name] = replace(reading.initial[name], count=len(nodes))
-        else:
+        known_pool = pools.get(name) or reading.initial.get(name)
+        if known_pool is None:
             derived_pools.append(_derive_pool_from_nodes(nodes, reading.cluster.name))
-    modes = {pool.mode for pool in [*pools.values(), *(derived.pool for derived in derived_pools)]}
+        elif name not in pools or not reading.cluster.has_pool_list:
+            pools[name] = replace(known_pool, count=len(nodes))
+    modes = {pool.mode for pool in pools.values()}
+    modes.update(derived.pool.mode for derived in derived_pools)
     if derived_pools and _SYSTEM not in modes:
         first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))  # initial first
         derived_pools[derived_pools.index(first)] = _mark_as_system_pool(first, _REASON_MINIMUM)

@@ -147,14 +147,17 @@ def has_requested_values(observed: Any, requested: Any) -> bool:
     value are equal, except for a requested [] or {}.
     """
     if isinstance(requested, Mapping):
-        return isinstance(observed, Mapping) and all(
-            has_requested_values(observed.get(name), part) for name, part in requested.items()
-        )
+        if not isinstance(observed, Mapping):
+            return False
+        return all(has_requested_values(observed.get(name), part) for name, part in requested.items())
     if isinstance(requested, list):
-        return (
-            isinstance(observed, list)
-            and len(observed) == len(requested)
-            and all(any(has_requested_values(element, wanted) for element in observed) for wanted in requested)
-        )
+        if not isinstance(observed, list) or len(observed) != len(requested):
+            return False
+        return all(_contains_requested_element(observed, element) for element in requested)
     is_absent = None in (requested, observed) and not requested and not observed
     return is_absent or bool(observed == requested)
+
+
+def _contains_requested_element(observed: list[Any], element: Any) -> bool:
+    """Return True if one of the observed elements contains everything requested by an element."""
+    return any(has_requested_values(candidate, element) for candidate in observed)

@@ -5,6 +5,7 @@ clusters and VMs), else of the location. A site in state keeps its recorded name
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -23,7 +24,9 @@ _MAX_NAMES: Final = 4
 
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
-    """Split resources by site name. Resources without a site belong to the only one. `before`: its names stay."""
+    """Split resources by site name. A resource is on the site of its location, Nexus cluster or parent, a rack also on
+    that of its machines; without any of them on the only site. `before`: its names stay.
+    """
     names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME
     if before is not None:
@@ -148,18 +151,19 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
     missing now if it has most machines of the latter, and neither of the two has another candidate.
     """
     recorded_machines = collect_machines_by_site(objects)
-    site_names = {site.name for site in sites}
-    candidates: dict[str, list[str]] = {}  # candidate names in state by new name
-    owners: dict[tuple[str, str], list[str]] = {}  # new site names by rack and machine
-    for site in sites:
-        if site.name not in recorded_machines:  # a new name
-            for machine in site.inventory.machines:
-                owners.setdefault((machine.rack, machine.name), []).append(site.name)
-    for name in sorted(recorded_machines.keys() - site_names):
-        counts = Counter(new for machine in recorded_machines[name] for new in owners.get(machine, ()))
-        matches = [new for new, count in counts.items() if 2 * count > len(recorded_machines[name])]  # most machines
+    new_sites = [site for site in sites if site.name not in recorded_machines]
+    missing_names = recorded_machines.keys() - {site.name for site in sites}
+    owners: dict[tuple[str, str], list[str]] = {}  # names of new sites by rack and machine
+    for site in new_sites:
+        for machine in site.inventory.machines:
+            owners.setdefault((machine.rack, machine.name), []).append(site.name)
+    candidates: dict[str, list[str]] = {site.name: [] for site in new_sites}  # missing names by new name
+    for name in sorted(missing_names):
+        machines = recorded_machines[name]
+        counts = Counter(chain.from_iterable(owners.get(machine, ()) for machine in machines))
+        matches = [new for new, count in counts.items() if 2 * count > len(machines)]  # with most of its machines
         if len(matches) == 1:
-            candidates.setdefault(matches[0], []).append(name)
+            candidates[matches[0]].append(name)
     names = {new: old[0] for new, old in candidates.items() if len(old) == 1}
     return tuple(replace(site, name=names.get(site.name, site.name)) for site in sites)
 

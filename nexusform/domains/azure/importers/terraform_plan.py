@@ -150,12 +150,12 @@ class _PlanReader:
         """
         change_list = [change for entry in self.entries if (change := self._build_change(entry)) is not None]
         change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)  # existing objects first
-        position = {change.address: number for number, change in enumerate(change_list)}
-        dependencies = {
-            change.address: [dependency for dependency in change.dependencies if dependency in position]
-            for change in change_list
-        }
         by_address = {change.address: change for change in change_list}
+        position = {address: number for number, address in enumerate(by_address)}  # the order if it is free
+        dependencies: dict[str, list[str]] = {}
+        for change in change_list:
+            # A dependency without a change was reported.
+            dependencies[change.address] = list(filter(by_address.__contains__, change.dependencies))
         if find_cycles(dependencies, position):
             self._report("configuration", SHAPE, "its resources refer to each other in a cycle.")
             return ()

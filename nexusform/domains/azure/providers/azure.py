@@ -14,6 +14,7 @@ from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
+from nexusform.json_data.plain_data import get_text
 from nexusform.providers.kubeconfig import KubeconfigTrust
 from nexusform.providers.registry import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
@@ -69,9 +70,8 @@ def make_provider(
 ) -> ObservedSites:
     """Create the provider for evaluated settings; no request is sent before the first read. Raises ProviderProblem."""
     # The Azure modules are loaded only if a configuration names this provider.
-    from nexusform.domains.azure.providers.absence_check import verify_absence
     from nexusform.domains.azure.providers.azure_site import AzureSiteProvider
-    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
+    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription, verify_absence
 
     subscription = AzureSubscription(_resolve_subscription_setting(settings), exit_stack)
     source = f"subscription {subscription.id}"
@@ -99,8 +99,7 @@ def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Pr
 
 def verify_absence_in_azure(settings: Mapping[str, Any], requests: Sequence[ReadRequest]) -> None:
     """Raise ProviderProblem unless these unlisted objects do not exist in Azure."""
-    from nexusform.domains.azure.providers.absence_check import verify_absence
-    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
+    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription, verify_absence
 
     with ExitStack() as exit_stack:
         verify_absence(AzureSubscription(_resolve_subscription_setting(settings), exit_stack), requests)
@@ -120,7 +119,7 @@ def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """
     from nexusform.domains.azure.providers.azure_subscription import read_endpoint
 
-    subscription_id = str(settings.get("subscription_id") or "")
+    subscription_id = get_text(settings, "subscription_id")
     if subscription_id.lower() in {"", read_variable(SUBSCRIPTION_VARIABLE).lower()}:
         return ()  # nothing beyond the environment
     return (f"{read_endpoint()}/subscriptions/{subscription_id}",)
@@ -128,7 +127,7 @@ def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 def resolve_subscription(settings: Mapping[str, Any]) -> str:
     """Return the subscription id of the settings, else of the environment. Raises ProviderProblem."""
-    configured = str(settings.get("subscription_id") or "")
+    configured = get_text(settings, "subscription_id")
     subscription = configured or read_variable(SUBSCRIPTION_VARIABLE)
     if not subscription:
         raise ProviderProblem(f"No subscription given: set {SUBSCRIPTION_VARIABLE}, or write subscription_id.")

@@ -82,9 +82,9 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
 def _add_previously_failed_change(
     changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
 ) -> list[ArmChange]:
-    """Return the changes with the earlier failed one, with current values, joined to another update of its resource;
-    without it if its resource is deleted or re-created. `failed_change` is its record (build_failure_record);
-    `target` and `planned` are of the object of the step, a cluster also for the change of its pool.
+    """Return the changes with the earlier failed one, joined to another update of its resource; without it if its
+    resource is deleted or re-created. `failed_change` is its record (build_failure_record). `target` and `planned` are
+    of the object of the step; for a pool in the block of a cluster, those of the cluster.
     """
     arm_id = str(failed_change.get("id", ""))
     pending_target, values = target, planned
@@ -93,24 +93,31 @@ def _add_previously_failed_change(
         if pool_name not in pools:
             return changes  # the pool is to be deleted
         pending_target, values = _build_pool_target(target, pool_name), pools[pool_name]
-    if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
-        return changes  # the resource is deleted or re-created
-    properties = _build_updatable_properties(pending_target, values)
-    # Send the recorded properties again; if none of them is known, the first one.
+    retry = _build_retry(failed_change, pending_target, values)
+    for number, change in enumerate(changes):
+        if change.target != pending_target:
+            continue
+        if change.verb is not ArmOperation.UPDATE:
+            return changes  # the resource is deleted or re-created
+        body = merge_bodies(retry.body, change.body)
+        expected = {**get_mapping(retry.expected), **get_mapping(change.expected)}
+        combined = replace(change, body=body, expected=expected, is_retry=retry.is_retry)
+        return [*changes[:number], combined, *changes[number + 1 :]]
+    return [*changes, retry]
+
+
+def _build_retry(failed_change: Values, target: ArmTarget, values: Values) -> ArmChange:
+    """Build the update that sends a failed change again, with the current values of its properties. If none of the
+    recorded properties is known, the first property is sent. A change still in progress is awaited first, so it is sent
+    only if its values are not visible (no retry).
+    """
+    properties = _build_updatable_properties(target, values)
     names = [name for name in failed_change.get("parts", ()) if name in properties] or list(properties)[:1]
     expected = {name: properties[name] for name in names}
-    sends_block = bool(failed_change.get("body"))  # the azure block was changed
-    block_body = _select_updatable_members(pending_target, read_opaque_body(values)) if sends_block else {}
-    # A change still in progress is awaited first, so it is sent only if its values are not visible.
-    has_failed = not failed_change.get("in_progress")
-    retry_body = merge_bodies(block_body, {"properties": expected})
-    for number, change in enumerate(changes):
-        if change.target == pending_target:
-            body = merge_bodies(retry_body, change.body)
-            combined_values = {**expected, **get_mapping(change.expected)}
-            combined = replace(change, body=body, expected=combined_values, is_retry=has_failed)
-            return [*changes[:number], combined, *changes[number + 1 :]]
-    return [*changes, ArmChange(ArmOperation.UPDATE, pending_target, retry_body, expected, is_retry=has_failed)]
+    body: dict[str, Any] = {"properties": expected}
+    if failed_change.get("body"):  # the azure block was changed
+        body = merge_bodies(_select_updatable_members(target, read_opaque_body(values)), body)
+    return ArmChange(ArmOperation.UPDATE, target, body, expected, is_retry=not failed_change.get("in_progress"))
 
 
 def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]:

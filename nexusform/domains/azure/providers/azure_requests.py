@@ -210,10 +210,10 @@ class ArmClient:
         """
         from azure.core.exceptions import AzureError
 
-        start, url = self._find_last_sent_change(changes, step.resumed_operation)
-        for number in range(max(start, 0), len(changes)):
+        last_sent, url = self._find_last_sent_change(changes, step.resumed_operation)  # -1 and "": none was sent
+        for number in range(max(last_sent, 0), len(changes)):
             change = changes[number]
-            was_sent = number == start
+            was_sent = number == last_sent
             try:
                 if was_sent and url and self.wait_for_operation(url, change, step):
                     self._wait_until_visible(change, step, etag_before="", succeeded=True)
@@ -311,19 +311,20 @@ class ArmClient:
         final_reads = 0  # reads of a current body in a final state
         while True:
             observed = self.get_body(change.target)
+            state = read_provisioning_state(observed)
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
-            if not is_stale and _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
-                return  # it is visible
-            # Without an etag and after a reported success, a failed state may be older than the change.
-            is_conclusive = bool(etag_before) or not succeeded
-            if is_conclusive and not is_stale and read_provisioning_state(observed) in FAILED_STATES:
-                reason = {"message": read_status_message(observed)}
-                raise AzureChangeFailed(change, read_provisioning_state(observed), reason)
-            final_reads += not is_stale and read_provisioning_state(observed) in FINAL_STATES
-            is_final = change.verb is ArmOperation.UPDATE and succeeded and final_reads >= MAX_READS
-            if is_final or (read_provisioning_state(observed) in FINAL_STATES and is_overdue()):
+            if not is_stale:
+                if _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
+                    return  # it is visible
+                # Without an etag and after a reported success, a failed state may be older than the change.
+                if state in FAILED_STATES and (etag_before or not succeeded):
+                    raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
+                final_reads += state in FINAL_STATES
+            if change.verb is ArmOperation.UPDATE and succeeded and final_reads >= MAX_READS:
+                return  # the caller reports differing values
+            if state in FINAL_STATES and is_overdue():
                 if change.verb is ArmOperation.UPDATE:
-                    return  # the caller reports differing values
+                    return  # as above
                 message = f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
                 # it may become visible later, and only a resumed step looks for it
                 if change.verb is ArmOperation.CREATE:
@@ -449,13 +450,12 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     in Azure. `was_sent`: Azure may have the request already.
     """
     state = read_provisioning_state(observed)
-    properties = get_mapping(observed, "properties")
-    if change.verb is ArmOperation.DELETE:
-        if observed is None or (change.skip_if is not None and has_requested_values(properties, change.skip_if)):
-            return _ChangeStatus.DONE  # gone, or re-created already (`skip_if`)
-        return _ChangeStatus.NOT_SENT if state in FINAL_STATES else _ChangeStatus.IN_PROGRESS
     if observed is None:
         return _determine_absent_progress(change, was_sent=was_sent)
+    if change.verb is ArmOperation.DELETE:
+        if change.skip_if is not None and has_requested_values(get_mapping(observed, "properties"), change.skip_if):
+            return _ChangeStatus.DONE  # an earlier run deleted and re-created it
+        return _ChangeStatus.NOT_SENT if state in FINAL_STATES else _ChangeStatus.IN_PROGRESS
     if change.verb is ArmOperation.CREATE and not was_sent and not change.is_retry:
         raise ProviderProblem(
             f"{change.target.title} already exists in resource group {change.target.group} and is not "
@@ -463,16 +463,11 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
         )
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
-    # Compare an unsent body as a whole, a sent one by `expected` and tags: Azure returns no values such as keys.
     is_action = change.verb in _ACTION_VERBS
-    tags = select_members(get_mapping(change.body), ("tags",))
-    expected = {"properties": get_mapping(change.expected), **tags}
-    requested = expected if was_sent or is_action else get_mapping(change.body)
-    is_visible = change.verb is ArmOperation.CREATE or has_requested_values(observed, requested)
-    if not change.removed_tags.isdisjoint(get_mapping(observed, "tags")):
-        is_visible = False  # a tag to remove is still there
-    if not is_visible or (change.is_retry and not was_sent):  # a retry is sent even if its values are visible
+    if not _is_change_visible(change, observed, was_sent=was_sent or is_action):
         return _ChangeStatus.NOT_SENT
+    if change.is_retry and not was_sent:
+        return _ChangeStatus.NOT_SENT  # it failed before, although its values are visible
     # A machine in a failed state can still perform an action.
     if state in FAILED_STATES and not is_action:
         if was_sent:
@@ -481,8 +476,23 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     return _ChangeStatus.DONE
 
 
+def _is_change_visible(change: ArmChange, observed: Mapping[str, Any], *, was_sent: bool) -> bool:
+    """Return True if a resource has the values of a change. An unsent body is compared as a whole, a sent one only by
+    `expected` and tags, because Azure returns no secrets such as keys.
+    """
+    if not change.removed_tags.isdisjoint(get_mapping(observed, "tags")):
+        return False  # a tag to remove is still there
+    if change.verb is ArmOperation.CREATE:
+        return True  # its existence suffices
+    body = get_mapping(change.body)
+    visible_part = {"properties": get_mapping(change.expected), **select_members(body, ("tags",))}
+    return has_requested_values(observed, visible_part if was_sent else body)
+
+
 def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeStatus:
-    """Return the progress of a creation, update or action on an absent resource. Raises ProviderProblem if removed."""
+    """Return the progress of a change on an absent resource. Raises ProviderProblem if the resource was removed."""
+    if change.verb is ArmOperation.DELETE:
+        return _ChangeStatus.DONE
     if change.verb is ArmOperation.CREATE:
         return _ChangeStatus.NOT_SENT
     if was_sent:  # the read may be stale
@@ -558,7 +568,7 @@ def _format_error(problem: Any) -> str:
 def _extract_connection_error_cause(problem: Exception) -> str:
     """Return the cause of a broken connection; libraries quote the messages of lower layers."""
     line = extract_first_line(problem)
-    return str([line, *re.findall(r"'([^']+)'", line)][-1])  # the last quoted text, else the line
+    return str([line, *re.findall(r"'([^']+)'", line)][-1])  # the last quoted text, else the whole line
 
 
 def extract_first_line(problem: Exception) -> str:

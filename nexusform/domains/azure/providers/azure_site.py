@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
-from nexusform.domains.azure.providers.absence_check import verify_absence
 from nexusform.domains.azure.providers.azure_actions import (
     MachineActionClient,
     build_action_change,
@@ -46,6 +45,7 @@ from nexusform.domains.azure.providers.azure_subscription import (
     VMS,
     AzureSubscription,
     convert_azure_errors,
+    verify_absence,
 )
 from nexusform.domains.azure.providers.change_progress import ChangeProgress, determine_progress
 from nexusform.domains.azure.providers.machine_cordons import (
@@ -86,6 +86,7 @@ from nexusform.values.typed_value import UNKNOWN
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
+    from nexusform.domains.azure.importers.az_records import AzSite
 
 _MAX_NAMES: Final = 4
 _MANUAL_ACTIONS: Final = {
@@ -105,7 +106,6 @@ _AUTOMATIC_ACTIONS: Final = {
     CordonAction.KEEP: "leaves these machines cordoned, because nexusform did not cordon them",
 }
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
-_PART_TYPES: Final = {CLUSTER: POOL}
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
 _COMMON_FIELDS: Final = ("location", "extendedLocation")  # fields common to the bodies of all objects of a site
 Values: TypeAlias = Mapping[str, Any]
@@ -183,21 +183,25 @@ class AzureSiteProvider(ObservedSites):
         return results
 
     def _find_progress_of_begun_change(self, request: ReadRequest, answer: ReadResult) -> ChangeProgress:
-        """Find the progress of an object's change begun by an earlier apply, if any."""
+        """Find the progress of an object's change begun by an earlier apply, if any. The pools in the block of a
+        cluster are parts of it.
+        """
         was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
-        if not was_begun or request.key.type not in _MANAGED_TYPES or answer.attributes is None:
+        key = request.key
+        if not was_begun or key.type not in _MANAGED_TYPES or answer.attributes is None:
             return ChangeProgress()  # none in progress
-        key, separate_pools = request.key, self._list_separate_pools()
-        part_type = _PART_TYPES.get(key.type)  # pools of a cluster, None for other objects
-        ids = {  # of the object and its inline agent pools
-            normalize_id(arm_id)
-            for (kind, object_id), arm_id in self._load_index().managed.items()
-            if (kind, object_id) == (key.type, key.id)
-            or (kind == part_type and object_id.startswith(f"{key.id}/") and object_id not in separate_pools)
-        }
-        all_bodies = chain.from_iterable(self._subscription.documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
-        bodies = [body for body in all_bodies if normalize_id(str(body.get("id"))) in ids]
-        return determine_progress(request, answer.attributes, bodies, self._subscription.id)
+        managed = self._load_index().managed
+        own_ids = {managed.get((key.type, key.id), "")}
+        if key.type == CLUSTER:
+            separate_pools = self._list_separate_pools()
+            for (kind, object_id), arm_id in managed.items():
+                if kind == POOL and object_id.startswith(f"{key.id}/") and object_id not in separate_pools:
+                    own_ids.add(arm_id)
+        documents = self._subscription.documents
+        bodies = [*documents.get(CLUSTERS, ()), *documents.get(VMS, ()), *documents.get(POOLS, ())]
+        normalized_ids = set(map(normalize_id, own_ids))
+        own_bodies = [body for body in bodies if normalize_id(str(body.get("id"))) in normalized_ids]
+        return determine_progress(request, answer.attributes, own_bodies, self._subscription.id)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Return (index of the request, problem) for unsupported changes and manual tasks. Raises ProviderProblem."""
@@ -239,35 +243,39 @@ class AzureSiteProvider(ObservedSites):
         return build_azure_changes(request, SiteContext(group, common_fields={}, find_arm_id=find_arm_id))
 
     def _list_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
-        """Report once per action the machines to cordon, uncordon or empty, by apply or by an operator."""
+        """Report once per action the machines to cordon, uncordon or empty, by apply or by an operator. Each problem
+        has the index of its request; that of an action is the first one.
+        """
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
-            if request.key.type in _HARDWARE_TYPES:
-                for cordon_request in find_cordon_requests(request):
-                    requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
+            # Only racks and machines have the arguments of a cordon.
+            for cordon_request in find_cordon_requests(request):
+                requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
         for action, numbered_requests in sorted(requests_by_action.items()):
             number, first = numbered_requests[0]
             names = format_first_items([cordon_request.name for _, cordon_request in numbered_requests], _MAX_NAMES)
-            if self._acts_on_machines:
-                detail = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
-                yield number, Problem((), "cordoned-machines", detail, Severity.WARNING)
-                # Report machines to cordon or uncordon that Azure does not list.
-                for machine_number, cordon_request in numbered_requests:
-                    try:
-                        self._find_machine_id(cordon_request.id)
-                    except ProviderProblem as problem:
-                        yield machine_number, Problem((), "unsupported-by-provider", str(problem))
+            if not self._acts_on_machines:
+                machine_count = format_count(len(numbered_requests), "machine")
+                detail = f"{machine_count} ({names}): {_MANUAL_ACTIONS[action]}{self._build_example(first)}"
+                yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
                 continue
-            command = ""
-            verb = _COMMAND_VERBS.get(action)
-            if verb is not None:
-                machine_id = self._load_index().hint_targets.get(first.id, "")
-                group = extract_resource_group(machine_id) or "MANAGED_RESOURCE_GROUP"
-                arguments = f"{verb} --name {first.name} --resource-group {group}"
-                command = f"For example: az networkcloud baremetalmachine {arguments}"
-            machine_count = format_count(len(numbered_requests), "machine")
-            detail = f"{machine_count} ({names}): {_MANUAL_ACTIONS[action]} {command}".rstrip()
-            yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
+            detail = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
+            yield number, Problem((), "cordoned-machines", detail, Severity.WARNING)
+            # Report machines to cordon or uncordon that Azure does not list.
+            for machine_number, cordon_request in numbered_requests:
+                try:
+                    self._find_machine_id(cordon_request.id)
+                except ProviderProblem as problem:
+                    yield machine_number, Problem((), "unsupported-by-provider", str(problem))
+
+    def _build_example(self, request: CordonRequest) -> str:
+        """Build the sentence with the command of an operator for a machine; "" for an action without a command."""
+        if request.action not in _COMMAND_VERBS:
+            return ""
+        machine_id = self._load_index().hint_targets.get(request.id, "")
+        group = extract_resource_group(machine_id) or "MANAGED_RESOURCE_GROUP"
+        arguments = f"{_COMMAND_VERBS[request.action]} --name {request.name} --resource-group {group}"
+        return f" For example: az networkcloud baremetalmachine {arguments}"
 
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
@@ -324,7 +332,8 @@ class AzureSiteProvider(ObservedSites):
             values = dict(request.planned_attributes)
             if "nodes" in values:  # a cluster or a pool
                 values["nodes"] = {}
-                values |= {"node_count": 0} if "agent_pool" in values else {}  # a pool keeps it: an argument
+                if "agent_pool" in values:  # a cluster; the count of a pool is an argument
+                    values["node_count"] = 0
             else:
                 values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
             raise ProviderProblem(str(failure), object_exists=failure.object_exists, attributes=values) from None
@@ -366,28 +375,10 @@ class AzureSiteProvider(ObservedSites):
         sites = self._read_sites().values()
         with self._index_lock:
             if self._index is None:
-                index = _ArmIndex(
-                    machines={normalize_id(str(b.get("id"))): b for b in self._subscription.documents.get(MACHINES, ())}
-                )
+                bodies = self._subscription.documents.get(MACHINES, ())
+                self._index = _ArmIndex(machines={normalize_id(str(body.get("id"))): body for body in bodies})
                 for site in sites:
-                    inventory = site.inventory
-                    for cluster in inventory.clusters:
-                        object_id = f"{site.name}/{cluster.name}"
-                        index.managed[CLUSTER, object_id] = cluster.id
-                        index.managed.update({(POOL, f"{object_id}/{pool.name}"): pool.id for pool in cluster.pools})
-                    for vm in inventory.virtual_machines:
-                        index.managed[VM, f"{site.name}/{vm.name}"] = vm.id
-                        index.hint_targets[f"{site.name}/{vm.name}"] = vm.id  # a hint may refer to a VM, too
-                    index.hint_targets.update({f"{site.name}/{rack.name}": rack.id for rack in inventory.racks})
-                    for machine in inventory.machines:
-                        index.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
-                    bodies = [index.machines.get(normalize_id(machine.id), {}) for machine in inventory.machines]
-                    # All objects of a site are at the location of its machines.
-                    located_body = next((body for body in bodies if body.get("extendedLocation")), None)
-                    if located_body is not None:
-                        fields = omit_empty({name: located_body.get(name) for name in _COMMON_FIELDS})
-                        index.common_fields[site.name] = fields
-                self._index = index
+                    self._index.add_site(site)
             return self._index
 
     def _find_hint_arm_id(self, object_id: str) -> str:
@@ -409,24 +400,23 @@ class AzureSiteProvider(ObservedSites):
         Azure's values: apply reports the difference. Raises StepPending after the timeout or a failed read.
         """
         is_overdue = arm.start_deadline(VISIBILITY_TIMEOUT)
-        differing: list[tuple[str, ...]] = []  # names of the differing arguments, by read
+        reads_with_differences: list[tuple[str, ...]] = []  # by read, the names of the differing arguments
         while True:
             try:
                 with convert_azure_errors():
                     observation = self._read_single_object(request, arm, group)
             except ProviderProblem as problem:  # the change is done even if this read fails
                 raise StepPending(f"{problem} `nexusform apply -resume` checks again.") from None
-            if observation is not None and not observation.differing:
-                if _has_machine_for_each_vm(observation, request) or is_overdue():
-                    return self._record_missing_nodes(observation.answer, request, arm, group)
-            elif observation is not None:
-                if not differing:
+            if observation is not None and observation.differing:
+                if not reads_with_differences:  # report it once
                     names = " and ".join(observation.differing)
                     message = f"Azure finished, but shows another {names} than was planned"
                     request.report_progress(StepProgress(message=message))
-                differing.append(observation.differing)
-                if differing[-MAX_READS:] == [observation.differing] * MAX_READS:  # the same ones each time
-                    return observation.answer
+                reads_with_differences.append(observation.differing)
+                if reads_with_differences[-MAX_READS:] == [observation.differing] * MAX_READS:
+                    return observation.answer  # Azure will not take the planned values
+            elif observation is not None and (_has_machine_for_each_vm(observation, request) or is_overdue()):
+                return self._record_missing_nodes(observation.answer, request, arm, group)
             if is_overdue():
                 raise StepPending(
                     f"Azure finished the change of {request.key.id}, but does not show it. `nexusform "
@@ -501,10 +491,30 @@ class _ArmIndex(Struct, frozen=True):
     location by site. `machines`: bodies by lower-case id.
     """
 
+    machines: dict[str, dict[str, Any]]
     managed: dict[tuple[str, str], str] = field(default_factory=dict)
     hint_targets: dict[str, str] = field(default_factory=dict)
     common_fields: dict[str, dict[str, Any]] = field(default_factory=dict)
-    machines: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add_site(self, site: AzSite) -> None:
+        """Add the objects of a site. Placement hints may refer to its racks, machines and VMs. All objects of the site
+        are at the location of its machines.
+        """
+        inventory = site.inventory
+        for cluster in inventory.clusters:
+            cluster_id = f"{site.name}/{cluster.name}"
+            self.managed[CLUSTER, cluster_id] = cluster.id
+            self.managed.update({(POOL, f"{cluster_id}/{pool.name}"): pool.id for pool in cluster.pools})
+        for vm in inventory.virtual_machines:
+            self.managed[VM, f"{site.name}/{vm.name}"] = vm.id
+            self.hint_targets[f"{site.name}/{vm.name}"] = vm.id
+        for rack in inventory.racks:
+            self.hint_targets[f"{site.name}/{rack.name}"] = rack.id
+        for machine in inventory.machines:
+            self.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
+            body = self.machines.get(normalize_id(machine.id), {})
+            if body.get("extendedLocation") and site.name not in self.common_fields:
+                self.common_fields[site.name] = omit_empty({name: body.get(name) for name in _COMMON_FIELDS})
 
 
 def _build_cluster_target(request: ChangeRequest, group: str) -> ArmTarget:
@@ -523,12 +533,11 @@ def _extract_site_name(request: ChangeRequest) -> str:
 
 def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list[str]:
     """Find the nodes without a platform name (not in Azure); with `planned` only those planned on a machine."""
-    planned_nodes = get_mapping(planned, "nodes") if planned is not None else None
-    return [
-        name
-        for name, node in get_mapping(observed, "nodes").items()
-        if not node.get("platform_name") and (planned_nodes is None or get_mapping(planned_nodes, name).get("machine"))
-    ]
+    nodes = get_mapping(observed, "nodes")
+    missing = [name for name, node in nodes.items() if not node.get("platform_name")]
+    if planned is None:
+        return missing
+    return [name for name in missing if get_mapping(planned, "nodes", name).get("machine")]
 
 
 def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:

@@ -1,6 +1,8 @@
 """A subscription as read by the SDK azure-mgmt-networkcloud: bodies of resources in REST form. SDK objects
 are converted to the JSON of the REST API and read by the importers of exports. Sign-in uses
-ARM_* variables, else DefaultAzureCredential (az login, managed identity, environment).
+ARM_* variables, else DefaultAzureCredential (az login, managed identity, environment). Recorded objects missing in
+Azure's lists are read one by one: a list omits resources without read permission, and those outside of the provider's
+resource group. Neither was removed.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import chain
@@ -16,12 +18,21 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.diagnostics.phrases import format_installation
+from nexusform.diagnostics.phrases import format_first_items, format_installation
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
+from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM
 from nexusform.domains.azure.providers.azure_rate_limit import build_rate_limit_policies
-from nexusform.domains.azure.providers.azure_requests import ArmClient, PollTiming, extract_first_line
+from nexusform.domains.azure.providers.azure_requests import (
+    ArmClient,
+    ArmTarget,
+    PollTiming,
+    extract_first_line,
+    read_provisioning_state,
+)
+from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK
+from nexusform.domains.azure.providers.observed_site import GROUP_KEY
 from nexusform.files.access_record import read_variable
-from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.network.azure_identity import create_configured_identity
@@ -70,6 +81,10 @@ _THROTTLED: Final = 429
 _MAX_LIST_SECONDS: Final = 1800.0  # of one list: rate limits delay its pages
 _MAX_BACKOFF: Final = 30  # seconds before a retry without Retry-After
 _WORKLOAD_KINDS: Final = frozenset({VMS, CLUSTERS})
+# Operation groups of the SDK by type of an object.
+_OPERATION_GROUPS: Final = {CLUSTER: CLUSTERS, POOL: POOLS, VM: VMS, MACHINE: MACHINES, RACK: RACKS}
+_DELETING: Final = "Deleting"  # provisioning state
+_MAX_NAMES: Final = 4
 
 
 class AzureSubscription:
@@ -78,8 +93,8 @@ class AzureSubscription:
     def __init__(self, settings: Mapping[str, Any], exit_stack: ExitStack) -> None:
         """Keep the settings; `exit_stack` closes the connection at the end of the run."""
         self.id = str(settings["subscription_id"])
-        self.default_group = str(settings.get("resource_group") or "")
-        self._location = str(settings.get("extended_location") or "")
+        self.default_group = get_text(settings, "resource_group")
+        self._location = get_text(settings, "extended_location")
         self._machine_sku_by_id = get_mapping(settings, "machine_sku_by_id")
         self._exit_stack = exit_stack
         self._client_lock = Lock()
@@ -334,3 +349,52 @@ def build_transport(endpoint: str) -> Any:
         raise ProviderProblem(str(problem)) from None
     session = build_limited_session(endpoint)
     return CancellableTransport(session=session, connection_timeout=min(CONNECT_SECONDS, seconds), read_timeout=seconds)
+
+
+def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadRequest]) -> None:
+    """Raise ProviderProblem if an unlisted object exists in Azure and is not in deletion. Objects without a known
+    resource group count as removed.
+    """
+    arm = subscription.make_arm_client()
+
+    def describe(request: ReadRequest) -> str:
+        target = _find_target(request)
+        if target is None:
+            return ""  # it counts as removed
+        reason = _find_reason_of_omission(arm, target, subscription.default_group)
+        return f"{request.key.id} in resource group {target.group}, {reason}" if reason else ""
+
+    with ThreadPoolExecutor(MAX_PARALLEL) as executor:
+        descriptions = list(filter(None, executor.map(describe, requests)))
+    if descriptions:
+        raise ProviderProblem(
+            f"Azure no longer lists {format_first_items(descriptions, _MAX_NAMES, separator='; ')}. nexusform does not "
+            "take it as removed. If it was deleted, remove it from the state: nexusform state rm."
+        )
+
+
+def _find_target(request: ReadRequest) -> ArmTarget | None:
+    """Find the Azure resource of a recorded object, None if it has none, or its resource group is unknown."""
+    key = request.key
+    group = get_text(request.private_note, GROUP_KEY) or get_text(request.attributes, "azure", "resource_group")
+    if not group or key.type not in _OPERATION_GROUPS:
+        return None
+    names = key.id.split("/")
+    return ArmTarget(_OPERATION_GROUPS[key.type], group, tuple(names[-2:] if key.type == POOL else names[-1:]))
+
+
+def _find_reason_of_omission(arm: ArmClient, target: ArmTarget, listed_group: str) -> str:
+    """Return why a resource may exist though not listed (`listed_group`: only this group was), "" if it does not."""
+    from azure.core.exceptions import AzureError, HttpResponseError
+
+    try:
+        body = arm.get_body(target)
+    except HttpResponseError as problem:
+        return f"and does not allow to read it (status {problem.status_code}): a role assignment may be missing"
+    except AzureError as problem:
+        return f"and it cannot be read: {extract_first_line(problem)}"
+    if body is None or read_provisioning_state(body) == _DELETING:
+        return ""
+    if listed_group and listed_group.lower() != target.group.lower():
+        return f"but it exists: the provider lists only resource group {listed_group}"
+    return "but it exists"

@@ -23,7 +23,6 @@ from nexusform.domains.azure.providers.azure_requests import (
 from nexusform.domains.azure.providers.azure_subscription import Body
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ProviderProblem, ReadRequest
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 
@@ -47,26 +46,33 @@ def determine_progress(
         return ChangeProgress(is_settled=not busy, note=record_update)
     changes = _build_begun_changes(request, bodies, subscription_id)
     if busy:
-        # Record a change in progress, if possible one of the interrupted step.
-        body = next((candidate for candidate in busy if normalize_id(str(candidate.get("id"))) in changes), busy[0])
-        arm_id = str(body.get("id"))
-        change = changes.get(normalize_id(arm_id))
-        verb = "delete" if request.is_being_deleted else "make" if not request.attributes else "change"
-        status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
-        message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
-        record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}  # without a known change
-        if change is not None:
-            record = build_failure_record(arm_id, code="", message="", change=change, step=_rebuild_step(request))
-        extra_fields = omit_empty({"going": request.is_being_deleted})  # a deletion
         return ChangeProgress(
-            is_settled=False,
-            note={UNFINISHED_KEY: {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}},
+            is_settled=False, note={UNFINISHED_KEY: _build_record_of_busy_change(request, busy, changes)}
         )
     failure = _find_failure_record(request, bodies, changes, missing_counts)
     if failure is None:
         return ChangeProgress()  # all done
     # With missing nodes the step is done; after another failure it is repeated.
     return ChangeProgress(is_settled=failure["code"] == NODES_MISSING, note={UNFINISHED_KEY: failure})
+
+
+def _build_record_of_busy_change(
+    request: ReadRequest, busy: Sequence[Body], changes: Mapping[str, ArmChange]
+) -> dict[str, Any]:
+    """Build the record of a change in progress, if possible of a change of the interrupted step (`changes`: by id)."""
+    body = next((candidate for candidate in busy if normalize_id(str(candidate.get("id"))) in changes), busy[0])
+    arm_id = str(body.get("id"))
+    change = changes.get(normalize_id(arm_id))
+    record: dict[str, Any] = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}
+    if change is not None:
+        record = build_failure_record(arm_id, code="", message="", change=change, step=_rebuild_step(request))
+    verb = "change" if request.attributes else "make"
+    extra_fields = {}
+    if request.is_being_deleted:
+        verb, extra_fields = "delete", {"going": True}
+    status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
+    message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
+    return {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}
 
 
 def _update_record(

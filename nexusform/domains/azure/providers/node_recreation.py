@@ -5,6 +5,7 @@ CLUSTER.yaml each) nexusform deletes it, otherwise it prints the commands for an
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -51,20 +52,28 @@ class NodeRecreation(Struct, frozen=True):
 
 
 def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[NodeRecreation]:
-    """Plan the nodes to re-create in a step, without those of re-created pools or clusters."""
+    """Plan the nodes to re-create in a step, by pool, without those of re-created pools or clusters. A step that only
+    releases capacity re-creates the nodes absent in its result and back after all steps. Another step re-creates those
+    without a machine that get one.
+    """
     final = request.final_attributes or request.planned_attributes
     planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(final, "nodes")
     names_by_pool: dict[str, list[str]] = {}
     for name, node in _find_kept_nodes(request, final, changes).items():
         if name not in final_nodes:
             continue  # to be removed for good
-        if request.is_release:
-            is_recreated = name not in planned_nodes  # this step releases its capacity; it comes back later
-        else:  # a node without a machine, planned on one
+        is_recreated = name not in planned_nodes
+        if not request.is_release:
             is_recreated = not node.get("machine") and bool(get_mapping(planned_nodes, name).get("machine"))
         if is_recreated:
             names_by_pool.setdefault(node["pool"], []).append(str(node["platform_name"]))
-    return [_build_node_recreation(pool, names, final) for pool, names in names_by_pool.items()]
+    counts = Counter(node["pool"] for node in final_nodes.values())
+    recreations = []
+    for pool, names in names_by_pool.items():
+        arguments = final if "kubernetes_cluster_id" in final else get_mapping(final, "agent_pool", pool)
+        batch_size = max(compute_max_unavailable(arguments, counts[pool]), 1)  # with 0 it would never end
+        recreations.append(NodeRecreation(pool, tuple(names), batch_size, counts[pool]))
+    return recreations
 
 
 def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[str]:
@@ -98,13 +107,6 @@ def describe_node_deletion() -> str:
     return "apply prints the kubectl commands, including drain, and waits until they are done"
 
 
-def _build_node_recreation(pool: str, names: Sequence[str], final: Mapping[str, Any]) -> NodeRecreation:
-    count = sum(node["pool"] == pool for node in get_mapping(final, "nodes").values())
-    arguments = final if "kubernetes_cluster_id" in final else get_mapping(final, "agent_pool", pool)
-    batch_size = max(compute_max_unavailable(arguments, count), 1)  # with 0 it would never end
-    return NodeRecreation(pool, tuple(names), batch_size, count)
-
-
 def recreate_nodes(
     arm: ArmClient,
     cluster: ArmTarget,
@@ -116,7 +118,7 @@ def recreate_nodes(
     StepPending if an operator is needed and none is present.
     """
     for recreation in recreations:
-        requested: frozenset[str] = frozenset()  # the last batch: its nodes may still be listed
+        last_batch: list[str] = []  # its nodes may still be listed after their deletion
         while True:
             existing = _read_pool_nodes(arm, cluster, recreation.pool)
             names = {str(node.get("name")) for node in existing}
@@ -124,12 +126,12 @@ def recreate_nodes(
             if not remaining:
                 break
             placed_names = {str(node.get("name")) for node in existing if node.get("bareMetalMachineId")}
-            other_count = len(placed_names.difference(remaining))  # nodes on machines, not to be re-created anymore
+            # Request the next batch once all nodes that stay, and all replacements so far, have machines.
+            are_others_placed = len(placed_names.difference(remaining)) >= recreation.count - len(remaining)
             batch = remaining[: recreation.batch_size]
-            # Once the replacements of earlier batches have machines, request the next batch.
-            if other_count >= recreation.count - len(remaining) and requested.isdisjoint(batch):
+            if are_others_placed and set(last_batch).isdisjoint(batch):
                 _delete_nodes(cluster, batch, step, trust)
-                requested = frozenset(batch)
+                last_batch = batch
             verb = "is" if len(remaining) == 1 else "are"
             arm.wait(None, step, f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create")
 

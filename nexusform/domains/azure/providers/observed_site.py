@@ -311,7 +311,7 @@ class ObservedSites(FixedIdentity):
 
     def _read_sites(self) -> Mapping[str, AzSite]:
         """Read the sites once, by recorded name. Raises ProviderProblem."""
-        from nexusform.domains.azure.importers.az_unlisted_machines import locate_vms_on_unlisted_machines
+        from nexusform.domains.azure.importers.az_recorded_nodes import locate_vms_on_unlisted_machines
         from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 
         with self._lock:
@@ -351,12 +351,8 @@ class ObservedSites(FixedIdentity):
             raise ManualStepPending(self._describe_not_done(request, participle, differing))
         observed = dict(observation.answer.attributes)
         planned_nodes = planned.get("nodes")
-        if isinstance(planned_nodes, Mapping):
-            missing_nodes = [
-                name
-                for name, node in observed["nodes"].items()
-                if not node["platform_name"] and get_mapping(planned_nodes, name).get("machine")
-            ]
+        if isinstance(planned_nodes, Mapping):  # a cluster or a pool
+            missing_nodes = _find_missing_nodes(observed["nodes"], planned_nodes)
             if missing_nodes:
                 form = select_word_form(len(missing_nodes), "node")
                 names = f"{form} {format_first_items(missing_nodes, _MAX_NAMES)}"
@@ -420,7 +416,9 @@ class ObservedObjectComparison(Struct, frozen=True):
 def build_observed_object(
     request: ChangeRequest, objects: Mapping[tuple[str, str], ImportedSiteObject]
 ) -> ObservedObjectComparison | None:
-    """Compare a requested object with the site; None if the site does not list it."""
+    """Compare a requested object with the site; None if the site does not list it. Of a cluster, only its own pools
+    count: those of its block before or after the change.
+    """
     key, planned = request.key, request.planned_attributes
     item = objects.get((key.type, key.id))
     if item is None:
@@ -430,7 +428,7 @@ def build_observed_object(
         from nexusform.domains.azure.importers.az_import import remove_pools
 
         own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
-        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)  # pools of other resources
+        item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)
     merged = _merge_observed(planned, item)
     attributes = _remove_generated_machines(merged, item, _collect_machines_by_rack(objects.values()))
     differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))
@@ -478,6 +476,12 @@ def _remove_generated_machines(
     if not generated or not observed or not observed.isdisjoint(generated):
         return attributes  # none generated, none observed, or some in common
     return {**attributes, "machine_count": 0, "machines": {}}
+
+
+def _find_missing_nodes(nodes: Mapping[str, Any], planned_nodes: Mapping[str, Any]) -> list[str]:
+    """Find the nodes planned on a machine and not in Azure: without a platform name."""
+    missing = [name for name, node in nodes.items() if not node["platform_name"]]
+    return [name for name in missing if get_mapping(planned_nodes, name).get("machine")]
 
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,26 +51,35 @@ class SiteWarningBuilder:
         self.managed = managed
 
     def build_warnings(self) -> list[Problem]:
-        """Build all warnings, failed resources first; of a site without objects in state only about unmanaged VMs."""
+        """Build all warnings: failed resources, parts that were not captured, unmanaged VMs. A site without objects in
+        state gets only those about unmanaged VMs.
+        """
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
-        details = [*self._describe_missing_sites(), *self._describe_uncaptured_managed_kinds()]
-        pool_details: list[str] = []
-        observed_sites = [site for site in self.sites.values() if site.name in managed_sites]
-        unlisted_clusters = {name for site in observed_sites for name in site.inventory.unlisted_clusters}
-        if unlisted_clusters:
-            details.append(describe_missing_clusters(sorted(unlisted_clusters)))
         failures: list[Problem] = []
-        for site in observed_sites:
+        unlisted_clusters: set[str] = set()
+        vm_details: list[str] = []
+        pool_details: list[str] = []
+        unmanaged_details: list[str] = []
+        for site in self.sites.values():
+            unmanaged_details += self._describe_unmanaged_vms(site)
+            if site.name not in managed_sites:
+                continue
             failures += build_failure_findings(site.inventory.failures, site.name)
-            details += [*self._describe_uncaptured_unmanaged_kinds(site), *self._describe_unlisted_nodes(site)]
+            unlisted_clusters.update(site.inventory.unlisted_clusters)
+            vm_details += [*self._describe_uncaptured_unmanaged_kinds(site), *self._describe_unlisted_nodes(site)]
             pool_details += self._describe_clusters_without_pool_list(site)
-        unmanaged = [detail for site in self.sites.values() for detail in self._describe_unmanaged_vms(site)]
-        return [
-            *failures,
-            *(Problem((), VMS_NOT_CAPTURED, detail, Severity.WARNING) for detail in details),
-            *(Problem((), NOT_CAPTURED, detail, Severity.WARNING) for detail in pool_details),
-            *(Problem((), _UNMANAGED, detail, Severity.WARNING) for detail in unmanaged),
-        ]
+        state_details = [*self._describe_missing_sites(), *self._describe_uncaptured_managed_kinds()]
+        if unlisted_clusters:
+            state_details.append(describe_missing_clusters(sorted(unlisted_clusters)))
+        details_by_id = {
+            VMS_NOT_CAPTURED: [*state_details, *vm_details],
+            NOT_CAPTURED: pool_details,
+            _UNMANAGED: unmanaged_details,
+        }
+        warnings = failures
+        for warning_id, details in details_by_id.items():
+            warnings += [Problem((), warning_id, detail, Severity.WARNING) for detail in details]
+        return warnings
 
     def _describe_missing_sites(self) -> Iterator[str]:
         """Describe sites missing in the source."""

@@ -139,19 +139,18 @@ class _SiteReplayer:
             random_hit_chance = best_count / max(fit_count, best_count, 1)
             # Any VM left in the batch may be taken as a hit, so chance has as many tries.
             self.chance += 1 - (1 - random_hit_chance) ** sum(map(len, vms_by_machine.values()))
-            certain_machine = next((machine for machine in vms_by_machine if machine in best.in_all_splits), None)
-            explained_machine = certain_machine or next(
-                (machine for machine in vms_by_machine if machine in best.in_some_splits), None
-            )
-            machine = explained_machine or first_machine
+            # Prefer a machine that is best for every split of NUMA cells, then one that is best for some.
+            certain_machines = [machine for machine in vms_by_machine if machine in best.in_all_splits]
+            possible_machines = [machine for machine in vms_by_machine if machine in best.in_some_splits]
+            machine = [*certain_machines, *possible_machines, first_machine][0]
             vm = vms_by_machine[machine].pop(0)
             if not vms_by_machine[machine]:
                 del vms_by_machine[machine]
-            if explained_machine is None:
-                self.misses.append(MisplacedVm(vm, tuple(sorted(best.in_some_splits)[:3])))
-            else:
+            if certain_machines or possible_machines:
                 self.hits += 1
-                self.sure += certain_machine is not None  # preferred for every split of NUMA cells
+                self.sure += bool(certain_machines)
+            else:
+                self.misses.append(MisplacedVm(vm, tuple(sorted(best.in_some_splits)[:3])))
             self._place_observed_vm(vm)
 
     def _build_demand(self, vm: ObservedVm) -> Demand:
@@ -325,7 +324,7 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
             real_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
             timed.append(((vm.created_at, vm.name, 0, ""), real_vm))
     timed.sort(key=lambda pair: pair[0])
-    uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory) or ("", "")
+    uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory)
     has_nodes = all(cluster.has_node_list for cluster in inventory.clusters)
     is_complete = has_nodes and inventory.listed_kinds.issuperset(WORKLOAD_KINDS)
     # The creation time of a removed cluster without any VM left is unknown.
@@ -344,9 +343,9 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
         yield VmCreationBatch(vms, reason)
 
 
-def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] | None:
-    """Find the period of unknown free capacity: from the first pool with a node created on a later day (possibly the
-    replacement of one elsewhere) to the last such node; None without such nodes.
+def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
+    """Find start and end of the period of unknown free capacity: from the first pool with a node created on a later day
+    (possibly the replacement of one elsewhere) to the last such node; ("", "") without such nodes.
     """
     spans = []  # times of creation of pool and node
     for cluster in inventory.clusters:
@@ -355,10 +354,8 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str] |
             pool_time = pool_times.get(node.pool) or cluster.created_at
             if pool_time and node.created_at[:_DATE_LENGTH] > pool_time[:_DATE_LENGTH]:  # on a later day
                 spans.append((pool_time, node.created_at))
-    if not spans:
-        return None
-    starts, ends = zip(*spans, strict=True)
-    return min(starts), max(ends)
+    starts, ends = zip(*spans, strict=True) if spans else ((), ())
+    return min(starts, default=""), max(ends, default="")
 
 
 def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:

@@ -26,57 +26,28 @@ from nexusform.rendering.notation.json_values import omit_empty
 
 MACHINE: Final = "Microsoft.NetworkCloud/bareMetalMachines"
 EXTENSION: Final = "networkcloud 3.0.0b1"  # has all of these; later versions have more
-_CREATE_FLAGS: Final = frozenset({"extended-location", "location", "tags", "admin-username", "ssh-key-values"})
-_UPDATE_FLAGS: Final = frozenset({"tags", "ssh-key-values"})
+_CREATE_FLAGS: Final = "extended-location location tags admin-username ssh-key-values "
+_ARGUMENT_NAMES: Final = {
+    (CLUSTER, "create"): _CREATE_FLAGS + "aad-configuration control-plane-node-configuration kubernetes-version "
+    "initial-agent-pool-configurations managed-resource-group-configuration network-configuration",
+    (CLUSTER, "update"): "tags ssh-key-values control-plane-node-configuration kubernetes-version",
+    (POOL, "create"): _CREATE_FLAGS + "agent-options attached-network-configuration availability-zones count labels "
+    "mode taints upgrade-settings vm-sku-name",
+    (POOL, "update"): "tags ssh-key-values count upgrade-settings",
+    (VM, "create"): _CREATE_FLAGS + "boot-method cloud-services-network-attachment cpu-cores memory-size "
+    "network-attachments network-data placement-hints storage-profile user-data vm-device-model vm-image "
+    "vm-image-repository-credentials",
+    (VM, "update"): "tags vm-image-repository-credentials",
+    (MACHINE, "cordon"): "evacuate",
+    (MACHINE, "uncordon"): "",
+    (MACHINE, "power-off"): "skip-shutdown",
+    (MACHINE, "restart"): "",
+    (MACHINE, "reimage"): "",
+    (MACHINE, "replace"): "bmc-credentials bmc-mac-address boot-mac-address machine-name safeguard-mode serial-number",
+}
 # Flags of each command, without those naming the resource.
 ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
-    (CLUSTER, "create"): _CREATE_FLAGS
-    | {
-        "aad-configuration",
-        "control-plane-node-configuration",
-        "initial-agent-pool-configurations",
-        "kubernetes-version",
-        "managed-resource-group-configuration",
-        "network-configuration",
-    },
-    (CLUSTER, "update"): _UPDATE_FLAGS | {"control-plane-node-configuration", "kubernetes-version"},
-    (POOL, "create"): _CREATE_FLAGS
-    | {
-        "agent-options",
-        "attached-network-configuration",
-        "availability-zones",
-        "count",
-        "labels",
-        "mode",
-        "taints",
-        "upgrade-settings",
-        "vm-sku-name",
-    },
-    (POOL, "update"): _UPDATE_FLAGS | {"count", "upgrade-settings"},
-    (VM, "create"): _CREATE_FLAGS
-    | {
-        "boot-method",
-        "cloud-services-network-attachment",
-        "cpu-cores",
-        "memory-size",
-        "network-attachments",
-        "network-data",
-        "placement-hints",
-        "storage-profile",
-        "user-data",
-        "vm-device-model",
-        "vm-image",
-        "vm-image-repository-credentials",
-    },
-    (VM, "update"): frozenset({"tags", "vm-image-repository-credentials"}),
-    (MACHINE, "cordon"): frozenset({"evacuate"}),
-    (MACHINE, "uncordon"): frozenset(),
-    (MACHINE, "power-off"): frozenset({"skip-shutdown"}),
-    (MACHINE, "restart"): frozenset(),
-    (MACHINE, "reimage"): frozenset(),
-    (MACHINE, "replace"): frozenset(
-        {"bmc-credentials", "bmc-mac-address", "boot-mac-address", "machine-name", "safeguard-mode", "serial-number"}
-    ),
+    command: frozenset(names.split()) for command, names in _ARGUMENT_NAMES.items()
 }
 _ADMINISTRATOR: Final = "administratorConfiguration"
 _KEYS: Final = "sshPublicKeys"

@@ -205,16 +205,17 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
     clusters = {change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER}
     changed = [change for change in plan.changes if change.action in _RESOURCE_ACTIONS]
     changes_by_age = sorted(changed, key=lambda change: (change.creation or change.prior_creation, str(change.address)))
-    objects: list[AzureResource] = []
+    deleted: list[AzureResource] = []
+    applied: list[AzureResource] = []
     for change in changes_by_age:
-        if change.address.type in _TYPES:
-            # Find the resource group in the azure block of a change; a pool uses its cluster's.
-            owner = clusters.get(str(_get_attributes(change).get("kubernetes_cluster_id")), change)
-            group = get_text(_get_attributes(owner), "azure", "resource_group")
-            objects += (replace(resource_object, group=group) for resource_object in _build_resources(change))
+        if change.address.type not in _TYPES:
+            continue  # unknown to Azure
+        owner_attributes = _get_attributes(_find_cluster(change, clusters))  # a pool is in the group of its cluster
+        group = get_text(owner_attributes, "azure", "resource_group")
+        for resource in _build_resources(change):
+            resources = deleted if resource.action is ResourceAction.DELETE else applied
+            resources.append(replace(resource, group=group))
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
-    deleted = [resource for resource in objects if resource.action is ResourceAction.DELETE]
-    applied = [resource for resource in objects if resource.action is not ResourceAction.DELETE]
     ordered: list[AzureResource | RecreatedNode] = [*applied, *_find_recreated_nodes(plan, clusters, applied)]
     return PlannedAzureResources(
         ordered=tuple(sorted(ordered, key=lambda item: position[item.address])),
@@ -228,22 +229,28 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
 def _find_recreated_nodes(
     plan: Plan, clusters: Mapping[str, Change], applied: Sequence[AzureResource]
 ) -> Iterator[RecreatedNode]:
-    """Find the moved nodes of kept pools. Azure re-creates those of another Kubernetes version by itself."""
+    """Find the moved nodes of kept pools (`applied`: resources of the plan). Azure re-creates the nodes of a cluster
+    with another Kubernetes version by itself.
+    """
     updates = {change.address: change for change in plan.changes if change.action is Action.UPDATE}
-    recreated_pools = {
-        resource.names for resource in applied if resource.type == POOL and resource.action is ResourceAction.REPLACE
-    }
+    recreated_resources = {resource.names for resource in applied if resource.action is ResourceAction.REPLACE}
     for row in plan.placements:
         change = updates.get(row.address)
-        is_node = change is not None and _TYPES.get(change.address.type) in (CLUSTER, POOL)
-        if change is None or not is_node or row.action is not PlacementAction.MOVE:
-            continue
-        cluster = clusters.get(str(_get_attributes(change).get("kubernetes_cluster_id")), change)
+        if change is None or row.action is not PlacementAction.MOVE:
+            continue  # not of an existing object, or the VM stays
+        if _TYPES.get(change.address.type) not in (CLUSTER, POOL):
+            continue  # a plain VM
+        cluster = _find_cluster(change, clusters)
         name = str(_get_attributes(change).get("kubernetes_cluster_id", change.id)).rpartition("/")[2]
         before, after = get_mapping(cluster.before), _get_attributes(cluster)
         is_upgraded = before.get("kubernetes_version") != after.get("kubernetes_version")
-        if not is_upgraded and (name, row.pool) not in recreated_pools:
+        if not is_upgraded and (name, row.pool) not in recreated_resources:
             yield RecreatedNode(name, row.object, row.platform_name, str(row.address))
+
+
+def _find_cluster(change: Change, clusters: Mapping[str, Change]) -> Change:
+    """Find the change of a pool's cluster by its id; for other objects, or without it in the plan, their own change."""
+    return clusters.get(str(_get_attributes(change).get("kubernetes_cluster_id")), change)
 
 
 def _collect_machine_actions(plan: Plan) -> Iterator[MachineAction]:
@@ -422,31 +429,12 @@ def _build_block_update(resource: AzureResource, before: Mapping[str, Any], afte
 # Properties in Azure besides the arguments. The body of an imported object is complete if its azure block has
 # each of these: null or an empty value for those absent in Azure.
 _TAGS: Final = "tags"
-_EXTRA_PROPERTIES: Final[Mapping[str, tuple[str, ...]]] = {
-    CLUSTER: (
-        _TAGS,
-        "aadConfiguration",
-        "administratorConfiguration",
-        "managedResourceGroupConfiguration",
-        "networkConfiguration",
-        "controlPlaneNodeConfiguration.administratorConfiguration",
-    ),
-    POOL: (_TAGS, "administratorConfiguration", "agentOptions", "attachedNetworkConfiguration"),
-    VM: (
-        _TAGS,
-        "adminUsername",
-        "bootMethod",
-        "cloudServicesNetworkAttachment",
-        "isolateEmulatorThread",
-        "networkAttachments",
-        "networkData",
-        "sshPublicKeys",
-        "userData",
-        "virtioInterface",
-        "vmDeviceModel",
-        "vmImage",
-        "vmImageRepositoryCredentials",
-    ),
+_EXTRA_PROPERTIES: Final = {
+    CLUSTER: f"{_TAGS} aadConfiguration administratorConfiguration managedResourceGroupConfiguration "
+    "networkConfiguration controlPlaneNodeConfiguration.administratorConfiguration",
+    POOL: f"{_TAGS} administratorConfiguration agentOptions attachedNetworkConfiguration",
+    VM: f"{_TAGS} adminUsername bootMethod cloudServicesNetworkAttachment isolateEmulatorThread networkAttachments "
+    "networkData sshPublicKeys userData virtioInterface vmDeviceModel vmImage vmImageRepositoryCredentials",
 }
 
 
@@ -455,11 +443,13 @@ def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any
     configured = {_TAGS} & read_opaque_body(attributes).keys()
     for name, part in _read_opaque_properties(attributes).items():
         configured |= {name, *(f"{name}.{inner}" for inner in get_known_mapping(part))}
-    return tuple(name for name in _EXTRA_PROPERTIES[kind] if name not in configured)
+    return tuple(name for name in _EXTRA_PROPERTIES[kind].split() if name not in configured)
 
 
 def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a new cluster with inputs for missing values."""
+    """Build the body of a new cluster: inputs for missing values, then the arguments, then the azure blocks of cluster
+    and pools. Arguments of pools precede their azure blocks.
+    """
     description = "Ids of the CNI networks, by cluster."
     body = {
         "kubernetesVersion": KUBERNETES_VERSION,
@@ -471,7 +461,7 @@ def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
     opaque = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
     initial = "initialAgentPoolConfigurations"
-    pools = [{**merge_bodies(pool, opaque[pool["name"]]), **pool} for pool in body[initial]]  # arguments precede
+    pools = [{**merge_bodies(pool, opaque[pool["name"]]), **pool} for pool in body[initial]]
     return {**merge_bodies(body, _read_opaque_properties(attributes)), initial: pools}
 
 

@@ -51,10 +51,8 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
         "Applies in progress": result.unfinished,
     }
     for title, findings in findings_by_title.items():
-        if findings:
-            sections.append(Section(title, tuple(f"- {finding}" for finding in findings), is_finding=True))
-    if result.warnings:
-        sections.append(Section("Sources read", tuple(f"- {warning}" for warning in result.warnings)))
+        sections += _build_list_section(title, findings, is_finding=True)
+    sections += _build_list_section("Sources read", result.warnings)
     if result.rules:
         sections.append(_build_rules_section(result.rules))
     sections += map(_build_replay_section, result.replays)
@@ -62,32 +60,35 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     if predictions.new_count:
         lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
         if predictions.wrong_certain:
-            lines.append(_WRONG_CERTAIN)
-            lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
+            lines += [_WRONG_CERTAIN, *map("- {}".format, predictions.wrong_certain[:_MAX_ROWS])]
         sections.append(Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain)))
     has_findings = bool(misses or result.violated_rules or any(findings_by_title.values()) or predictions.wrong_certain)
     summary = _build_summary(result, misses)
     return Report(f"Reconciliation with {origin}", summary, has_findings, sections=tuple(sections))
 
 
+def _build_list_section(title: str, items: Sequence[str], *, is_finding: bool = False) -> list[Section]:
+    """Build a section with a line for each item; none without items."""
+    return [Section(title, tuple(map("- {}".format, items)), is_finding=is_finding)] if items else []
+
+
 def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
     """Build one sentence about all VMs, rules and unfinished changes."""
     violated, uncaptured, unfinished = map(len, (result.violated_rules, result.uncaptured, result.unfinished))
-    location_text = "Every VM is where the state records it"
+    parts = ["Every VM is where the state records it"]
     if wrong_count:
         vms = format_count(sum(len(check.vms) for check in result.checks), "VM")
-        location_text = (
-            f"{wrong_count:,} of {vms} {select_word_form(wrong_count, 'is', 'are')} not where the state "
-            f"recorded {select_word_form(wrong_count, 'it', 'them')}"
-        )
-    rules_text = ""
+        pronoun = select_word_form(wrong_count, "it", "them")
+        verb = select_word_form(wrong_count, "is", "are")
+        parts = [f"{wrong_count:,} of {vms} {verb} not where the state recorded {pronoun}"]
     if violated:
-        rules_text = (
-            f"; {format_count(violated, 'separation rule')} {select_word_form(violated, 'does', 'do')} not hold"
-        )
-    uncaptured_text = f"; {format_count(uncaptured, 'object')} not checked" if uncaptured else ""
-    unfinished_text = f"; {format_count(unfinished, 'change')} in progress" if unfinished else ""
-    return f"{location_text}{rules_text}{uncaptured_text}{unfinished_text}."
+        verb = select_word_form(violated, "does", "do")
+        parts.append(f"{format_count(violated, 'separation rule')} {verb} not hold")
+    if uncaptured:
+        parts.append(f"{format_count(uncaptured, 'object')} not checked")
+    if unfinished:
+        parts.append(f"{format_count(unfinished, 'change')} in progress")
+    return f"{'; '.join(parts)}."
 
 
 def _build_location_accuracy_section(checks: Sequence[ClusterLocationCheck]) -> Section:

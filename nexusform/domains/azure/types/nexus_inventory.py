@@ -29,18 +29,9 @@ from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapTyp
 if TYPE_CHECKING:  # few configurations read an inventory
     from nexusform.domains.azure.importers.az_capture_commands import AzExport
 
-_OCCUPIED: Final = ObjectType.create(
-    {
-        "name": STRING,
-        "cpu_cores": NUMBER,
-        "memory_gib": NUMBER,
-        "disk_gib": NUMBER,
-        "numa_cells": NUMBER,
-        "cells": ListType(NUMBER),
-    }
-)
 _LOCATION: Final[dict[str, Type]] = {"machine": STRING, "rack": STRING, "availability_zone": STRING}
 _SHAPE: Final[dict[str, Type]] = {"cpu_cores": NUMBER, "memory_gib": NUMBER, "disk_gib": NUMBER}
+_OCCUPIED: Final = ObjectType.create({"name": STRING, **_SHAPE, "numa_cells": NUMBER, "cells": ListType(NUMBER)})
 
 RACKS_TYPE: Final = MapType(
     ObjectType.create({"availability_zone": STRING, "machine_sku": STRING, "rack_sku_id": STRING, "arm_id": STRING})
@@ -50,9 +41,7 @@ MACHINES_TYPE: Final = MapType(
         {
             "rack": STRING,
             "slot": NUMBER,
-            "machine_sku": STRING,
-            "machine_sku_id": STRING,
-            "machine_name": STRING,
+            **dict.fromkeys(("machine_sku", "machine_sku_id", "machine_name"), STRING),
             **{fact.name: fact.attribute.type for fact in EXPORTED_FACTS},
             "occupied": ListType(_OCCUPIED),
             "arm_id": STRING,
@@ -68,9 +57,7 @@ _NODE: Final = ObjectType.create(
     {
         **_SHAPE,
         **_LOCATION,
-        "role": STRING,
-        "pool": STRING,
-        "vm_sku_name": STRING,
+        **dict.fromkeys(("role", "pool", "vm_sku_name"), STRING),
         "numa_cells": ListType(NUMBER),
         "detailed_status": STRING,
     }
@@ -167,26 +154,25 @@ def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) 
         if vm.placement is None:
             continue  # it uses no machine
         entries = by_machine.setdefault(vm.placement.machine, [])
-        # Build a name for a VM, unique on its machine; a node with a taken name gets its cluster's name added.
-        used_names = {entry["name"] for entry in entries}
-        name = vm.name
-        if name in used_names and isinstance(vm, AzNode):
-            name = f"{vm.name} ({vm.cluster})"
-        number = 2
-        while name in used_names:
-            name, number = f"{vm.name} ({number})", number + 1
+        name = _choose_unique_name(vm, {entry["name"] for entry in entries})
         entries.append({"name": name, **_SHAPE_FORM(vm.shape), "cells": None})
     return by_machine
 
 
+def _choose_unique_name(vm: AzNode | AzVirtualMachine, used_names: set[str]) -> str:
+    """Choose a name for a VM, not used on its machine: its own, that of a node with its cluster, or a numbered one."""
+    name = vm.name
+    if name in used_names and isinstance(vm, AzNode):
+        name = f"{vm.name} ({vm.cluster})"
+    number = 2
+    while name in used_names:
+        name, number = f"{vm.name} ({number})", number + 1
+    return name
+
+
 # Kind of document by argument.
-FILE_ARGUMENTS: Final[Mapping[str, str]] = {
-    "bare_metal_machines_file": "bare_metal_machines",
-    "racks_file": "racks",
-    "virtual_machines_file": "virtual_machines",
-    "kubernetes_clusters_file": "kubernetes_clusters",
-    "agent_pools_file": "agent_pools",
-}
+_FILE_KINDS: Final = ("bare_metal_machines", "racks", "virtual_machines", "kubernetes_clusters", "agent_pools")
+FILE_ARGUMENTS: Final[Mapping[str, str]] = {f"{kind}_file": kind for kind in _FILE_KINDS}
 
 
 def _make_file_attribute(content: str) -> AttributeSchema:

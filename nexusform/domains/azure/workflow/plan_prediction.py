@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -225,12 +226,7 @@ def _compare_sites(
         after[reference] = item
         new_names[reference] = new_pool.address
         by_arm_id[f"{new_pool.cluster_id}/agentpools/{new_pool.pool.name.lower()}"] = reference
-    # New VMs have the other tool's names, since samples of plain VMs depend on the name.
-    new_vm_addresses: dict[Reference, Address] = {}
-    for (type_name, object_id), tool_name in new_names.items():
-        match = _AZAPI_ADDRESS.fullmatch(tool_name)
-        if type_name == VIRTUAL_MACHINE and match is not None:
-            new_vm_addresses[type_name, object_id] = Address((), "managed", VIRTUAL_MACHINE, match[1])
+    new_vm_addresses = _build_new_vm_addresses(new_names)
     addresses = assign_import_addresses({**before, **after}.values(), new_vm_addresses, EMPTY)
     return _SiteComparison(
         before={addresses[reference]: item for reference, item in before.items()},
@@ -241,9 +237,20 @@ def _compare_sites(
     )
 
 
-def _list_objects(sites: Sequence[AzSite]) -> Iterator[ImportedSiteObject]:
-    for site in build_imported_sites(sites):
-        yield from site.objects
+def _build_new_vm_addresses(new_names: Mapping[Reference, str]) -> dict[Reference, Address]:
+    """Build the addresses of new VMs from their addresses in the other tool (`azapi_resource.NAME`), since samples of
+    plain VMs depend on the name.
+    """
+    addresses: dict[Reference, Address] = {}
+    for (type_name, object_id), tool_name in new_names.items():
+        match = _AZAPI_ADDRESS.fullmatch(tool_name)
+        if type_name == VIRTUAL_MACHINE and match is not None:
+            addresses[type_name, object_id] = Address((), "managed", VIRTUAL_MACHINE, match[1])
+    return addresses
+
+
+def _list_objects(sites: Sequence[AzSite]) -> list[ImportedSiteObject]:
+    return list(chain.from_iterable(site.objects for site in build_imported_sites(sites)))
 
 
 def _convert_for_simulation(item: ImportedSiteObject, scheduler: SchedulerSettings) -> ImportedSiteObject:

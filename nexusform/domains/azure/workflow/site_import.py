@@ -34,9 +34,8 @@ from nexusform.domains.azure.importers.az_import import (
     build_imported_sites,
     describe_other_subscription,
 )
-from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
+from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes, locate_vms_on_unlisted_machines
 from nexusform.domains.azure.importers.az_records import AzSite
-from nexusform.domains.azure.importers.az_unlisted_machines import locate_vms_on_unlisted_machines
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers import azure
 from nexusform.domains.azure.providers.azure_export import SETTINGS, read_export

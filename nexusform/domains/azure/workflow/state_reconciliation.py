@@ -118,6 +118,15 @@ def _build_read_request(address: Address, current: ObjectState) -> ReadRequest:
     return ReadRequest(key, current.attributes, str(address), private_note=current.note)
 
 
+def _collect_prediction_records(state: State) -> dict[str, PredictionRecord]:
+    """Collect the records of verified predictions of sites, by name of the site in the order of addresses."""
+    records: dict[str, PredictionRecord] = {}
+    for address, current in sorted(state.list_current_objects(), key=lambda item: compute_address_order(item[0])):
+        if address.type == "nexus_site" and (record := parse_record(current.private)):
+            records[str(current.attributes.get("name"))] = record
+    return records
+
+
 class _Reconciler:
     """Reconciliation of one run."""
 
@@ -149,15 +158,10 @@ class _Reconciler:
                 self.run.project.backend.write_merged_state(content, preserved_lines)
             except BackendProblem as problem:
                 problems.append(build_error("unwritable-state", str(problem)))
-        # Collect the records of verified predictions by site name.
-        records: dict[str, PredictionRecord] = {}
-        ordered_objects = sorted(new_state.list_current_objects(), key=lambda item: compute_address_order(item[0]))
-        for address, current in ordered_objects:
-            if address.type == "nexus_site" and (record := parse_record(current.private)):
-                records[str(current.attributes.get("name"))] = record
         verified = list(chain.from_iterable(prediction_results.verified.values()))
         # A tie is a second prediction about one machine.
         new_count = sum(prediction.subject != TIE_PREDICTION for prediction in verified)
+        records = _collect_prediction_records(new_state)
         predictions = VerifiedPredictions(records, new_count, list_wrong_certain(verified))
         return ReconcileResult(
             checks=checks,

@@ -43,27 +43,16 @@ from nexusform.workflow.opening.command_context import CommandContext
 if TYPE_CHECKING:  # only pages have maps
     from nexusform.rendering.page.page_data import Playback
 
+_CLI: Final = "nexusform.domains.whatif.cli"
 COMMANDS: Final[dict[str, CommandEntry]] = {
-    "capacity": CommandEntry("nexusform.domains.whatif.cli.simulate:capacity", "Count spare capacity"),
-    "runtime-upgrade": CommandEntry(
-        "nexusform.domains.whatif.cli.simulate:runtime_upgrade", "Simulate a runtime upgrade of the machines"
-    ),
-    "kubernetes-upgrade": CommandEntry(
-        "nexusform.domains.whatif.cli.simulate:kubernetes_upgrade", "Simulate a Kubernetes upgrade"
-    ),
-    "failure": CommandEntry(
-        "nexusform.domains.whatif.cli.simulate:failure", "Simulate the loss of machines, racks or sites"
-    ),
-    "repack": CommandEntry(
-        "nexusform.domains.whatif.cli.repack:repack", "Find the fewest re-creations to free capacity"
-    ),
-    "placement": CommandEntry(
-        "nexusform.domains.whatif.cli.trials:simulate_placement", "Predict if a new placement runs, and where"
-    ),
-    "rebalance": CommandEntry(
-        "nexusform.domains.whatif.cli.trials:simulate_rebalance", "Find the fewest evictions so that all pods run"
-    ),
-    "fleet": CommandEntry("nexusform.domains.whatif.cli.simulate:fleet", "Simulate changes of fleet members"),
+    "capacity": CommandEntry(f"{_CLI}.simulate:capacity", "Count spare capacity"),
+    "runtime-upgrade": CommandEntry(f"{_CLI}.simulate:runtime_upgrade", "Simulate a runtime upgrade of the machines"),
+    "kubernetes-upgrade": CommandEntry(f"{_CLI}.simulate:kubernetes_upgrade", "Simulate a Kubernetes upgrade"),
+    "failure": CommandEntry(f"{_CLI}.simulate:failure", "Simulate the loss of machines, racks or sites"),
+    "repack": CommandEntry(f"{_CLI}.repack:repack", "Find the fewest re-creations to free capacity"),
+    "placement": CommandEntry(f"{_CLI}.trials:simulate_placement", "Predict if a new placement runs, and where"),
+    "rebalance": CommandEntry(f"{_CLI}.trials:simulate_rebalance", "Find the fewest evictions so that all pods run"),
+    "fleet": CommandEntry(f"{_CLI}.simulate:fleet", "Simulate changes of fleet members"),
 }
 
 simulate: Final = LazyGroup("simulate", COMMANDS, summary="Simulate capacity, failures, upgrades and repacking.")

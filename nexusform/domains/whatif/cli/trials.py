@@ -32,8 +32,8 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
     Plans the configuration of the directory with evictions, from the state. Budgets count. Changes
     nothing and contacts no hub. Exit code 2 if no evictions help, or if nodes are not known.
     """
-    from nexusform.domains.whatif.questions.eviction_search import RebalanceRequest
-    from nexusform.domains.whatif.rendering.rebalance_report import build_rebalance_document, build_rebalance_report
+    from nexusform.domains.whatif.questions.placement_trials import RebalanceRequest
+    from nexusform.domains.whatif.rendering.trial_reports import build_rebalance_document, build_rebalance_report
     from nexusform.domains.whatif.workflow.trial_planning import check_output_path, plan_rebalancing, write_rebalancing
 
     screen = arguments.view.create_screen()
@@ -86,7 +86,7 @@ def simulate_placement(arguments: PlacementArguments) -> int:
         raise click.UsageError("No manifests given. Use -f=MANIFEST.")
     if arguments.pick is not None and arguments.clusters:
         raise click.UsageError("-pick and -clusters cannot be combined.")
-    from nexusform.domains.whatif.rendering.placement_feasibility_report import (
+    from nexusform.domains.whatif.rendering.trial_reports import (
         build_placement_document,
         build_placement_report,
         select_placement,

@@ -129,19 +129,11 @@ def compute_site_capacity(
     machines = [machine for machine in site.machines.values() if is_requested(machine.availability_zone)]
     names = frozenset(machine.name for machine in machines)
     planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
-    fragmentation = compute_cell_fragmentation(
-        site, machines, skus[0] if len(skus) == 1 else None
-    )  # None: of the largest
-    open_machines = [machine for machine in machines if not machine.unschedulable_reason]
+    # Cells are measured by the only requested SKU, or else (None) by the largest one.
+    fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
     closed = Counter(machine.unschedulable_reason for machine in machines)
     del closed[""]  # of open machines
-    totals = Totals(
-        machines=len(open_machines),
-        vcpus=sum(machine.cells * machine.cpus_per_cell for machine in open_machines),
-        memory_gib=convert_to_gib(sum(machine.cells * machine.memory_mib_per_cell for machine in open_machines)),
-        free_vcpus=fragmentation.free_vcpus,
-        free_memory_gib=fragmentation.free_memory_gib,
-    )
+    totals = _compute_totals(machines, fragmentation)
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
     mix_constraints = {part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix}
     return CapacityAnswer(
@@ -160,6 +152,18 @@ def compute_site_capacity(
         overfull=tuple(name for name in site.scheduler.list_overfull_machines() if name in names),
         unplaced=site.vms_without_machine,
         other_capacities=site.other_capacity,
+    )
+
+
+def _compute_totals(machines: Sequence[Machine], fragmentation: FragmentationCounts) -> Totals:
+    """Sum the vCPUs and memory of the machines open to new VMs; their free part is counted by `fragmentation`."""
+    open_machines = [machine for machine in machines if not machine.unschedulable_reason]
+    return Totals(
+        machines=len(open_machines),
+        vcpus=sum(machine.cells * machine.cpus_per_cell for machine in open_machines),
+        memory_gib=convert_to_gib(sum(machine.cells * machine.memory_mib_per_cell for machine in open_machines)),
+        free_vcpus=fragmentation.free_vcpus,
+        free_memory_gib=fragmentation.free_memory_gib,
     )
 
 
@@ -296,18 +300,7 @@ def _compute_mix_bounds(
     """
     free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # of each part alone
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
-    reductions = []  # by part: its VMs no longer certain to fit after one set, those of the set included
-    for part in parts:
-        sku = part.sku
-        if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
-            reductions.append(_UNBOUNDED)  # any of the cells may be chosen, so no set is certain
-        else:
-            share = Share.compute(sku)
-            blocked_by_others = 0
-            for other_part in parts:
-                if other_part is not part:
-                    blocked_by_others += other_part.count * count_blocked_vms(Share.compute(other_part.sku), share)
-            reductions.append(part.count + blocked_by_others)
+    reductions = [_compute_reduction(scheduler, part, parts) for part in parts]  # per set
     certain_sets = [interval.minimum // reduction for interval, reduction in zip(free, reductions, strict=True)]
     minimum = min(maximum, *certain_sets)
     remaining = [
@@ -316,6 +309,17 @@ def _compute_mix_bounds(
     ]
     sets = Interval(minimum, maximum)
     return MixAnswer(tuple(parts), sets, sequential_sets=sets, short=None, missing=0, remaining=tuple(remaining))
+
+
+def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
+    """Compute by how many VMs one set reduces the certain capacity for a part: by its own VMs, and by those that VMs
+    of other parts block in the worst place. Unbounded if a VM may choose some of more cells: then no set is certain.
+    """
+    sku, share = part.sku, Share.compute(part.sku)
+    if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
+        return _UNBOUNDED
+    others = [other for other in parts if other is not part]
+    return part.count + sum(other.count * count_blocked_vms(Share.compute(other.sku), share) for other in others)
 
 
 def _count_fitting(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]) -> Interval:

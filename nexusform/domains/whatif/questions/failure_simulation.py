@@ -6,10 +6,12 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
     ClusterPods,
@@ -255,14 +257,14 @@ def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozens
 def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletionCommand]:
     """Build the node deletions of each NKS cluster, unreachable ones (control plane without quorum) included."""
     nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
-    names = {pool.cluster_id: pool.cluster for pool in nks_pools}
-    unreachable = {pool.cluster_id for pool in nks_pools if pool.is_control_plane and pool.is_lost}
-    for cluster_id, down in group_vms_down_by_cluster(nks_pools).items():
+    for cluster_id, pools_of_cluster in group_by(nks_pools, attrgetter("cluster_id")).items():
+        down = list(chain.from_iterable(pool.down_vms for pool in pools_of_cluster))
         affected_machines = {vm.placement.machine for vm in down}
+        lacks_quorum = any(pool.is_control_plane and pool.is_lost for pool in pools_of_cluster)
         yield NodeDeletionCommand(
             cluster_id=cluster_id,
-            cluster=names[cluster_id],
+            cluster=pools_of_cluster[0].cluster,
             machines=tuple(machine for machine in machines if machine in affected_machines),
             nodes=tuple(vm.name for vm in down),
-            is_reachable=cluster_id not in unreachable,
+            is_reachable=not lacks_quorum,
         )

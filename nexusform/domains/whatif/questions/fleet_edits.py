@@ -128,14 +128,15 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """
     is_taint = verb is MemberEditKind.TAINT
     effect = f":{NO_SCHEDULE}" if is_taint else ""
-    member, colon, setting = text.partition(":")
-    if not member or not colon:
-        return None
+    member, _, setting = text.partition(":")
+    if not member or setting in ("", "-"):
+        return None  # no member, or no key
     if setting.endswith("-") and "=" not in setting:
-        return MemberEdit(verb, member, setting[:-1].removesuffix(effect)) if setting != "-" else None  # no key
+        return MemberEdit(verb, member, setting[:-1].removesuffix(effect))
     setting = setting.removesuffix(effect)
     key, equals, value = setting.partition("=")
-    is_valid = ":" not in setting if is_taint else bool(equals)  # a taint without another effect; others with "="
+    # A taint has no other effect, and perhaps no value; anything else has a value.
+    is_valid = ":" not in setting if is_taint else bool(equals)
     return MemberEdit(verb, member, key, value) if key and is_valid else None
 
 
@@ -146,12 +147,9 @@ def _parse_health_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 
 
 _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEdit | None]]] = {
-    MemberEditKind.LEAVE: _parse_member_edit,
-    MemberEditKind.DRAIN: _parse_member_edit,
+    **dict.fromkeys((MemberEditKind.LEAVE, MemberEditKind.DRAIN), _parse_member_edit),
     MemberEditKind.JOIN: _parse_join_edit,
-    MemberEditKind.TAINT: _parse_setting_edit,
-    MemberEditKind.LABEL: _parse_setting_edit,
-    MemberEditKind.PROPERTY: _parse_setting_edit,
+    **dict.fromkeys((MemberEditKind.TAINT, MemberEditKind.LABEL, MemberEditKind.PROPERTY), _parse_setting_edit),
     MemberEditKind.HEALTH: _parse_health_edit,
 }
 

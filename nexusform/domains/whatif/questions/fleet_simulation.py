@@ -4,7 +4,7 @@ Changes that happen without the edits are separated.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, product
 from operator import attrgetter
 from typing import Final
 
@@ -267,7 +267,9 @@ def _build_members(
 def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
-    """Infer millicores and bytes of unmanaged pods from how much less was available at the last plan; 0 if unknown."""
+    """Infer the requests of pods that nexusform does not manage (millicores and bytes): by so much less was available
+    at the last plan than with managed pods only. (0, 0) if it is unknown.
+    """
     if last_member is None:  # nothing is recorded yet
         return 0, 0
     managed_usage = build_member(record, cluster, pods.sum_requests(cluster.id)).resources
@@ -301,12 +303,8 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
         if (diagnostic.id, diagnostic.detail) not in baseline_details and diagnostic.id not in _WARNINGS_AS_DATA
     ]
     # The placements without eviction: drained members keep them; unscheduled bindings do not count.
-    remaining = [
-        (placement.key, cluster)
-        for cluster in drained
-        for placement in result.placements
-        if cluster in _build_state(placement, placement.bindings).clusters
-    ]
+    states = [_build_state(placement, placement.bindings) for placement in result.placements]
+    remaining = [(state.key, cluster) for cluster, state in product(drained, states) if cluster in state.clusters]
     return FleetSimulation(
         edits=tuple(edits),
         placements=tuple(_build_outcomes(baseline, result)),
@@ -341,8 +339,9 @@ def _run_scheduling(
         current = members_after.get(name)
         member_before = _build_member(previous_members.get(name), pods)
         member_after = _build_member(current, pods)
-        member_record, cluster = (current.record, current.cluster) if current is not None else (FleetMember(name), None)
-        members[name] = FleetMemberState(_MEMBER, member_record, cluster, previous=member_before, planned=member_after)
+        members[name] = FleetMemberState(_MEMBER, FleetMember(name), previous=member_before, planned=member_after)
+        if current is not None:
+            members[name].configuration, members[name].cluster = current.record, current.cluster
     # Build the placements before their first scheduling.
     member_clusters = build_member_clusters(members)
     placements: list[PlacementPlan] = []

@@ -10,13 +10,20 @@ from msgspec import Struct
 from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
 from nexusform.kubernetes.quantity import compute_amount_of_total
+from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_vm_name
 from nexusform.plans.maintenance import DrainObstacles, Upgrade
 from nexusform.plans.maintenance import PoolNodeRecreation as PoolCourse
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import NoFitReason
-from nexusform.snapshots.availability import SampledShortage, VmReplacement, place_replacements, sample_capacity
+from nexusform.snapshots.availability import (
+    PlacedReplacements,
+    SampledShortage,
+    VmReplacement,
+    place_replacements,
+    sample_capacity,
+)
 from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerSnapshot
 
 
@@ -205,33 +212,45 @@ def _read_surge_settings(pool: PoolSnapshot) -> tuple[str, str]:
 def _upgrade_batches(
     scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int
 ) -> tuple[tuple[NodeUpgradeBatch, ...], NoFitReason | None]:
-    """Upgrade batch by batch until one has no capacity. Return the batches, a failed one included (its VMs stay as
-    they were), and its shortage, else None. Surging batches place new VMs first, others release the old VMs first.
+    """Upgrade batch by batch until one has no capacity. Return the batches, a failed one included, and its shortage;
+    None if all fit. A batch has `surge` VMs; with a surge of 0 it has `unavailable` VMs, and these are down meanwhile.
     """
     size, is_surging = surge or max(unavailable, 1), surge > 0
     machines_down = {machine.name for machine in scheduler.machines if machine.is_down}
     batches: list[NodeUpgradeBatch] = []
     for start in range(0, len(pool.vms), size):
         vms = pool.vms[start : start + size]
-        old_handles = [pool.handles[vm.name] for vm in vms]
+        placement_result = _replace_vms(scheduler, pool, vms, is_surging=is_surging)
+        # VMs of earlier batches are new ones. Of the old VMs, some may be down with their machine.
+        old_vms = pool.vms[start:] if is_surging else pool.vms[start + size :]
+        up = len(pool.vms) - sum(vm.placement.machine in machines_down for vm in old_vms)
         if not is_surging:
-            _release_vms(scheduler, old_handles)
-        placement_result = place_replacements(scheduler, pool, vms)
-        if placement_result.shortage is not None:
-            _release_vms(scheduler, placement_result.handles)  # of the new VMs with capacity
-            if not is_surging:
-                for vm in vms:  # put the old VMs back
-                    name = build_vm_name(pool.owner, pool.demand, pool.name, vm.number)
-                    scheduler.add_existing(name, pool.sku, vm.placement)
-        elif is_surging:
-            _release_vms(scheduler, old_handles)
-        remaining_vms = pool.vms[start:] if is_surging else pool.vms[start + size :]  # old VMs that have to be up
-        already_down = sum(vm.placement.machine in machines_down for vm in remaining_vms)
-        up = len(pool.vms) - already_down - (0 if is_surging else len(vms))
+            up -= len(vms)
         batches.append(NodeUpgradeBatch(len(batches) + 1, placement_result.replacements, up))
         if placement_result.shortage is not None:
             return tuple(batches), placement_result.shortage
     return tuple(batches), None
+
+
+def _replace_vms(
+    scheduler: RackScheduler, pool: PoolSnapshot, vms: Sequence[PlacedVm], *, is_surging: bool
+) -> PlacedReplacements:
+    """Replace the VMs of a batch by new ones: with a surge the new VMs are placed before the old ones release their
+    capacity, else after that. Without capacity for all of them, the old VMs stay as they were.
+    """
+    old_handles = [pool.handles[vm.name] for vm in vms]
+    if not is_surging:
+        _release_vms(scheduler, old_handles)
+    placement_result = place_replacements(scheduler, pool, vms)
+    if placement_result.shortage is not None:
+        _release_vms(scheduler, placement_result.handles)  # of the new VMs with capacity
+        if not is_surging:
+            for vm in vms:  # put the old VMs back
+                name = build_vm_name(pool.owner, pool.demand, pool.name, vm.number)
+                scheduler.add_existing(name, pool.sku, vm.placement)
+    elif is_surging:
+        _release_vms(scheduler, old_handles)
+    return placement_result
 
 
 def _release_vms(scheduler: RackScheduler, handles: Sequence[int]) -> None:

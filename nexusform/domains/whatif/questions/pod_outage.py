@@ -37,6 +37,10 @@ class ClusterPods(Struct, frozen=True):
     existing: tuple[ExistingPod, ...]
 
 
+# Pods of a cluster without known pods.
+NO_CLUSTER_PODS: Final = ClusterPods("", Cluster("", nodes=()), workloads=(), existing=())
+
+
 class PodMove(Struct, frozen=True):
     """Pod with a lost node, and its node meanwhile ("" = none, with `reason`). `is_certain`: in every run."""
 
@@ -255,12 +259,9 @@ def _compute_eviction_limits(
     for budget, allowed in list_applied_budgets(budgets, lost_pods, existing):
         name = f"{budget.namespace}/{budget.name}"
         if allowed <= 0:
-            is_shared = any(sum(has_budget(other, pod) for other in budgets) > 1 for pod in lost_pods)
-            violations[name] = (
-                "the eviction API rejects pods with several PodDisruptionBudgets"
-                if is_shared
-                else f"{_describe_budget(budget)} allows no disruption with the pods ready now"
-            )
+            violations[name] = f"{_describe_budget(budget)} allows no disruption with the pods ready now"
+            if any(sum(has_budget(other, pod) for other in budgets) > 1 for pod in lost_pods):
+                violations[name] = "the eviction API rejects pods with several PodDisruptionBudgets"
         elif without_node > allowed:
             violations[name] = f"{_describe_budget(budget)} allows {allowed}, and {without_node} pods get no other node"
         elif all(has_budget(budget, pod) for pod in lost_pods):  # else, the pods outside the budget do not wait
@@ -295,11 +296,9 @@ class NodeDrainEffects(Struct, frozen=True):
 
 def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str]:
     """Find the only node with this name or `CLUSTER/NAME`, with its cluster. Raises DiagnosticsError."""
-    nodes_by_id = {
-        f"{cluster_id}/{node.name}": (pods, node.name)
-        for cluster_id, pods in clusters.items()
-        for node in pods.cluster.nodes
-    }
+    nodes_by_id: dict[str, tuple[ClusterPods, str]] = {}  # cluster and name
+    for cluster_id, pods in clusters.items():
+        nodes_by_id |= {f"{cluster_id}/{node.name}": (pods, node.name) for node in pods.cluster.nodes}
     matches = {node_id: (pods, name) for node_id, (pods, name) in nodes_by_id.items() if text in (node_id, name)}
     if len(matches) == 1:
         return next(iter(matches.values()))

@@ -145,11 +145,14 @@ class _PodSources(Struct, frozen=True):
 def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
     """Collect the sources of pods and their locations, in the order of creation."""
     ordered_things = sorted(things, key=lambda thing: thing.creation)
-    member_values = [thing.attributes for thing in ordered_things if thing.address.type == MEMBER_TYPE]
-    cluster_id_by_member = {str(item.get("name")): get_text(item, "kubernetes_cluster_id") for item in member_values}
+    cluster_id_by_member = {
+        str(thing.attributes.get("name")): get_text(thing.attributes, "kubernetes_cluster_id")
+        for thing in ordered_things
+        if thing.address.type == MEMBER_TYPE
+    }
     sources = _PodSources({str(thing.address): thing.attributes for thing in ordered_things})
     for thing in ordered_things:
-        target = str(thing.attributes.get("cluster_id") or "")  # "": applied on the hub
+        target = get_text(thing.attributes, "cluster_id")  # "": applied on the hub
         if thing.address.type == MANIFEST_TYPE:
             text = get_text(thing.attributes, "yaml_body")
             manifests = unwrap_envelopes(parse_manifests(str(thing.address), text).manifests).manifests

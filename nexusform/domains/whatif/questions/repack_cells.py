@@ -5,7 +5,7 @@ contents are one row of the program, with a count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import compress, product
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -26,13 +26,14 @@ Pattern: TypeAlias = tuple[tuple[int, int], ...]
 # Number of VMs leaving a cell by group: (group, count).
 Leaving: TypeAlias = tuple[tuple[Group, int], ...]
 
+DEMAND: Final = -1  # in place of the number of a class: the requested VMs
 MAX_PATTERNS: Final = 4_000
 MAX_LEAVINGS: Final = 4_000
 
 
 class CellChange(Struct, frozen=True):
     """Possible change of a cell: leaving VMs, VMs of the demand, and the capacity left for re-created VMs. `arrival`:
-    class of a multi-cell VM with a share here, -1 for the demand, None for none. `spanning`: indexes of leaving
+    class of a multi-cell VM with a share here (DEMAND: a requested one), None for none. `spanning`: indexes of leaving
     multi-cell VMs of the machine.
     """
 
@@ -95,11 +96,8 @@ class CellCatalogue:
         patterns = self._patterns.get(cache_key)
         if patterns is None:
             remains = [frozenset({cells}) for cells in splits]  # before any addition
-            fitting_sizes = [  # other sizes need no search
-                size
-                for size in sizes
-                if all(_compute_remaining_cell_capacity(split_remains, self.sizes[size]) for split_remains in remains)
-            ]
+            # Sizes without capacity for one VM in every split need no search.
+            fitting_sizes = [size for size in sizes if _subtract_vm_share(remains, None, self.sizes[size]) is not None]
             fitting_sizes.sort(key=lambda size: (-self.sizes[size].memory, size))  # largest memory first
             search = _PatternSearch([(size, self.sizes[size]) for size in fitting_sizes])
             search.extend(0, pattern=(), remains=remains, disk=disk)
@@ -114,22 +112,19 @@ class CellCatalogue:
         arrivals: Sequence[tuple[int, VmSku]],
         spanning: Mapping[int, VmSku],
     ) -> Iterator[CellChange]:
-        """List the possible changes of a cell with this key. `arrivals`: class (-1: demand) and SKU of multi-cell VMs.
+        """List the possible changes of a cell with this key. `arrivals`: class (or DEMAND) and SKU of multi-cell VMs.
         `spanning`: SKU of the machine's multi-cell VMs in this cell, by index.
         """
         # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
         choices = [range(len(pods) + 1) for _, pods in key.leaving]  # (group, pods of each of its VMs)
-        spans = [range(2) for _ in key.spanning]  # (index, class) of a multi-cell VM
+        spanning_indexes = [index for index, _ in key.spanning]  # (index, class) of a multi-cell VM
+        spans = [range(2)] * len(spanning_indexes)
         for count_so_far, counts in enumerate(product(*choices, *spans)):
             if count_so_far >= MAX_LEAVINGS:
                 self.is_capped = True  # without the other changes, no bound is proved
                 return
             group_counts = list(zip(key.leaving, counts[: len(choices)], strict=True))
-            leaving_indexes = tuple(
-                number
-                for (number, _), is_leaving in zip(key.spanning, counts[len(choices) :], strict=True)
-                if is_leaving
-            )
+            leaving_indexes = tuple(compress(spanning_indexes, counts[len(choices) :]))
             free = key.free
             for (group, _), count in group_counts:
                 free = free.subtract(group_skus[group], -count)
@@ -155,7 +150,8 @@ class CellCatalogue:
             return CellChange(leaving, demand, capacity, pods, arrival=arrival, spanning=leaving_indexes)
 
         for kind, sku in arrivals:
-            if (key.admits_demand if kind < 0 else kind in key.admitted) and free.has_capacity(sku):  # -1: demand
+            is_admitted = key.admits_demand if kind == DEMAND else kind in key.admitted
+            if is_admitted and free.has_capacity(sku):
                 yield build_change(free.subtract(sku), arrival=kind)
         if leaving or leaving_indexes:  # otherwise, nothing changes
             yield build_change(free)
@@ -176,7 +172,9 @@ class _PatternSearch:
         self.is_capped = False
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
-        """Add 0 or more VMs of the size at this index, then of later sizes; record maximal patterns."""
+        """Add 0 or more VMs of the size at this index to a pattern, then of later sizes. `remains` and `disk` are the
+        capacity left by it. Record it if it is maximal: no further VM fits.
+        """
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
             return

@@ -6,9 +6,17 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.whatif.questions.repack_cells import CellChange, CellPatterns, CellPosition, Group, assign_groups
+from nexusform.domains.whatif.questions.repack_cells import (
+    DEMAND,
+    CellChange,
+    CellPatterns,
+    CellPosition,
+    Group,
+    assign_groups,
+)
 from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine, RepackRequest
 from nexusform.domains.whatif.questions.repack_program import (
+    ANY_MACHINE,
     LinearProgram,
     OptionUse,
     PatternCount,
@@ -110,8 +118,8 @@ class _ChoiceBuilder(Struct):
         machines, to keep all shares of a multi-cell VM on one machine. Of other cells, the cheapest is used.
         """
         cells = list(unit.cells)
-        if unit.machines != -1:  # a machine type: its cells are linked
-            if unit.machines < -1:  # with unknown cells: only cleared machines can change
+        if unit.machines != ANY_MACHINE:  # a machine type: its cells are linked
+            if unit.machines < ANY_MACHINE:  # with unknown cells: only cleared machines can change
                 cells = [cell for cell in cells if cell.host.machine.name in cleared]
             for cell, option in zip(cells, options, strict=False):  # the other cells stay as they are
                 self._apply_option(cell, option)
@@ -136,16 +144,18 @@ class _ChoiceBuilder(Struct):
         return leaving
 
     def _apply_option(self, cell: CellPosition, option: CellChange) -> None:
-        """Apply an option to a cell; reserve its machine if a VM of the demand arrives (arrival -1 if multi-cell)."""
+        """Apply an option to a cell: VMs leave, and it gets another capacity for re-created VMs. Reserve its machine if
+        a requested VM arrives, and count the share of a re-created multi-cell VM.
+        """
         for source in self._select_leaving_vms(cell, option):
             self.add_vm_to_recreate(source)
-        if option.demand or option.arrival == -1:
+        if option.demand or option.arrival == DEMAND:
             self.reserved.add(cell.host.machine.name)
         for cells in self._cells_by_capacity.values():  # the cell no longer has its former capacity
             cells[:] = [candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)]
         if option.capacity is not None:
             self._cells_by_capacity.setdefault(option.capacity, []).append(cell)
-        if option.arrival is not None and option.arrival >= 0:
+        if option.arrival not in (None, DEMAND):
             key = cell.host.machine.name, option.arrival
             self.arrival_shares[key] = self.arrival_shares.get(key, 0) + 1
 
@@ -170,8 +180,9 @@ class _ChoiceBuilder(Struct):
 def assign_machines(
     context: RepackContext, sources: Sequence[MovableVm], slots: Sequence[Slot], size_of: Sequence[int]
 ) -> tuple[dict[int, str], frozenset[int]]:
-    """Assign VMs to machines with slots of their size (`size_of`: by class number). Return the machine names by handle,
-    without VMs left over, and the pools (by number) with more VMs in a rack than their limit.
+    """Assign VMs to machines with slots of their size (`size_of`: by class number), by a program with the least cost:
+    for a VM left over, a VM above the limit of a rack, or a return to the own machine. Return the machine names by
+    handle, without VMs left over, and the pools (by number) with more VMs in a rack than their limit.
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}  # by name

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodSpec
-from nexusform.domains.whatif.questions.pod_outage import NO_PODS, ClusterPods, simulate_nodes_down
+from nexusform.domains.whatif.questions.pod_outage import NO_CLUSTER_PODS, NO_PODS, ClusterPods, simulate_nodes_down
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_demand
@@ -191,7 +191,7 @@ def build_repack_context(
     movable_vms: dict[int, MovableVm] = {}  # by handle
     kinds: dict[VmClass, int] = {}  # number by class
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
-        cluster_pods = pods.get(cluster.id)
+        cluster_pods = pods.get(cluster.id, NO_CLUSTER_PODS)
         pod_counts = _count_pods(cluster_pods)
         for vm in pool.vms:
             constraint = _find_blocking_constraint(pool, vm, request, cluster_pods, lifted)
@@ -229,7 +229,7 @@ def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackS
         machines = [replace(machine, unschedulable_reason="") for machine in machines]
     if Constraint.PLANNED_RACK in lifted:
         names = {machine.name for machine in machines}
-        planned = (machine for rack in site.racks if rack.is_planned for machine in rack.machines)
+        planned = chain.from_iterable(rack.machines for rack in site.racks if rack.is_planned)
         machines += [machine for machine in planned if machine.name not in names]
     return rebuild_scheduler(site.scheduler, machines, site.scheduler.list_vms())
 
@@ -274,7 +274,7 @@ def _compute_rack_limit(
 
 
 def _find_blocking_constraint(
-    pool: PoolSnapshot, vm: PlacedVm, request: RepackRequest, pods: ClusterPods | None, lifted: frozenset[Constraint]
+    pool: PoolSnapshot, vm: PlacedVm, request: RepackRequest, pods: ClusterPods, lifted: frozenset[Constraint]
 ) -> Constraint | None:
     """Find the first constraint keeping a VM in place, except `lifted` ones; None if the VM is movable."""
     address = str(pool.address)
@@ -292,8 +292,6 @@ def _find_blocking_constraint(
     ):
         if applies and constraint not in lifted:
             return constraint
-    if pods is None:  # unknown pods keep no VM in place
-        return None
     if Constraint.BUDGET not in lifted and is_drain_blocked(pods, {vm.name}):
         return Constraint.BUDGET
     violated = {constraint for _, constraint in find_pods_without_resources(pods, pods.existing, {vm.name})} - lifted
@@ -315,12 +313,10 @@ def find_pods_without_resources(
     Pods of DaemonSets and bare Pods are ignored.
     """
     recreated_workloads = {workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)}
-    candidates = [
-        (pod, constraint)
-        for pod in existing
-        if pod.node in nodes and pod.workload in recreated_workloads
-        for constraint in _list_special_requests(pod.spec)
-    ]
+    candidates: list[tuple[ExistingPod, Constraint]] = []  # pods that leave, with each kind of special resource
+    for pod in existing:
+        if pod.node in nodes and pod.workload in recreated_workloads:
+            candidates += [(pod, constraint) for constraint in _list_special_requests(pod.spec)]
     if not candidates:
         return []
     _, meanwhile = simulate_nodes_down(pods, existing, nodes, is_drained=True)
@@ -337,10 +333,8 @@ def _list_special_requests(pod: PodSpec) -> Iterable[Constraint]:
         yield Constraint.DEVICES
 
 
-def _count_pods(pods: ClusterPods | None) -> Counter[str]:
-    """Count the pods restarted by a drain of each node: all but pods of DaemonSets."""
-    if pods is None:
-        return Counter()
+def _count_pods(pods: ClusterPods) -> Counter[str]:
+    """Count the pods restarted by a drain, by node: all but pods of DaemonSets."""
     daemons = {workload.key for workload in pods.workloads if workload.kind == _DAEMONS}
     return Counter(pod.node for pod in pods.existing if pod.node and pod.workload not in daemons)
 
@@ -355,11 +349,8 @@ def _build_machines(
     unknown_machines = frozenset(scheduler.list_machines_with_unknown_cells())
     hosts: list[RepackMachine] = []
     for machine in scheduler.machines:
-        admitted = frozenset(
-            number
-            for number, class_demand in enumerate(demands)
-            if not empty_scheduler.find_rejection(machine.name, class_demand)
-        )
+        rejections = [empty_scheduler.find_rejection(machine.name, class_demand) for class_demand in demands]
+        admitted = frozenset(number for number, rejection in enumerate(rejections) if not rejection)
         admits_demand = not empty_scheduler.find_rejection(machine.name, demand)
         if not admitted and not admits_demand:  # no VM may be placed there
             continue

@@ -236,22 +236,34 @@ class _OrderSearch:
             if is_blocked and first.vm_class != second.vm_class:  # an exchange of equal VMs changes nothing
                 yield self._build_ring_exchange(first, second)
         if remaining >= 3:  # enough re-creations for three VMs
-            yield from self._list_three_vm_exchanges(sources)
+            yield from self._list_rings_of_three(sources)
+            yield from self._list_exchanges_of_one_for_two(sources)
 
-    def _list_three_vm_exchanges(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List rings of three VMs, and exchanges of one VM for two on another machine if both have to leave for it."""
-        successors = {vm.handle: [other for other in sources if self._needs_departure(vm, other)] for vm in sources}
+    def _list_rings_of_three(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
+        """List the rings: of three VMs each fits on the machine of the next one only after the next one has left."""
+        blockers: dict[int, list[MovableVm]] = {}  # by handle of a VM: those able to make room for it
+        for vm in sources:
+            blockers[vm.handle] = [other for other in sources if self._needs_departure(vm, other)]
         for first in sources:
-            for second in successors[first.handle]:
-                for third in successors[second.handle]:
-                    # Of the three rotations of a ring, list one.
-                    if first.handle < min(second.handle, third.handle) and first in successors[third.handle]:
+            for second in blockers[first.handle]:
+                for third in blockers[second.handle]:
+                    # Of the three rotations of a ring, list the one that starts with the lowest handle.
+                    if first.handle < min(second.handle, third.handle) and first in blockers[third.handle]:
                         yield self._build_ring_exchange(first, second, third)
+
+    def _list_exchanges_of_one_for_two(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
+        """List the exchanges of a VM for two VMs on another machine, if it fits there only after both have left. The
+        two go to the machine of the one.
+        """
         for source, state in product(sources, list(self._states.values())):
-            target = self._locations[source.handle].machine  # for the pair; the VM goes to the machine of `state`
-            for pair in combinations(list(state.vms.values()), 2):
-                if self._needs_departure(source, *pair) and not any(self._needs_departure(source, vm) for vm in pair):
-                    yield (_Relocation(source, state.machine.machine.name), *(_Relocation(vm, target) for vm in pair))
+            target = self._locations[source.handle].machine
+            for first, second in combinations(list(state.vms.values()), 2):
+                if not self._needs_departure(source, first, second):
+                    continue
+                if self._needs_departure(source, first) or self._needs_departure(source, second):
+                    continue  # one of them is enough
+                new_machine = state.machine.machine.name
+                yield _Relocation(source, new_machine), _Relocation(first, target), _Relocation(second, target)
 
     def _build_ring_exchange(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
         """Build the group with each VM on the machine of the next one."""
@@ -268,20 +280,27 @@ class _OrderSearch:
                 return None
         old_locations = list(map(self._remove_vm, sources))
         sequence = None
-        added = 0
         if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
-            for relocation, location in zip(group, old_locations, strict=True):
-                if relocation.machine not in self._find_feasible_machines(relocation.source, location):
-                    break  # it may not move there now
-                self._add_vm(relocation.source, relocation.machine)
-                added += 1
-            else:
+            added = self._add_vms_while_feasible(group, old_locations)
+            if len(added) == len(group):
                 sequence = self._extend_solution(remaining - len(group), [*order, group])
-        for source in sources[:added]:  # undo, also after a `break` at a VM without room
-            self._remove_vm(source)
+            for source in added:
+                self._remove_vm(source)
         for source, location in zip(sources, old_locations, strict=True):
             self._restore_vm(source, location)
         return sequence
+
+    def _add_vms_while_feasible(
+        self, group: Sequence[_Relocation], old_locations: Sequence[Placement]
+    ) -> list[MovableVm]:
+        """Add the removed VMs of a group to their new machines, until one may not move there; return the added ones."""
+        added: list[MovableVm] = []
+        for relocation, location in zip(group, old_locations, strict=True):
+            if relocation.machine not in self._find_feasible_machines(relocation.source, location):
+                break
+            self._add_vm(relocation.source, relocation.machine)
+            added.append(relocation.source)
+        return added
 
     def _needs_departure(self, source: MovableVm, *others: MovableVm) -> bool:
         """Return True if a VM does not fit on the machine of the others now, but fits after all of them left."""
@@ -367,8 +386,9 @@ class _OrderSearch:
         return state.key
 
     def _compute_missing_departures(self) -> int:
-        """Compute a lower bound of the VMs still to move out of their cells for the demand to fit."""
-        # By number of VMs of the demand: the fewest departures to place them on the machines so far.
+        """Compute a lower bound of the VMs still to move out of their cells for the demand to fit. Machine by machine,
+        `best[n]` is the fewest departures to place n VMs of the demand on the machines so far.
+        """
         best = [0] + [_IMPOSSIBLE] * self._request.want
         for state in self._states.values():  # one per machine; its `vms` are not re-created yet
             if not state.machine.admits_demand:  # no VM of the demand may run there
@@ -408,9 +428,10 @@ def _compute_machine_costs(
     vm_cells: int,
     want: int,
 ) -> tuple[int, ...]:
-    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand. `cells` are (free
-    capacity, shares of movable VMs); each VM of the demand needs `share` in `demand_cells` cells. A VM leaving up to
-    `vm_cells` cells counts in each of them, so the sums are divided by `vm_cells`.
+    """Compute lower bounds of the VMs to move off a machine for 0, 1 ... `want` VMs of the demand: (0, 0, 2) if one
+    fits now, and a second one after two departures. `cells` are (free capacity, shares of movable VMs); each VM of the
+    demand needs `share` in `demand_cells` cells. A VM that leaves up to `vm_cells` cells counts in each of them, so
+    the sums are divided by `vm_cells`.
     """
     total = [0]  # departures by number of slots (free shares) in the cells so far
     for free, movable in cells:

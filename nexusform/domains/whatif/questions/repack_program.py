@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from msgspec import Struct, field
 
 from nexusform.domains.whatif.questions.repack_cells import (
+    DEMAND,
     CellCatalogue,
     CellChange,
     CellKey,
@@ -28,14 +29,16 @@ from nexusform.scheduling.racks.vms import VmSku
 # Node limit without a time limit, so that the answer is the same on every computer.
 MAX_NODES: Final = 20_000
 _INFINITE: Final = float("inf")
-_DEMAND: Final = -1
+ANY_MACHINE: Final = -1  # in place of the number of a machine type; lower numbers are of types with unknown cells
 _DEMAND_ROW: Final = ("demand",)
 # Cell number of a whole machine.
 WHOLE_MACHINE: Final = -1
 
 
 class OptionUse(Struct, frozen=True):
-    """Selected option for this many cells of a unit. `machines`: machine type if its cells are linked, else -1."""
+    """Selected option for this many cells of a unit. `machines`: machine type if its cells are linked, ANY_MACHINE if
+    not.
+    """
 
     machines: int
     cells: tuple[CellPosition, ...]
@@ -115,7 +118,7 @@ class _CellGroup(Struct, frozen=True):
 
     key: CellKey
     cells: tuple[CellPosition, ...]
-    machines: int = -1  # cells of any machine
+    machines: int = ANY_MACHINE
     cell_number: int = 0
     is_cleared: bool = False  # cells after VMs in unknown cells left
 
@@ -146,11 +149,11 @@ class RepackProgram:
         self._capacity_rows: dict[CellPatterns, int] = {}  # row number by capacity
         # Cells (or whole machines) by their current capacity.
         self.cells_by_capacity: dict[CellPatterns, list[CellPosition]] = {}
-        self._arrivals: list[tuple[int, VmSku]] = [  # multi-cell VMs: class number (or _DEMAND) and SKU
+        self._arrivals: list[tuple[int, VmSku]] = [  # multi-cell VMs: class number (or DEMAND) and SKU
             (number, vm_class.sku) for number, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
         ]
         if request.sku.numa_cells > 1:
-            self._arrivals.append((_DEMAND, request.sku))
+            self._arrivals.append((DEMAND, request.sku))
         self._build_program()
 
     @property
@@ -179,27 +182,31 @@ class RepackProgram:
         unknown_groups: dict[Hashable, list[RepackMachine]] = {}
         for host in self._context.hosts:
             groups = unknown_groups if host.has_unknown_cells else known_groups  # of equal machines
-            # Equal machines share a key. Their disk only counts with unknown cells: for patterns of whole machines.
-            cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
-            unknown_cell_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
-            pods = tuple(sorted(source.pods for source in host.unknown_cell_vms)) if self._is_fine else ()
-            multi_cell_groups = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
-            disk = host.disk if host.has_unknown_cells else 0
-            machine_key = cells, unknown_cell_groups, pods, multi_cell_groups, host.splits, disk
-            groups.setdefault(machine_key, []).append(host)
+            groups.setdefault(self._build_machine_key(host), []).append(host)
         if self._arrivals:  # a multi-cell VM links cells of one machine
             for number, hosts in enumerate(known_groups.values()):
                 self._add_machines(number, hosts)
         else:  # without such VMs: cells count, not machines
             self._add_cells(chain.from_iterable(known_groups.values()))
-        # Types of machines: 0, 1 ... with known cells, -2, -3 ... with unknown ones; -1 is for cells on any machine.
-        for number, hosts in enumerate(unknown_groups.values()):
+        # Machine types have the numbers 0, 1 ... with known cells, and -2, -3 ... with unknown ones.
+        for number, hosts in enumerate(unknown_groups.values(), 1):
             # A solution empties the first machines of a type: those with the fewest pods.
             ordered_hosts = sorted(hosts, key=lambda host: sum(source.pods for source in host.unknown_cell_vms))
-            self._add_unknown_machines(-2 - number, ordered_hosts)
+            self._add_unknown_machines(ANY_MACHINE - number, ordered_hosts)
         for capacity in list(self._capacity_rows):
             self._add_cell_capacity(capacity)
         self._add_rack_arrivals()
+
+    def _build_machine_key(self, host: RepackMachine) -> Hashable:
+        """Build the key of a machine, the same for equal ones. Its disk only counts with unknown cells: then a pattern
+        is of the whole machine. Numbers of pods count in fine mode only.
+        """
+        cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
+        unknown_cell_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
+        pods = tuple(sorted(source.pods for source in host.unknown_cell_vms)) if self._is_fine else ()
+        multi_cell_groups = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
+        disk = host.disk if host.has_unknown_cells else 0
+        return cells, unknown_cell_groups, pods, multi_cell_groups, host.splits, disk
 
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
         """Build the key of a cell, equal for cells with equal contents; numbers of pods are 0 unless in fine mode."""
@@ -264,13 +271,14 @@ class RepackProgram:
         """
         program = self._program
         for vm_class, sku in self._arrivals:
-            if not (first.admits_demand if vm_class == _DEMAND else vm_class in first.admitted):
+            is_admitted = first.admits_demand if vm_class == DEMAND else vm_class in first.admitted
+            if not is_admitted:
                 continue  # such a VM is not feasible there
             # All changes of cells together take `numa_cells` shares for one arrival, those of one cell at most one.
             entries = [(program.add_row(("wide", number, vm_class), lower=0.0, upper=0.0), -float(sku.numa_cells))]
             cells = range(len(first.cells))
             entries += [(program.add_row(("wide cell", number, vm_class, cell)), -1.0) for cell in cells]
-            if vm_class == _DEMAND:
+            if vm_class == DEMAND:
                 entries.append((program.add_row(_DEMAND_ROW), 1.0))
             else:
                 rack = first.machine.rack if self._tracked_pools else ""
@@ -282,7 +290,9 @@ class RepackProgram:
     def _add_cell_unit(self, unit: _CellGroup) -> None:
         """Add the row of a unit (equal cells) and a column per option (change of a cell): the number of cells with it.
         A cell without a change stays as it is. A cleared unit has no cells until its machines are emptied: its upper
-        bound is 0, and the column of emptied machines raises it.
+        bound is 0, and the column of emptied machines raises it. An option has entries in the rows of the unit, of the
+        capacity it takes and gives, of leaving groups, of the demand, of multi-cell VMs that arrive or leave, and of
+        the disk.
         """
         program, size = self._program, len(unit.cells)
         first = unit.cells[0].host
@@ -315,8 +325,8 @@ class RepackProgram:
             program.add_column(cost=option.recreations, upper=size, entries=entries, subject=(unit, option))
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines with unknown cells as type `number`. Either VMs are added if they fit in every layout, or
-        all VMs in unknown cells leave; the cells of an emptied machine are then known.
+        """Add equal machines with unknown cells as type `number`. A machine has two uses: it takes VMs that fit in
+        every possible layout of its cells; or all VMs in unknown cells leave, and its cells are known then.
         """
         first, size = hosts[0], len(hosts)
         program = self._program

@@ -2,16 +2,20 @@
 
 An integer program (repack_program.py) gives a lower bound and a choice of VMs (repack_choice.py). The
 placement rule checks it window by window (repack_windows.py); a rejected choice refines the program. On small
-sites every order is searched (repack_orders.py) before a gap is reported.
+sites every order is searched (repack_orders.py) before a gap is reported. Of the windows found, the pods are simulated:
+a node is drained before its VM is re-created, pods with hugepages or devices need another node meanwhile, and
+separation rules over workloads must hold.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.whatif.questions.pod_outage import ClusterPods
+from nexusform.diagnostics.phrases import group_by
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
+from nexusform.domains.whatif.questions.pod_outage import ClusterPods, simulate_nodes_down, simulate_nodes_up
 from nexusform.domains.whatif.questions.repack_choice import RepackChoice, choose_vms_greedily, choose_vms_to_recreate
 from nexusform.domains.whatif.questions.repack_context import (
     NO_TIME_LIMIT,
@@ -21,17 +25,21 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackRequest,
     TimeBudget,
     build_repack_context,
+    find_pods_without_resources,
 )
 from nexusform.domains.whatif.questions.repack_orders import MAX_RECREATIONS, is_searchable, search_orders
-from nexusform.domains.whatif.questions.repack_pods import simulate_window_pods
 from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram
+from nexusform.domains.whatif.questions.repack_separation import SeparationRule, VmLocation
 from nexusform.domains.whatif.questions.repack_windows import (
+    MovedPod,
+    RepackStep,
     RepackWindow,
     RepackWindowSequence,
     count_recreations,
     find_window_sequence,
     verify_sequence,
 )
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import SiteSnapshot
 
 # Sites of at most this many VMs are modelled cell by cell and pool by pool, so that few pods and pools move, too.
@@ -39,6 +47,9 @@ _MAX_FINE_VMS: Final = 250
 _MAX_ROUNDS: Final = 12
 # Maximum number of searches that keep VMs with pods that would break something.
 _MAX_KEEP_ROUNDS: Final = 5
+_DAEMONS: Final = "DaemonSet"
+_MACHINE_LABELS: Final = ("baremetalmachine", "CIS-node", "kubernetes.io/zone")
+_ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 _OF_PODS: Final = frozenset({Constraint.HUGEPAGES, Constraint.DEVICES})
 # Maximum number of extra VMs to free capacity for, if no order of steps frees capacity for the wanted number.
 _MORE: Final = (1, 2, 4, 8)
@@ -83,7 +94,9 @@ class RepackSearch(Struct, frozen=True):
         is_verified: bool = True,
         share: float = 1.0,
     ) -> RepackAttempt:
-        """Search with this share of the remaining time; search again without moving VMs with violated pods."""
+        """Search with this share of the remaining time. If pods of re-created VMs lack resources meanwhile, or break a
+        separation rule, search again with these VMs kept in place.
+        """
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
         refinement = _ProgramRefinement(context, request, budget.split(_SEARCH_SHARE))
@@ -93,7 +106,10 @@ class RepackSearch(Struct, frozen=True):
                 return attempt
             checked_windows, violating = simulate_window_pods(context, sequence.windows, request.separation_rules)
             if not violating or lifted & _OF_PODS:  # no VM violates constraints of pods, or they are ignored
-                break
+                windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
+                pairs = zip(windows, checked_windows, strict=True)  # the moved pods are known in `checked_windows` only
+                windows = tuple(replace(window, pods=checked.pods) for window, checked in pairs)
+                return replace(attempt, windows=windows, found=True, undecided=False)
             # The bound stays that of all VMs: a kept VM might move in another order, so a failure proves nothing.
             attempt = replace(attempt, undecided=True)
             kept_vms = [source for source in context.all_movable_vms if source.handle in violating]
@@ -102,12 +118,7 @@ class RepackSearch(Struct, frozen=True):
             context_without_kept = build_repack_context(site, request, self.pods, lifted)
             refinement = _ProgramRefinement(context_without_kept, request, budget.split(_SEARCH_SHARE))
             _, sequence = refinement.search(searches_orders=is_verified)
-        else:
-            return attempt  # every sequence found violates them
-        windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
-        pairs = zip(windows, checked_windows, strict=True)  # the moved pods are known in `checked_windows` only
-        windows = tuple(replace(window, pods=checked.pods) for window, checked in pairs)
-        return replace(attempt, windows=windows, found=True, undecided=False)
+        return attempt  # every sequence found violates them
 
 
 class _ProgramRefinement:
@@ -214,3 +225,101 @@ class _ProgramRefinement:
         """Find windows without the program, without a proof."""
         choice = choose_vms_greedily(self._context, self._request)
         return find_window_sequence(self._context, self._request, choice, time_budget)
+
+
+def simulate_window_pods(
+    context: RepackContext, windows: Sequence[RepackWindow], separation_rules: Sequence[SeparationRule] = ()
+) -> tuple[list[RepackWindow], frozenset[int]]:
+    """Drain the nodes of every window and bring them up again; return the windows with their pods, and the VMs
+    (handles) with violated pod constraints.
+    """
+    simulation = _PodSimulation(context, [rule for rule in separation_rules if rule.has_workloads])
+    checked_windows = list(map(simulation.drain_window, windows))
+    return checked_windows, frozenset(simulation.violating)
+
+
+class _PodSimulation:
+    """Location of every VM and pod, window by window."""
+
+    def __init__(self, context: RepackContext, separation_rules: Sequence[SeparationRule]) -> None:
+        self._context = context
+        self._separation_rules = separation_rules
+        self._pods = dict(context.pods)  # by cluster id, with nodes on their current machines
+        self._existing = {cluster: pods.existing for cluster, pods in context.pods.items()}  # on their current nodes
+        self._locations: dict[tuple[str, str], Placement] = {
+            (cluster.id, vm.name): vm.placement
+            for cluster, pool in zip(context.clusters, context.pools, strict=True)
+            for vm in pool.vms
+        }
+        self._shared_before = self._find_shared_locations()
+        self.violating: set[int] = set()  # handles of VMs
+
+    def drain_window(self, window: RepackWindow) -> RepackWindow:
+        """Run one window: its nodes go down, then up on their targets. Return it with the moved pods; add its VMs to
+        `violating` if a constraint on pods is violated.
+        """
+        steps_by_cluster = group_by(window.steps, lambda step: self._context.clusters[step.source.pool].id)
+        moved_pods: list[MovedPod] = []
+        for cluster, steps in steps_by_cluster.items():
+            if cluster in self._pods:  # its pods are known
+                moved_pods += self._drain_nodes(cluster, steps)
+            self._locations |= {(cluster, step.source.vm.name): step.target for step in steps}
+        shared = self._find_shared_locations()
+        if shared - self._shared_before:  # a violation before the repacking does not count
+            self.violating |= {step.source.handle for step in window.steps}
+        return replace(window, pods=tuple(moved_pods))
+
+    def _drain_nodes(self, cluster: str, steps: Sequence[RepackStep]) -> list[MovedPod]:
+        """Drain the nodes of one cluster and bring them up on their target machines. Record VMs with pods without
+        resources meanwhile; return the moved pods, without those of DaemonSets.
+        """
+        nodes = {step.source.vm.name: step for step in steps}  # drained ones by name
+        pods, existing = self._pods[cluster], self._existing[cluster]
+        impacts, meanwhile = simulate_nodes_down(pods, existing, nodes.keys(), is_drained=True)
+        for pod, _ in find_pods_without_resources(pods, existing, nodes.keys()):
+            self.violating.add(nodes[pod.node].source.handle)
+        moved_nodes = tuple(
+            _move_node(node, nodes[node.name].target) if node.name in nodes else node for node in pods.cluster.nodes
+        )
+        self._pods[cluster] = moved_cluster = replace(pods, cluster=replace(pods.cluster, nodes=moved_nodes))
+        self._existing[cluster] = simulate_nodes_up(moved_cluster, meanwhile)
+        final_nodes = {(pod.workload, pod.name): pod.node for pod in self._existing[cluster]}
+        moved: list[MovedPod] = []
+        for impact in impacts:
+            if impact.workload.split("/")[1] == _DAEMONS:  # of <namespace>/<kind>/<name>
+                continue
+            for move in impact.moves:
+                nodes_of_pod = (move.old_node, move.node, final_nodes.get((impact.workload, move.pod), ""))
+                moved.append(MovedPod(cluster, impact.workload, move.pod, *nodes_of_pod, move.is_certain))
+        return moved
+
+    def _find_shared_locations(self) -> frozenset[tuple[int, str]]:
+        """Find machines and racks shared by groups to be separated: (number of their rule, location)."""
+        if not self._separation_rules:
+            return frozenset()
+        vm_locations: list[VmLocation] = []
+        for cluster, pool in zip(self._context.clusters, self._context.pools, strict=True):
+            specs: dict[str, list[PodSpec]] = {}  # of pods by node
+            for pod in self._existing.get(cluster.id, ()):
+                specs.setdefault(pod.node, []).append(pod.spec)
+            for vm in pool.vms:
+                # As in the keys of rules: single VMs of one block are one pool.
+                pool_key = pool.owner.owner, pool.demand.rule_pool or pool.name
+                location = self._locations[cluster.id, vm.name]
+                vm_locations.append(VmLocation(pool_key, location, tuple(specs.get(vm.name, ()))))
+        return frozenset(
+            (number, location)
+            for number, rule in enumerate(self._separation_rules)
+            for location in rule.find_shared_locations(vm_locations)
+        )
+
+
+def _move_node(node: Node, location: Placement) -> Node:
+    """Return a node on another machine, with updated machine and zone labels."""
+    labels = dict(node.labels)
+    for key, value in node.labels.items():
+        if key == _ZONE_LABEL and value == node.zone:
+            labels[key] = location.availability_zone
+        elif value == node.machine and key.endswith(_MACHINE_LABELS):
+            labels[key] = location.machine
+    return replace(node, labels=labels, machine=location.machine, rack=location.rack, zone=location.availability_zone)

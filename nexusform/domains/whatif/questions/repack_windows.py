@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.domains.whatif.questions.pod_outage import NO_CLUSTER_PODS
 from nexusform.domains.whatif.questions.repack_choice import RepackChoice
 from nexusform.domains.whatif.questions.repack_context import (
     NO_TIME_LIMIT,
@@ -111,13 +112,16 @@ def build_ordered_sequence(
     """Build one window per group of `order`, each a mapping from the handle of a VM to its target machine. Return None
     if no cordons lead a VM to its target, or the demand does not fit afterwards.
     """
-    targets = {handle: machine for group in order for handle, machine in group.items()}
-    sources = tuple(source for source in context.all_movable_vms if source.handle in targets)
-    choice = RepackChoice(sources, targets, reserved=frozenset(), crowding_pools=frozenset())  # all have targets
+    targets: dict[int, str] = {}
+    for group in order:
+        targets |= group
+    sources = {source.handle: source for source in context.all_movable_vms if source.handle in targets}
+    choice = RepackChoice(tuple(sources.values()), targets, reserved=frozenset(), crowding_pools=frozenset())
     builder = _RepackSequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
-    source_by_handle = {source.handle: source for source in sources}
-    sequence = builder.build_windows([source_by_handle[handle] for handle in group] for group in order)
-    return sequence if sequence is not None and has_capacity(sequence.scheduler_after, request) else None
+    sequence = builder.build_windows(list(map(sources.__getitem__, group)) for group in order)
+    if sequence is None or not has_capacity(sequence.scheduler_after, request):
+        return None
+    return sequence
 
 
 def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
@@ -233,9 +237,8 @@ class _RepackSequenceBuilder:
         """
         if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
-        turns = list(map(self._compute_turn, remaining))
-        turn = min(turns)
-        remaining = [source for source, source_turn in zip(remaining, turns, strict=True) if source_turn == turn]
+        turn = min(map(self._compute_turn, remaining))
+        remaining = [source for source in remaining if self._compute_turn(source) == turn]
         if self._strategy is _WindowStrategy.BY_TURNS and turn == _RETURN_TURN:  # returning VMs move at once
             return self._select_all_allowed(remaining)
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
@@ -258,8 +261,9 @@ class _RepackSequenceBuilder:
             return 0
         if self._is_returning_vm(source):
             return _RETURN_TURN
-        target = self._choice.targets.get(source.handle, "")  # after: a machine to be emptied first
-        return _RETURN_TURN + 1 if target in self._emptied_machines else _RETURN_TURN - 1
+        if self._choice.targets.get(source.handle, "") in self._emptied_machines:
+            return _RETURN_TURN + 1  # its target has to be emptied first
+        return _RETURN_TURN - 1
 
     def _select_vm_for_other_machine(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
         """Select one VM able to move to a machine other than its target, and stop steering it; [] for none."""
@@ -461,9 +465,7 @@ def can_be_down_together(
 def _has_pod_conflict(context: RepackContext, selected: Sequence[MovableVm], source: MovableVm) -> bool:
     """Return True if the nodes down together violate a PodDisruptionBudget, or starve pods of hugepages or devices."""
     cluster = context.clusters[source.pool]
-    pods = context.pods.get(cluster.id)
-    if pods is None:  # unknown pods conflict with nothing
-        return False
+    pods = context.pods.get(cluster.id, NO_CLUSTER_PODS)
     nodes = {source.vm.name}
     nodes |= {selected_vm.vm.name for selected_vm in selected if context.clusters[selected_vm.pool].id == cluster.id}
     if len(nodes) == 1:  # single VMs were checked for the list of movable ones
@@ -541,8 +543,8 @@ def _count_target_hits(
         scheduler = base.copy(sample=runs - 1, split_choice=runs - 1)
         for step in window.steps:
             answer = scheduler.try_place(build_pool_demand(context.pools[step.source.pool], step.source.vm))
-            _, location = answer if answer is not None else (None, None)
-            hits[step.source.handle] += location is not None and location.machine == step.target.machine
+            if answer is not None and answer[1].machine == step.target.machine:  # of (handle, placement)
+                hits[step.source.handle] += 1
         if time_budget.is_exhausted:
             break
     for step in window.steps:

@@ -9,9 +9,10 @@ from typing import Any, Final
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.failure_simulation import Failure, FailureScope, RecreatedPool
 from nexusform.domains.whatif.questions.pod_outage import NodeDrainEffects
-from nexusform.domains.whatif.rendering.runtime_upgrade_report import POOL, build_pool_cells
-from nexusform.domains.whatif.rendering.workload_rows import (
+from nexusform.domains.whatif.rendering.runtime_upgrade_report import (
+    POOL,
     build_pending_lines,
+    build_pool_cells,
     build_workload_document,
     build_workload_table,
 )

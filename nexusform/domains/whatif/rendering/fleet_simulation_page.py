@@ -52,13 +52,7 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
     columns_before = tuple(name for name in columns if name not in joining)
     names = tuple(placement.after.key for placement in select_placements(simulation))
     cells_after = _build_cells_after(simulation)
-    cells_before: dict[tuple[str, str], MatrixCell] = {}  # current bindings by placement and cluster, no reasons
-    for placement in simulation.placements:
-        for row in _list_binding_rows(placement):
-            if isinstance(row.source, Binding):
-                old_row = replace(row, action=PlacementAction.KEEP, target=row.source, trigger="", reason="", scores={})
-                cells_before[placement.after.key, row.object] = MatrixCell(old_row)
-    before = FleetMatrix(names, columns_before, cells_before)
+    before = FleetMatrix(names, columns_before, _build_cells_before(simulation))
     after = FleetMatrix(names, columns, cells_after, notes)
     count = len(simulation.members) - len(columns)
     hidden_text = f"{format_count(count, 'other member')}: unchanged."
@@ -92,6 +86,17 @@ def _list_all_binding_rows(simulation: FleetSimulation) -> list[PlacementChange]
 def _list_binding_rows(placement: PlacementOutcome) -> tuple[PlacementChange, ...]:
     """List the binding rows of a placement: caused by the edits, and unrelated."""
     return (*placement.rows, *placement.unrelated)
+
+
+def _build_cells_before(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
+    """Build the cells of current bindings, by placement and cluster: kept, without reasons and scores."""
+    cells: dict[tuple[str, str], MatrixCell] = {}
+    for placement in simulation.placements:
+        for row in _list_binding_rows(placement):
+            if isinstance(row.source, Binding):
+                old_row = replace(row, action=PlacementAction.KEEP, target=row.source, trigger="", reason="", scores={})
+                cells[placement.after.key, row.object] = MatrixCell(old_row)
+    return cells
 
 
 def _build_cells_after(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:

@@ -153,15 +153,14 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
     """Build the section of reasons for added, removed and missing clusters."""
     lines: list[str] = []
     for placement in select_placements(simulation):
-        changed = (*placement.gained, *placement.lost)
-        reasons = [(row, "") for row in placement.rows]
-        reasons += [(row, ", with and without this change") for row in placement.unrelated]
-        for row, aside in reasons:
-            if row.action is not PlacementAction.KEEP and row.object in changed:
-                verb = "added to" if row.object in placement.gained else "removed from"
-                lines.append(f"{placement.after.key} {verb} {row.object}{aside}: {row.reason}")
+        key = placement.after.key
+        verbs = dict.fromkeys(placement.gained, "added to") | dict.fromkeys(placement.lost, "removed from")
+        for row in (*placement.rows, *placement.unrelated):
+            if row.action is not PlacementAction.KEEP and row.object in verbs:
+                aside = ", with and without this change" if row in placement.unrelated else ""
+                lines.append(f"{key} {verbs[row.object]} {row.object}{aside}: {row.reason}")
         if placement.status is not None and not placement.after.is_fulfilled:
-            lines.append(f"{placement.after.key}: {placement.status.condition.message}")
+            lines.append(f"{key}: {placement.status.condition.message}")
             lines += [f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected_decisions]
     if lines:
         yield Section("Why", _truncate_sentences(lines))
@@ -255,14 +254,18 @@ def _build_capacity_row(member: MemberCapacity) -> Row:
     """Build the row of a member's resources: `30500m -> 28500m of 44`, `28 of 44`, "" if unknown."""
     if member.after is None:
         return Row((member.name, "gone", "gone"))
+    before = member.before.available if member.before is not None else {}  # {}: the member joins
     cells = []
     for resource in _RESOURCES:
-        available, allocatable = member.after.available.get(resource), member.after.allocatable.get(resource)
-        available_before = member.before.available.get(resource) if member.before is not None else None
-        is_changed = available_before is not None and available_before != available
-        change = f"{available_before} -> {available}" if is_changed else str(available)
-        total_text = "" if allocatable is None else f" of {allocatable}"
-        cells.append("" if available is None else f"{change}{total_text}")
+        available = member.after.available.get(resource)
+        if available is None:
+            cells.append("")
+            continue
+        text = str(available)
+        if before.get(resource, available) != available:
+            text = f"{before[resource]} -> {available}"
+        allocatable = member.after.allocatable.get(resource)
+        cells.append(text if allocatable is None else f"{text} of {allocatable}")
     return Row((member.name, *cells))
 
 

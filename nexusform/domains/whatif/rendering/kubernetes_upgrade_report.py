@@ -181,20 +181,24 @@ def _describe_order_and_versions(path: SiteUpgradePath) -> Iterable[str]:
     """Build sentences about order and versions."""
     yield "Minor versions cannot be skipped. Each hop starts from the result of the previous one."
     if len(path.clusters) > 1:
-        order = ", ".join(cluster.cluster for cluster in path.clusters)
-        if all(cluster.fits for cluster in path.clusters):
-            yield f"Every surge fits in this order: {order}."
-        else:
-            orders_text = "each order" if path.is_exhaustive else f"{path.tried_orders} orders"
-            yield f"No tested order fits every surge ({orders_text} tested); shown in the given order: {order}."
+        yield _describe_cluster_order(path)
     hops = [hop for _, hop in path.list_hops()]
-    has_support_dates = [bool(hop.supported_until) for hop in hops]
-    if any(has_support_dates):
+    ends_of_support = {hop.supported_until for hop in hops}  # "": not reported by the site
+    if ends_of_support - {""}:
         yield "End-of-support dates by day: from the site's kubernetesVersions catalog."
-    if not all(has_support_dates):
+    if "" in ends_of_support:
         yield f"End-of-support dates by month: {SOURCE}, with long-term support."
     if hops and hops[0].available_versions is None:
         yield "The site's Kubernetes versions were not captured."
+
+
+def _describe_cluster_order(path: SiteUpgradePath) -> str:
+    """Describe the order of several clusters, and whether every new VM has capacity in it."""
+    order = ", ".join(cluster.cluster for cluster in path.clusters)
+    if all(cluster.fits for cluster in path.clusters):
+        return f"Every surge fits in this order: {order}."
+    orders_text = "each order" if path.is_exhaustive else f"{path.tried_orders} orders"
+    return f"No tested order fits every surge ({orders_text} tested); shown in the given order: {order}."
 
 
 def _build_cluster_section(cluster: ClusterHops) -> Section:

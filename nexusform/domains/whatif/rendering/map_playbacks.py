@@ -1,6 +1,7 @@
 """Steps of upgrades and failures on the map of a page."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final, TypeAlias
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
@@ -76,11 +77,8 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
 def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
     """Build the steps of a Kubernetes upgrade, batch by batch. A batch without capacity changes nothing."""
     batches = [(pool, batch) for pool in upgrade.pools for batch in pool.batches]
-    placements_after: dict[_VmKey, Placement | None] = {}
-    for _, batch in batches:
-        if batch.fits:
-            placements_after.update({(upgrade.cluster_id, move.vm.name): move.placement for move in batch.moves})
-    site_map = _build_site_map(site, placements_after)
+    moves = chain.from_iterable(batch.moves for _, batch in batches if batch.fits)
+    site_map = _build_site_map(site, {(upgrade.cluster_id, move.vm.name): move.placement for move in moves})
     cluster = upgrade.cluster
     numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}  # in the map
     steps = [PlaybackStep("Before the upgrade")]

@@ -1,11 +1,13 @@
-"""Report of `simulate runtime-upgrade`, as text and as data."""
+"""Report of `simulate runtime-upgrade`, as text and as data; and workloads with lost pods, for the reports of upgrades,
+failures and drains.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.pod_outage import WorkloadOutcome, WorkloadVerdict
+from nexusform.domains.whatif.questions.pod_outage import PodMove, WorkloadImpact, WorkloadOutcome, WorkloadVerdict
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     DRAIN_MINUTES,
     UNHEALTHY_MINUTES,
@@ -16,13 +18,6 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     UpgradeStop,
     UpgradeStrategy,
     UpgradeWave,
-)
-from nexusform.domains.whatif.rendering.workload_rows import (
-    VERDICT,
-    build_pending_lines,
-    build_verdict_section,
-    build_workload_document,
-    build_workload_table,
 )
 from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
@@ -282,7 +277,16 @@ POOL: Final = RecordForm(
     down=attrgetter("name"),
     quorum_kept=lambda pool: not pool.is_lost if pool.is_control_plane else None,
 )
-_VERDICT: Final = RecordForm(
+_MOVE: Final = RecordForm(PodMove, "pod from=old_node to=node? reason? certain=is_certain")
+_WORKLOAD: Final = RecordForm(WorkloadImpact, "cluster_id workload replicas before at_once running pending")
+_LOST: Final = RecordForm(WorkloadImpact, "budgets=blocking_budgets pods=moves", pods=_MOVE)
+_WORKLOAD_VERDICT: Final = RecordForm(
+    WorkloadVerdict,
+    "cluster_id workload replicas fewest_at_once=minimum_at_once fewest_running=minimum_running "
+    "most_pending=maximum_pending waves verdict=outcome "
+    "certain=is_certain budgets=blocking_budgets",
+)
+_POOL_VERDICT: Final = RecordForm(
     PoolUpgradeVerdict,
     "cluster_id pool control_plane=is_control_plane vms=total fewest_up=minimum_up quorum? waves "
     "lost_in_waves "
@@ -314,6 +318,72 @@ _SITE: Final = RecordForm(
     runtime=_RUNTIME,
     threshold=lambda options: None if options.threshold is None else _THRESHOLD(options),
     stops=_STOP,
-    verdicts=_VERDICT,
-    workloads=VERDICT,
+    verdicts=_POOL_VERDICT,
+    workloads=_WORKLOAD_VERDICT,
 )
+
+
+def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool) -> Table:
+    """Build a row per workload: pods before, at once, meanwhile, and pending."""
+    rows = []
+    for impact in impacts:
+        outcome = impact.determine_outcome(is_drained=is_drained)
+        figures = (impact.before, impact.at_once, impact.running, impact.pending)
+        cells = (_extract_name(impact.cluster_id), impact.workload, *map(str, figures), outcome.value)
+        rows.append(Row(cells, outcome is WorkloadOutcome.LOST))
+    heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
+    return Table(heads, tuple(rows), frozenset({2, 3, 4, 5}))
+
+
+def _extract_name(cluster_id: str) -> str:
+    """Return the name in a cluster id `site/name`."""
+    return cluster_id.rpartition("/")[2]
+
+
+def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
+    """Build a line per workload and reason of pending pods, with the cluster if there are several."""
+    lines: list[str] = []
+    has_several_clusters = len({impact.cluster_id for impact in impacts}) > 1
+    for impact in impacts:
+        workload = f"{_extract_name(impact.cluster_id)}: {impact.workload}" if has_several_clusters else impact.workload
+        pods_by_reason: dict[str, list[str]] = {}
+        for move in impact.moves:
+            if not move.node:
+                pods_by_reason.setdefault(move.reason, []).append(move.pod)
+        lines += [f"{workload}: {format_list(pods, 4)}: {reason}" for reason, pods in pods_by_reason.items()]
+    return lines
+
+
+def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> Section:
+    """Build the section of workloads, with the result of each over all waves."""
+    rows = []
+    for verdict in verdicts:
+        pods = (verdict.replicas, verdict.minimum_at_once, verdict.minimum_running, verdict.maximum_pending)
+        outcome_text = verdict.outcome.value if verdict.is_certain else f"{verdict.outcome.value} *"
+        cells = (_extract_name(verdict.cluster_id), verdict.workload, *map(str, pods))
+        is_lost = verdict.outcome is WorkloadOutcome.LOST
+        rows.append(Row((*cells, format_spans(verdict.waves) or "-", outcome_text), is_lost))
+    heads = ("cluster", "workload", "pods", "at once", "then", "Pending", "waves", "verdict")
+    table = Table(heads, tuple(rows), frozenset({2, 3, 4, 5}))
+    lines = [_COLUMN_NOTE]
+    if not all(verdict.is_certain for verdict in verdicts):
+        lines.append("* kube-scheduler picks randomly among equal nodes: this is one possible outcome.")
+    lines += [
+        f"{format_list(verdict.blocking_budgets)} cannot be respected for {verdict.workload}: drains time out, then "
+        "the pods lose power."
+        for verdict in verdicts
+        if verdict.blocking_budgets
+    ]
+    return Section(f"{prefix}Verdict by workload", tuple(lines), table=table, is_finding=table.has_findings)
+
+
+_COLUMN_NOTE = (
+    "Minimum over all waves. At once: pods running when the nodes go down; then: after replacements. "
+    "Pending pods restart when their nodes return."
+)
+
+
+def build_workload_document(impact: WorkloadImpact, *, is_drained: bool) -> dict[str, Any]:
+    """Build the data of one workload while nodes are down."""
+    outcome = {"outcome": impact.determine_outcome(is_drained=is_drained).value}
+    return {**_WORKLOAD(impact), **outcome, **_LOST(impact)}

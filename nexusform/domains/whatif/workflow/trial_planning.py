@@ -20,22 +20,20 @@ from nexusform.diagnostics.diagnostic import (
 from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.whatif.questions.eviction_search import (
+from nexusform.domains.whatif.questions.placement_trials import (
+    OVERRIDE_SUFFIX,
     EvictionCandidate,
     EvictionProposal,
+    MemberBlock,
     PlacementPolicy,
     RebalanceRequest,
     RebalanceResult,
-    TrialOutcome,
-    build_trial_outcome,
-    find_minimum_evictions,
-)
-from nexusform.domains.whatif.questions.trial_configuration import (
-    OVERRIDE_SUFFIX,
-    MemberBlock,
     SimulatedPlacement,
+    TrialOutcome,
     build_trial_configuration,
+    build_trial_outcome,
     find_member_blocks,
+    find_minimum_evictions,
     list_unusable_manifests,
     render_evictions,
     render_taints,

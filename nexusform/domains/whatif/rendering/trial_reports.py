@@ -1,0 +1,302 @@
+"""Reports of `simulate placement` and `simulate rebalance`, as text and as data."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import enclose, format_count, format_list
+from nexusform.domains.whatif.questions.placement_trials import (
+    MAX_TRIALS,
+    NAME,
+    EvictionProposal,
+    PlacementPolicy,
+    RebalanceResult,
+    SimulatedPlacement,
+)
+from nexusform.plans.plan import (
+    Feasibility,
+    FeasibilityResult,
+    LossEffect,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+    RejectedCluster,
+)
+from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
+from nexusform.rendering.report.plan_conditions import (
+    describe_feasibility,
+    describe_suggested_fixes,
+    describe_unselected_cluster,
+)
+from nexusform.rendering.report.report_tree import CodeBlock, Report, Row, Section, Table
+
+_UNREAD = frozenset({"pods-not-listed", "incomplete-cluster"})
+_FEASIBILITY_COLUMNS = ("cluster", "result", "missing nodes", "pool", "site capacity", "replicas", "at most")
+_LOSS_COLUMNS = ("waiting, machine down", "waiting, rack down")
+
+
+class PlacementFeasibility(Struct, frozen=True):
+    """Bindings of a simulated placement, its rejected clusters, and the bindings of other placements unable to
+    run beside it. `candidates` are the rejected clusters with known nodes, `missing` describes the requested
+    clusters without a binding ("" = none).
+    """
+
+    plan: Plan
+    bindings: Sequence[Feasibility]
+    rejected: Sequence[RejectedCluster]
+    others: Sequence[Feasibility]
+    candidates: Sequence[Feasibility]
+    missing: str = ""
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether the placement runs on fewer clusters than requested or selected, or on none."""
+        is_complete = bool(self.bindings) and not self.missing
+        return not is_complete or any(row.result is not FeasibilityResult.RUNS for row in self.bindings)
+
+
+def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibility:
+    """Select the rows of the simulated placement, and the bindings of other placements unable to run. Compare the
+    selected clusters with the requested ones.
+    """
+    new_bindings = _select_bindings(plan, PlacementAction.PLACE)
+    selected = {row.object for row in new_bindings if row.address.name == NAME}  # cluster names
+    unselected = [cluster for cluster in dict.fromkeys(trial.clusters) if cluster not in selected]  # PickFixed
+    missing = enclose("not selected: ", format_list(unselected))
+    if trial.count is not None and trial.count > len(selected):
+        missing = f"{trial.count - len(selected):,} of {format_count(trial.count, 'requested cluster')} are missing"
+    bindings: list[Feasibility] = []
+    candidates: list[Feasibility] = []
+    others: list[Feasibility] = []
+    for row in plan.feasibility:
+        if row.placement.name == NAME:
+            rows = bindings if row.is_selected else candidates
+            rows.append(row)
+        elif row.is_selected and row.result is not FeasibilityResult.RUNS:
+            others.append(row)
+    rejected = [row for row in plan.rejected_clusters if row.address.name == NAME]
+    return PlacementFeasibility(plan, bindings, rejected, others, candidates, missing)
+
+
+def _select_bindings(plan: Plan, *actions: PlacementAction) -> list[PlacementChange]:
+    """Select the bindings with one of these actions."""
+    return [row for row in plan.placements if row.kind == "binding" and row.action in actions]
+
+
+def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
+    """Build the report of one placement."""
+    title = f"Placement of {path} (with the configuration of this directory)"
+    verdict = "no cluster is selected, or the manifests have no pods"
+    if answer.bindings:
+        line = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings))))
+        _, _, verdict = line.partition(": ")  # without the name of the placement
+    prefix = enclose("", answer.missing, "; ")
+    sections = tuple(_build_placement_sections(answer))
+    return Report(title, f"{prefix}{verdict}.", is_finding=answer.has_findings, sections=sections)
+
+
+def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
+    """Build the sections: clusters, fixes, other placements unable to run, data not read, and rejected clusters."""
+    sections = []
+    if answer.bindings:
+        rows = tuple(map(_build_feasibility_row, answer.bindings))
+        columns = (*_FEASIBILITY_COLUMNS, *_LOSS_COLUMNS, "reason")
+        sections.append(Section("Clusters", table=Table(columns, rows, figures=frozenset({2, 5, 6, 7, 8}))))
+    fixes = tuple(describe_suggested_fixes(answer.bindings))
+    if fixes:
+        sections.append(Section(title="", lines=fixes))
+    if answer.others:
+        title = f"{format_count(len(answer.others), 'binding')} of other placements do not run"
+        lines = tuple(f"{row.placement.name} on {row.cluster}: {row.result} ({row.reason})" for row in answer.others)
+        sections.append(Section(title, lines, is_finding=True))
+    warnings = _list_missing_data_warnings(answer.plan)
+    if warnings:
+        sections.append(Section("Not read", warnings, is_finding=True))
+    if answer.rejected:
+        # A rejected cluster with known nodes has a note: whether the pods would run there.
+        notes = {row.cluster: f" ({describe_unselected_cluster(row)})" for row in answer.candidates}
+        rejections = tuple(f"{row.cluster}: {row.reason}{notes.get(row.cluster, '')}" for row in answer.rejected)
+        sections.append(Section("Rejected clusters", rejections))
+    return sections
+
+
+def _list_missing_data_warnings(plan: Plan) -> tuple[str, ...]:
+    """Return the warnings about missing pods and objects of clusters: the answer counts them as absent."""
+    return tuple(problem.detail for problem in plan.diagnostics if problem.id in _UNREAD)
+
+
+def _build_feasibility_row(row: Feasibility) -> Row:
+    """Build the row of a cluster, "" for unknown numbers. It is a finding if its pods do not all run."""
+    missing = "" if row.missing_nodes is None else str(row.missing_nodes)
+    maximum = "" if row.replicas_max is None else str(row.replicas_max)
+    capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""  # for the missing nodes
+    several_pools = ", ".join(f"{pool} {count}" for pool, count in row.missing_by_pool.items())  # "" for one or none
+    pools = several_pools or row.pool
+    cells = (row.cluster, row.result.value, missing, pools, capacity, str(row.replicas_requested), maximum)
+    losses = map(_format_loss_effect, (row.one_machine_down, row.one_rack_down))
+    return Row((*cells, *losses, row.reason), is_finding=row.result is not FeasibilityResult.RUNS)
+
+
+def _format_loss_effect(effect: LossEffect | None) -> str:
+    if effect is None:
+        return "unknown"
+    return f"{effect.waiting_pods} ({effect.lost})" if effect.waiting_pods else "0"
+
+
+def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
+    """Build the answer as data: feasibility of this and other placements, data not read, changed bindings."""
+    changed = _select_bindings(answer.plan, PlacementAction.MOVE, PlacementAction.REMOVE)
+    return {
+        "feasibility": list(map(FEASIBILITY_FORM, (*answer.bindings, *answer.candidates))),
+        "other_feasibility": list(map(FEASIBILITY_FORM, answer.others)),
+        "missing": answer.missing,
+        "warnings": list(_list_missing_data_warnings(answer.plan)),
+        "rejected": [{"cluster": row.cluster, "reason": row.reason} for row in answer.rejected],
+        "changed_bindings": [{"placement": str(row.address), "cluster": row.object} for row in changed],
+    }
+
+
+_EVICTION_COLUMNS = ("order", "evict", "from", "then on", "policy")
+
+
+def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str, path: str) -> Report:
+    """Build the report; `evictions` and `taints` are the configuration, generated at `path` ("": nowhere)."""
+    sections = tuple(_build_rebalance_sections(result, evictions, taints, path))
+    is_finding = bool(result.before.unknown) or (bool(result.waiting_bindings) and result.trial is None)
+    return Report("Rebalancing of placements (from the state)", _format_verdict(result), is_finding, (), sections)
+
+
+def _format_verdict(result: RebalanceResult) -> str:
+    """Format the answer in a sentence: not known, not needed, found, not found, or impossible."""
+    if not result.waiting_bindings and result.before.unknown:
+        count = format_count(len(result.before.unknown), "binding")
+        return f"Not known whether pods wait: the nodes of {count} are not known."
+    if not result.waiting_bindings:
+        return "No eviction is needed: no pods are waiting."
+    waiting = format_count(len(result.waiting_bindings), "binding")
+    if result.trial is not None:
+        count = format_count(len(result.trial.evictions), "eviction")
+        taints = format_count(len(result.trial.tainted_clusters), "taint")
+        addition = f" and {taints}" if result.trial.tainted_clusters else ""
+        return f"{count}{addition} let the pods of {waiting} run."
+    if not result.is_proven:
+        return f"No evictions found for {waiting} with waiting pods; the search ended at its limit."
+    return f"No evictions help {waiting} with waiting pods."
+
+
+def _build_rebalance_sections(result: RebalanceResult, evictions: str, taints: str, path: str) -> Iterator[Section]:
+    """Build the sections: a trial's evictions, proof and configuration, or reasons; waiting and unknown bindings."""
+    if result.trial is not None:
+        rows = []
+        for number, item in enumerate(result.trial.evictions, 1):
+            targets = list_newly_picked_clusters(result, str(item.address))
+            cells = (str(number), item.placement, item.cluster, ", ".join(targets) or "no cluster", item.policy.value)
+            rows.append(Row(cells))
+        yield Section("Evictions, in this order", table=Table(_EVICTION_COLUMNS, tuple(rows), frozenset({0})))
+        yield Section("Proof", (describe_minimality_proof(result),))
+        if taints:
+            yield Section("Taints (override file)", (_explain_taints(result),), code=CodeBlock(taints, "hcl"))
+        yield Section("Configuration", (f"Written to {path}.",) if path else (), code=CodeBlock(evictions, "hcl"))
+    elif result.waiting_bindings:
+        yield Section("Reasons", tuple(list_failure_reasons(result)), is_finding=True)
+    if result.trial is None:
+        yield from _build_binding_section("Waiting pods", result.waiting_bindings)
+    else:
+        yield from _build_binding_section("Pods outside of the question still waiting", result.best.waiting)
+    yield from _build_binding_section("Unknown", result.before.unknown)
+
+
+def _build_binding_section(title: str, rows: Sequence[Feasibility]) -> list[Section]:
+    """Build a section with a line for each binding and its reason; none without bindings."""
+    lines = tuple(f"{row.placement.name} on {row.cluster}: {row.reason}" for row in rows)
+    return [Section(title, lines)] if lines else []
+
+
+def list_newly_picked_clusters(result: RebalanceResult, address: str) -> list[str]:
+    """Return the clusters picked by a placement after the evictions and not before."""
+    after, before = result.best.clusters.get(address, frozenset()), result.before.clusters.get(address, frozenset())
+    return sorted(after - before)
+
+
+def describe_minimality_proof(result: RebalanceResult) -> str:
+    """Return why fewer evictions are not enough."""
+    assert result.trial is not None
+    size = len(result.trial.evictions)
+    tried = sum(result.trial_counts[:size])  # plans with fewer evictions
+    if size == 1:
+        return "Without an eviction the pods keep waiting, so one is the minimum."
+    plans = format_count(tried, "plan")
+    return (
+        f"Fewer do not suffice: every set of at most {format_count(size - 1, 'eviction')} able to help was planned "
+        f"({plans}), and pods keep waiting. A waiting pod needs an eviction on its own cluster."
+    )
+
+
+def _explain_taints(result: RebalanceResult) -> str:
+    """Explain the taints by the placements picked again on the same cluster without them."""
+    assert result.trial is not None
+    returning = [item for item in result.trial.evictions if item.cluster in result.trial.tainted_clusters]
+    names = ", ".join(f"{item.placement} ({item.policy})" for item in returning)
+    leaving = [item.placement for item in returning if item.policy is PlacementPolicy.PICK_ALL]
+    loss = enclose(" ", ", ".join(leaving), " runs on one cluster less.")
+    return (
+        f"Without a taint the hub picks the same cluster again for {names}.{loss} "
+        "Other placements cannot come to a tainted cluster. Without the taint, a PickAll placement returns."
+    )
+
+
+def list_failure_reasons(result: RebalanceResult) -> Iterator[str]:
+    """Yield why no evictions help."""
+    for item in result.fixed:
+        yield f"{item.placement} on {item.cluster} cannot be evicted: its policy is PickFixed."
+    for text in result.rejections:
+        yield f"The hub rejects an eviction: {text}"
+    for cluster in result.untaintable:
+        yield (
+            f"An evicted placement returns to {cluster} at once. The taint needs a fleet_member_cluster block of "
+            f"{cluster} in the root module, with a literal name, without count and for_each."
+        )
+    for text in result.interruptions:
+        yield f"Pods wait between two evictions. After {text}."
+    if not result.candidates:
+        yield "No binding can be evicted."
+    elif result.is_proven:
+        yield f"Every set of evictions able to help was planned ({format_count(sum(result.trial_counts), 'plan')})."
+    else:
+        yield f"The search ended after {format_count(sum(result.trial_counts), 'plan')} (limit: {MAX_TRIALS})."
+
+
+def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
+    """Build the data of the answer."""
+    trial = result.trial or EvictionProposal()
+    proof = ""
+    reasons: list[str] = []
+    is_possible: bool | None = True  # None: not known
+    if result.trial is not None:
+        proof = describe_minimality_proof(result)
+    elif result.waiting_bindings:
+        is_possible, reasons = False, list(list_failure_reasons(result))
+    elif result.before.unknown:
+        is_possible = None
+    return {
+        "is_possible": is_possible,
+        "is_proven": result.is_proven,
+        "plans": sum(result.trial_counts),
+        "evictions": [
+            {
+                "name": item.name,
+                "placement": str(item.address),
+                "cluster": item.cluster,
+                "policy": item.policy.value,
+                "targets": list_newly_picked_clusters(result, str(item.address)),
+            }
+            for item in trial.evictions
+        ],
+        "tainted_clusters": list(trial.tainted_clusters),
+        "proof": proof,
+        "reasons": reasons,
+        "waiting_before": list(map(FEASIBILITY_FORM, result.before.waiting)),
+        "waiting_after": list(map(FEASIBILITY_FORM, result.best.waiting)),
+        "unknown": list(map(FEASIBILITY_FORM, result.before.unknown)),
+    }
