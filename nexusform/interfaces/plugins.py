@@ -196,18 +196,24 @@ class ResourceType(Struct, frozen=True):
     schema: BlockSchema
     build_id: Callable[[Mapping[str, Any]], str]
     mode: Mode = "managed"
-    derive: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-    check: Callable[[Mapping[str, Any]], list[Problem]] | None = None
+    derive: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda _arguments: {}
+    check: Callable[[Mapping[str, Any]], list[Problem]] = lambda _arguments: []
     add_to_inventory: Callable[[Mapping[str, Any], str, PlanInventory], list[Problem]] | None = None
     vms: VmHandlers | None = None
     read: Callable[[Mapping[str, Any], ReadContext], DataResult] | None = None
     present: Callable[[Mapping[str, Any], str], Any] | None = None
-    fill: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-    unpack_arguments: Callable[[Mapping[str, Any], Files], tuple[dict[str, Any], list[Problem]]] | None = None
-    adjust: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[dict[str, Any], list[Problem]]] | None = None
+    fill: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda _arguments: {}
+    unpack_arguments: Callable[[Mapping[str, Any], Files], tuple[dict[str, Any], list[Problem]]] = lambda _a, _f: (
+        {},
+        [],
+    )
+    adjust: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[dict[str, Any], list[Problem]]] = lambda _a, _p: (
+        {},
+        [],
+    )
     build_fleet_object: Callable[[Mapping[str, Any]], Any] | None = None
     kind: PlanningKind = PlanningKind.OTHER
-    list_secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] | None = None
+    list_secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] = lambda _attributes: ()
     placement_kinds: tuple[str, ...] = ()
     list_applied_objects: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Any] | None = None
     concurrent_types: tuple[str, ...] = ()

@@ -9,7 +9,15 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.interfaces.plugins import UNFINISHED_KEY
-from nexusform.json_data.plain_data import Path, convert_to_plain, get_mapping, get_part, list_unknown_paths
+from nexusform.json_data.plain_data import (
+    Path,
+    convert_to_plain,
+    get_list,
+    get_mapping,
+    get_part,
+    list_unknown_paths,
+    replace_part_at_path,
+)
 from nexusform.language.syntax.syntax_nodes import (
     Expression,
     Index,
@@ -70,8 +78,8 @@ def _iterate_replacing_paths(
 ) -> Iterable[Path]:
     """Yield the paths of changed arguments that cannot be updated in place."""
     for name, attribute in schema.attributes.items():
-        if attribute.on_change is not OnChange.REPLACE or not attribute.is_configurable:
-            continue  # updated in place, or no argument
+        if attribute.on_change is not OnChange.REPLACE:
+            continue
         before, after = prior.get(name), config.get(name)
         if after is None and attribute.computed:
             continue  # the configuration requests no other value
@@ -93,8 +101,7 @@ def find_pool_replacing_paths(
 ) -> Iterator[Path]:
     """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL); new pools have none."""
     for name, attribute in schema.attributes.items():
-        is_replacing = attribute.on_change is OnChange.REPLACE_POOL and attribute.is_configurable
-        if is_replacing and _has_difference(prior.get(name), config.get(name)):
+        if attribute.on_change is OnChange.REPLACE_POOL and _has_difference(prior.get(name), config.get(name)):
             yield (*prefix, name)
     for name, block in schema.blocks.items():
         before, after = prior.get(name), config.get(name)
@@ -114,7 +121,7 @@ def _has_difference(before: Any, after: Any) -> bool:
 def find_unknown_placement_paths(schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()) -> Iterable[Path]:
     """Yield the paths of unknown values in arguments that determine placements."""
     for name, attribute in schema.attributes.items():
-        if attribute.decides_placement and attribute.is_configurable:
+        if attribute.decides_placement:
             yield from list_unknown_paths(config.get(name), (*prefix, name))
     for name, block in schema.blocks.items():
         value = config.get(name)
@@ -168,43 +175,30 @@ def apply_ignore_changes(
         return {name: prior.get(name, value) for name, value in config.items()}
     merged = dict(config)
     for path in paths:
-        _copy_prior_value(merged, prior, path)
+        merged = _restore_prior_value(merged, prior, path)
     return merged
 
 
-def _copy_prior_value(target: dict[Any, Any], prior: Any, path: Path) -> None:
-    """Copy the prior value at a path into `target`; containers on the path are copied before they change. A value
-    missing in the prior object is removed. One missing on both sides is skipped.
+def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path: Path) -> Any:
+    """Return the arguments with the prior value at a path. Containers on the path are copied before they change.
+
+    A name missing in the prior object is removed. The arguments are unchanged if either side lacks the block, map or
+    list with the last step of the path, and a list keeps its length: an index must exist on both sides.
     """
-    step, deeper_path = path[0], path[1:]
-    if not isinstance(prior, dict) or (step not in prior and step not in target):
-        return
-    inner, prior_value = target.get(step), prior.get(step)
-    if not deeper_path:
-        if step in prior:
-            target[step] = prior_value
+    container_path, step = path[:-1], path[-1]
+    container, prior_container = get_part(config, container_path), get_part(prior, container_path)
+    restored = container
+    if isinstance(container, dict) and isinstance(prior_container, dict):
+        restored = dict(container)
+        if step in prior_container:
+            restored[step] = prior_container[step]
         else:
-            target.pop(step, None)
-    elif isinstance(inner, dict):
-        copy = dict(inner)
-        _copy_prior_value(copy, prior_value, deeper_path)
-        target[step] = copy
-    elif isinstance(inner, list) and isinstance(prior_value, list):
-        target[step] = _restore_prior_element(inner, prior_value, deeper_path)
-
-
-def _restore_prior_element(planned: list[Any], prior: list[Any], path: Path) -> list[Any]:
-    """Return the planned list with the prior value at one path; unchanged if either list lacks the index."""
-    index, deeper_path = path[0], path[1:]
-    if not isinstance(index, int) or index >= len(planned) or index >= len(prior):
-        return planned
-    copy = list(planned)
-    if not deeper_path:
-        copy[index] = prior[index]
-    elif isinstance(copy[index], dict):
-        copy[index] = dict(copy[index])
-        _copy_prior_value(copy[index], prior[index], deeper_path)
-    return copy
+            restored.pop(step, None)
+    elif isinstance(step, int) and isinstance(container, list):
+        common_length = len(get_list(prior_container)[: len(container)])
+        if step < common_length:
+            restored = [*container[:step], prior_container[step], *container[step + 1 :]]
+    return replace_part_at_path(config, container_path, restored)
 
 
 def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:

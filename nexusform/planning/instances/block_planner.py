@@ -283,8 +283,7 @@ class BlockPlanner:
         derived_values: dict[str, object] = {}
         if not instance.is_invalid:
             derived_values["id"] = instance.type.build_id(values)
-            if instance.type.derive is not None:
-                derived_values |= instance.type.derive(values)
+            derived_values |= instance.type.derive(values)
         computed = {**computed, **self._find_value_overrides(instance)}
         is_requested = self.selection.is_replacement_requested(instance.address)
         decision = decide_action(instance, {**derived_values, **computed}, is_requested=is_requested)
@@ -323,8 +322,8 @@ class BlockPlanner:
             return False
         config = get_mapping(instance.config)
         attributes = instance.type.schema.attributes.items()
-        references = [config.get(name) for name, attribute in attributes if attribute.refers_to is not None]
-        return not self._replaced_hosts.isdisjoint(reference for reference in references if isinstance(reference, str))
+        hosts = [config.get(name) for name, attribute in attributes if attribute.refers_to is not None]  # site or rack
+        return not self._replaced_hosts.isdisjoint(hosts)
 
     def record_decision(self, instance: Instance) -> None:
         """Record a decided instance for replace_triggered_by."""

@@ -31,7 +31,7 @@ from nexusform.planning.name_resolution.repetition import InstanceView, Resource
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.resources.address import Address, ConfigAddress, Mode, parse_address
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.state.objects import State
+from nexusform.state.objects import EMPTY_INSTANCE, State
 
 
 class PlanClock:
@@ -112,7 +112,11 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
 
 
 def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> list[dict[str, Any]]:
-    """Return the arguments of the managed blocks of a type; values from data or resources are unknown."""
+    """Return the arguments of the managed blocks of a type, each with its name.
+
+    A data source needs them before anything is planned: no data is read for them, and values from data or resources
+    are unknown.
+    """
     tentative = replace(settings, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True)
     evaluation = Evaluation(tentative)
     configured: list[dict[str, Any]] = []
@@ -120,8 +124,7 @@ def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> 
         if (block.mode, block.type) != ("managed", type_name):
             continue
         prepared = settings.get_body(block)
-        if prepared is None:  # an unknown type
-            continue
+        assert prepared is not None, "data sources ask only for types that are part of nexusform"
         for instance in evaluation.list_module_instances(path):
             for repetition in evaluation.list_repetitions(instance, block):
                 arguments, _, _ = prepared.evaluate(evaluation.build_scope(instance, repetition))
@@ -194,10 +197,8 @@ def _find_data_override(
     source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
 ) -> dict[str, Any] | None:
     """Return the attributes of an overridden data block, those not overridden as configured; None to read the block."""
-    if not request.data_overrides:  # only tests have some
-        return None
     block = parse_address(address)
-    values = next((data.values for data in request.data_overrides if data.is_for(block)), None)
+    values = next((data.values for data in request.data_overrides if data.is_for(block)), None)  # only tests have some
     if values is None:  # it is not overridden
         return None
     names = (*source.schema.attributes, *source.schema.blocks)
@@ -217,7 +218,7 @@ def _read_data_source(
             "value is known only after apply.",
         )
         return None, [unknown_argument_problem]
-    problems = source.check(arguments) if source.check is not None else []
+    problems = source.check(arguments)
     if has_errors(problems):
         return None, problems
     assert source.read is not None
@@ -270,16 +271,17 @@ class PreparedBodyCache:
 
     def get_body(self, block: ResourceBlock) -> PreparedBody | None:
         """Return the block's body, None for an unknown type. Problems are reported; invalid parts read as unknown."""
-        if block.address not in self._cache:
-            schema = self._schemas[block.mode].get(block.type)
-            body = None
-            if schema is not None:
-                body, problems = build_prepared_resource(block, schema)
-                self.diagnostics += problems
-                if has_errors(problems):
-                    self.invalid_blocks.add(block.address)
-            self._cache[block.address] = body
-        return self._cache[block.address]
+        if block.address in self._cache:
+            return self._cache[block.address]
+        schema = self._schemas[block.mode].get(block.type)
+        body = None
+        if schema is not None:
+            body, problems = build_prepared_resource(block, schema)
+            self.diagnostics += problems
+            if has_errors(problems):
+                self.invalid_blocks.add(block.address)
+        self._cache[block.address] = body
+        return body
 
 
 class StateEvaluation(Evaluation):
@@ -306,9 +308,9 @@ class StateEvaluation(Evaluation):
         for repetition in expansion.repetitions:
             address = Address(instance.path, "managed", block.type, block.name, repetition.key)
             item = InstanceView(attributes=None, sensitive=(), schema=kind.schema, present=kind.present)
-            recorded = self._state.instances.get(address)
-            if recorded is not None and recorded.current is not None:
-                item.attributes, item.sensitive = recorded.current.attributes, recorded.current.sensitive
+            recorded = self._state.instances.get(address, EMPTY_INSTANCE).current
+            if recorded is not None:
+                item.attributes, item.sensitive = recorded.attributes, recorded.sensitive
             view.items[repetition.key] = item
         return view
 
