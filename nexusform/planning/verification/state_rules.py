@@ -23,6 +23,7 @@ from nexusform.planning.verification.state_consistency import build_state_invent
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_recorded_context, build_sites, build_vm_name
 from nexusform.planning.vm_planning.vm_context import HintTargets
 from nexusform.planning.vm_planning.vm_object import PlannedVmPlacements, PriorVms, RequestedVms, VmActions, VmObject
+from nexusform.planning.vm_planning.vm_placement_steps import reserve_vm_capacity
 from nexusform.resources.address import Address
 from nexusform.state.objects import State
 
@@ -74,10 +75,7 @@ def _place_existing_vms(vms: VmObject, sites: Mapping[str, SitePlan]) -> None:
     site, pools = sites[demand.site_id], index_pools(vms.pools)
     for key, vm in vms.placements.vms.items():
         if vm.pool in pools:
-            vm_name = build_vm_name(demand, pools[vm.pool], *key)
-            reservation = site.place_existing_vm(vm_name, pools[vm.pool].sku, vm.placement)
-            if reservation is not None:
-                vms.placements.reservations[key] = (site, reservation[0])
+            reserve_vm_capacity(vms, key, site, build_vm_name(demand, pools[vm.pool], *key), pools[vm.pool].sku)
 
 
 def _check_separation(

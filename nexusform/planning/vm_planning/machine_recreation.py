@@ -1,6 +1,6 @@
 """Machines re-created under their VMs: they, their rack or their site are destroyed and created in one plan,
 or were found missing and are created again. Such a machine keeps its name, its VMs are lost and created
-again, at the same location if possible (docs/decisions/0042). Nothing removes unmanaged VMs: the new machine in
+again, at the same location if possible (docs/decisions/0012). Nothing removes unmanaged VMs: the new machine in
 the slot gets them, under any name, until the next observation.
 """
 

@@ -374,7 +374,8 @@ def build_prior_context(
             continue
         if resource_type.kind is PlanningKind.CLUSTER:
             clusters.setdefault(resource_type.build_id(current.attributes), current.attributes)
-        elif resource_type.kind is PlanningKind.VM_SKU and resource_type.add_to_inventory is not None:
+        elif resource_type.kind is PlanningKind.VM_SKU:
+            assert resource_type.add_to_inventory is not None
             resource_type.add_to_inventory(current.attributes, str(address), inventory)
     all_skus = {**_index_skus_by_name(inventory), **skus}  # current figures of a declared SKU win
     # Existing VMs have their machines: their hints need no targets.

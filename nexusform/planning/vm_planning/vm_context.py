@@ -239,9 +239,8 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
     second = instances_by_text.get(clash.second)
     if second is None:
         return build_error("duplicate-machine", detail)
-    argument = "name" if clash.attribute == "name" else "slot"
     has_argument = second.type.kind is PlanningKind.MACHINE  # a rack describes its machines elsewhere
-    return second.build_error("duplicate-machine", detail, path=(argument,) if has_argument else ())
+    return second.build_error("duplicate-machine", detail, path=(clash.attribute,) if has_argument else ())
 
 
 def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand, list[Diagnostic]]:
