@@ -254,5 +254,5 @@ def find_lost_forgotten_vms(
     from nexusform.planning.verdicts import stranded_vms
 
     types, instances = blocks.request.registries.resource_types, blocks.instances
-    lost_vms = stranded_vms.find_lost_forgotten_vms(instances, types, sites, blocks.request.mode)
+    lost_vms = stranded_vms.find_lost_forgotten_vms(instances, types, sites)
     return lost_vms, tuple(stranded_vms.check_lost_forgotten_vms(instances, lost_vms))

@@ -7,6 +7,7 @@ from typing import Any, Final
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
+from nexusform.documents.scalars import list_scalars
 from nexusform.json_data.plain_data import Path
 from nexusform.planning.conclusion.plan_result import PlanResult, index_site_resources
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -29,7 +30,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     """
     for change, vms, networks in _list_changes_with_networks(result):
         states = dict(networks.networks)  # by network id
-        for path, network_id in dict(_list_network_ids(change.after, path=())).items():
+        for path, network_id in dict(_list_network_ids(change.after)).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
             is_secret = any(path[: len(secret)] == secret for secret in change.sensitive_after)
             if match is None or match[1] not in networks.types or is_secret:  # match[1] is the type
@@ -56,7 +57,7 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
     uses_networks = uses_hugepages = False
     for change, _, networks in _list_changes_with_networks(result):
         uses_hugepages |= _has_hugepages(change.after)
-        for _, text in _list_network_ids(change.after, path=()):
+        for _, text in _list_network_ids(change.after):
             match = _NETWORK_ID.fullmatch(text.lower())
             if match is not None:
                 uses_networks = True
@@ -87,14 +88,8 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
             yield change, vms, networks or _NO_LISTS
 
 
-def _list_network_ids(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+def _list_network_ids(value: Any) -> Iterator[tuple[Path, str]]:
     """Yield the Azure resource ids in `azure` blocks, each with its path; other arguments refer to no network."""
-    if isinstance(value, str):
-        if "azure" in path and "/providers/" in value:
-            yield path, value
-    elif isinstance(value, Mapping):
-        for name, part in value.items():
-            yield from _list_network_ids(part, (*path, name))
-    elif isinstance(value, list | tuple):
-        for number, part in enumerate(value):
-            yield from _list_network_ids(part, (*path, number))
+    for path, scalar in list_scalars(value):
+        if "azure" in path and "/providers/" in str(scalar):
+            yield path, str(scalar)

@@ -139,17 +139,19 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return by address the referenced blocks completed only after it (`concurrent_types`); none for unknown values."""
-    present_types = {change.address.type for change in changes}  # checking all types would load every domain
-    concurrent_types = {name: types[name].concurrent_types for name in present_types if name in types}
+    """Return by address the referenced blocks that are completed only after it (`concurrent_types` of its type).
+
+    An object with unknown values has none: it waits for the results of the objects it refers to.
+    """
     type_of = {str(change.address.config_address): change.address.type for change in changes}
+    known_types = set(type_of.values()).intersection(types)  # looking up all types would load every domain
+    concurrent_types = {name: types[name].concurrent_types for name in known_types}
     concurrent_blocks: dict[Address, AbstractSet[str]] = {}
     for change in changes:
         own_types = concurrent_types.get(change.address.type)
-        if own_types and change.after is not None and not has_unknown_part(change.after):
-            concurrent_blocks[change.address] = {
-                block for block in change.dependencies if type_of.get(block) in own_types
-            }
+        if own_types and not has_unknown_part(change.after):
+            blocks = {block for block in change.dependencies if type_of.get(block) in own_types}
+            concurrent_blocks[change.address] = blocks
     return concurrent_blocks
 
 
@@ -291,9 +293,8 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     machines, machines_before = get_mapping(after, "machines"), get_mapping(before, "machines")
     if before is None or has_unknown_part(machines) or machines.keys() - machines_before.keys():  # new or unknown
         return True
-    return any(before.get(name) != after.get(name) for name in _OFFERED) or any(
-        before.get(name) and before.get(name) != after.get(name) for name in _CORDONS
-    )
+    existing_cordons = [name for name in _CORDONS if before.get(name)]
+    return any(before.get(name) != after.get(name) for name in (*_OFFERED, *existing_cordons))
 
 
 # Attributes of racks and machines: offered capacity, and closed machines.

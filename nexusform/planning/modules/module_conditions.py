@@ -32,14 +32,19 @@ class ConditionResults(Struct):
     problems: list[Diagnostic] = field(default_factory=list)
     checks: list[CheckResult] = field(default_factory=list)
 
-    def add_results(self, results: ConditionResults) -> None:
-        """Add other results."""
-        self.problems += results.problems
-        self.checks += results.checks
+    def add_all(self, parts: Iterable[ConditionResults]) -> None:
+        """Add the results of several objects."""
+        for part in parts:
+            self.problems += part.problems
+            self.checks += part.checks
 
 
 def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
-    """Check the conditions outside resources: in a destroy plan of variables, in a partial one also of some outputs."""
+    """Check the conditions outside of managed resources.
+
+    A destroy plan checks those of variables only. A partial plan (-target, -exclude) adds those of its root outputs,
+    and of outputs of other modules with a precondition that failed: something in the plan reads them.
+    """
     configuration = request.configuration
     results = check_variable_validations(configuration, evaluation)
     if request.mode is Mode.DESTROY:
@@ -47,21 +52,17 @@ def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection
     selected_outputs = find_selected_outputs(selection, configuration)
     if selected_outputs is not None:
         for instance in _iterate_module_instances(configuration, evaluation):
-            rejected = {name for path, name in evaluation.rejected_values if path == instance.path}
-            names = [name for name in instance.module.outputs if f"output.{name}" in rejected]
-            for part_results in _check_output_preconditions(
-                instance, evaluation, names if instance.path else selected_outputs
-            ):
-                results.add_results(part_results)
+            names: Iterable[str] = selected_outputs  # of the root module
+            if instance.path:
+                outputs, rejected = instance.module.outputs, evaluation.rejected_values
+                names = [name for name in outputs if (instance.path, f"output.{name}") in rejected]
+            results.add_all(_check_output_preconditions(instance, evaluation, names))
         return results
     for instance in _iterate_module_instances(configuration, evaluation):
-        for part_results in _check_conditions_of_resources(instance, evaluation, modes=_DATA):
-            results.add_results(part_results)
-        for part_results in _check_output_preconditions(instance, evaluation, instance.module.outputs):
-            results.add_results(part_results)
+        results.add_all(_check_conditions_of_resources(instance, evaluation, modes=_DATA))
+        results.add_all(_check_output_preconditions(instance, evaluation, instance.module.outputs))
     for instance in _iterate_module_instances(configuration, evaluation):
-        for check in instance.module.checks:
-            results.add_results(_evaluate_check_block(check, instance, evaluation))
+        results.add_all(_evaluate_check_block(check, instance, evaluation) for check in instance.module.checks)
     return results
 
 
@@ -85,7 +86,7 @@ def check_variable_validations(configuration: Configuration, evaluation: Evaluat
             problems = [
                 _move_problem_to_call(problem, variable, subject, instance) for problem in variable_results.problems
             ]
-            results.add_results(ConditionResults(problems, variable_results.checks))
+            results.add_all([ConditionResults(problems, variable_results.checks)])
     return results
 
 
@@ -102,8 +103,7 @@ def evaluate_current_conditions(request: PlanRequest, evaluation: Evaluation) ->
     """Return the results of all conditions besides variables against current objects, with all problems as warnings."""
     reported_count = len(evaluation.diagnostics)
     results = ConditionResults()
-    for part_results in check_current_conditions(request, evaluation):
-        results.add_results(part_results)
+    results.add_all(check_current_conditions(request, evaluation))
     problems = [*results.problems, *evaluation.diagnostics[reported_count:]]
     results.problems = [replace(problem, severity=Severity.WARNING) for problem in problems]
     return results

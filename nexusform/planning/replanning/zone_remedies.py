@@ -321,6 +321,11 @@ def _format_zones(zones: Sequence[str]) -> str:
 def _format_cost(moved_count: int, plan: Plan) -> str:
     """Format the cost of a remedy: the number of re-created VMs, and the `deny` rules it leaves violated."""
     cost = f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
-    denying = [rule for rule in plan.separation_verdicts if rule.enforcement == "deny"]
-    open_rules = [str(rule.address) for rule in denying if rule.satisfied != "always"]
-    return cost + (f" {', '.join(open_rules)} would still be violated." if open_rules else "")
+    open_rules = [
+        str(rule.address)
+        for rule in plan.separation_verdicts
+        if rule.enforcement == "deny" and rule.satisfied != "always"
+    ]
+    if open_rules:
+        cost += f" {', '.join(open_rules)} would still be violated."
+    return cost

@@ -331,13 +331,20 @@ def _build_violation(
 
 
 def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
-    """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster."""
-    _, _, machine = location  # "" if the rule is about racks or sites
-    pool, is_placed = violating_member.pool, violating_member.token is not None  # by this plan
-    if not (machine and is_placed and pool.sku.extra_large) or pool.pinned_machine:  # pinned: chosen by the user
+    """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster.
+
+    The placement rule packs extra-large VMs, whatever their cluster. A pinned VM has the machine chosen by the user.
+    """
+    _, _, machine = location
+    pool, is_placed_by_plan = violating_member.pool, violating_member.token is not None
+    if not machine or not is_placed_by_plan or pool.pinned_machine:  # without a machine: a rule about racks or sites
         return False
-    placed_so_far = [member for member in ordered_members if member.rank <= violating_member.rank]
-    return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in placed_so_far)
+    clusters_with_large_vms = {  # with an extra-large VM there so far
+        member.cluster
+        for member in ordered_members
+        if member.pool.sku.extra_large and member.rank <= violating_member.rank
+    }
+    return pool.sku.extra_large and len(clusters_with_large_vms) > 1  # its own, and another one
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:

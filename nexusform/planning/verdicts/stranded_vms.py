@@ -85,7 +85,7 @@ LostVm: TypeAlias = tuple[str, str, str]  # forgotten VM that loses its machine:
 
 
 def find_lost_forgotten_vms(
-    instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan], mode: Mode
+    instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> dict[Address, list[LostVm]]:
     """Return the forgotten VMs (running, but without a resource) on machines lost by this plan, by the address of the
     rack or machine recording them in its private note. Remove them from this note. `sites`: those after the plan.
@@ -95,19 +95,26 @@ def find_lost_forgotten_vms(
         return {}
     prior_machines = _index_prior_offers_by_machine(instances, types)
     lost_vms: dict[Address, list[LostVm]] = {}
-    for address, rows in vms_by_address.items():
+    for address, recorded_vms in vms_by_address.items():
         instance = instances[address]
-        for site_id, machine, name in rows:
-            site = None if mode is Mode.DESTROY else sites.get(site_id)  # None: gone after the plan
-            if (site_id, machine) in prior_machines and _is_host_lost(instance, machine, site):
-                lost_vms.setdefault(address, []).append((site_id, machine, name))
-        if address in lost_vms and not instance.loses_prior_object:
-            note = instance.private or instance.prior_note
-            removed_keys = {(machine, name) for _, machine, name in lost_vms[address]}
-            # A row begins with the machine and the name.
-            remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in removed_keys]
-            instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}
+        lost_here = []
+        for site_id, machine, name in recorded_vms:
+            if (site_id, machine) in prior_machines and _is_host_lost(instance, machine, sites.get(site_id)):
+                lost_here.append((site_id, machine, name))
+        if lost_here:
+            lost_vms[address] = lost_here
+            _remove_lost_vms_from_note(instance, lost_here)
     return lost_vms
+
+
+def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -> None:
+    """Remove the lost VMs from the new note of a rack or machine; a removed or replaced one loses its whole note."""
+    if instance.loses_prior_object:
+        return
+    note = instance.private or instance.prior_note
+    lost_keys = {(machine, name) for _, machine, name in lost_vms}
+    remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in lost_keys]  # machine, name
+    instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}
 
 
 def _list_forgotten_vms(instance: Instance) -> list[LostVm]:

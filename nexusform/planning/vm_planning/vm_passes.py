@@ -307,17 +307,17 @@ class _VmPlanner:
         assert instance.config is not None
         if instance.is_invalid:
             return {}  # nothing can be computed
-        # The prior computed attributes; none for a new or replaced object.
         before = instance.before
         is_changed = before is None or _has_changed_argument(instance.type.schema, instance.config, before)
         if vms.is_unchanged and not is_changed and not self.blocks.inventory.skus:  # declared SKUs may change
             return {}
-        if before is None or instance.is_replaced:
-            prior_computed = {}
-        else:
-            attributes = instance.type.schema.attributes.items()
-            computed = [name for name, attribute in attributes if not attribute.is_configurable]
-            prior_computed = {name: before[name] for name in computed if name in before}
+        kept_values = {} if instance.is_replaced else get_mapping(before)
+        attributes = instance.type.schema.attributes
+        prior_computed = {
+            name: kept_values[name]
+            for name in attributes
+            if name in kept_values and not attributes[name].is_configurable
+        }
         arguments = {**prior_computed, **instance.config}
         return family.build_computed_attributes(
             arguments, self.context.current_context, vms.list_placed_vms(), vms.waiting_vms

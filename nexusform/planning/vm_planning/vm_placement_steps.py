@@ -317,10 +317,14 @@ def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
                     is_affinity=group.is_affinity,
                     is_hard=group.is_hard,
                     scope=HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
-                    machines=frozenset(name for name, count in machines.items() if count >= threshold),
-                    racks=frozenset(name for name, count in racks.items() if count >= threshold),
+                    machines=_select_frequent_names(machines, threshold),
+                    racks=_select_frequent_names(racks, threshold),
                     target=group.name,
                     vms_by_machine=tuple(sorted(machines.items())),
                 )
             )
     return hints
+
+
+def _select_frequent_names(counts: Mapping[str, int], minimum: int) -> frozenset[str]:
+    return frozenset(name for name, count in counts.items() if count >= minimum)
