@@ -98,8 +98,6 @@ def _convert_raw_value(value: Value) -> Any:
 
 def list_refinements(value: Value) -> Refinements:
     """List the paths and refinements of unknown parts, except parts of sets, which have no path."""
-    if value.is_wholly_known:
-        return ()
     parts: list[tuple[Path, Refinement]] = []
     _collect_refinements_of_unknowns(value, path=(), refinements=parts)
     return tuple(parts)

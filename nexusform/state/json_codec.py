@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, make_dataclass
 from functools import cache
 from math import isfinite
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -283,7 +284,7 @@ class _JsonWriter:
             text = orjson.dumps(plain_value, default=self._reject_fraction, option=self._option)
         except TypeError:
             return None if holds_parts else _render_scalar(plain_value)
-        return text.replace(b"\n", self._build_line_break(depth)) if depth and self._indent else text
+        return text.replace(b"\n", self._build_line_break(depth)) if depth else text  # indented as its container
 
     def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
         """Return a list, dataclass or mapping as its parts to render (each key rendered), and its opening bracket."""
@@ -293,15 +294,18 @@ class _JsonWriter:
         if is_dataclass(plain_value):
             members = [(field.name, getattr(plain_value, field.name)) for field in fields(plain_value)]
         else:
-            names = sorted(plain_value) if self._sort else list(plain_value)
+            names = sorted(plain_value) if self._sort else plain_value
             members = [(name, plain_value[name]) for name in names]
         if not all(isinstance(name, str) for name, _ in members):
             raise TypeError("a member without a name")
         return _OpenContainer(iter([(_render_scalar(name) + self._colon, part) for name, part in members]), b"}"), b"{"
 
     def _convert_value(self, value: Any) -> Any:
-        is_plain = value is None or isinstance(value, (str, int, float, list, tuple, dict))
-        return value if is_plain or is_dataclass(value) or is_fraction(value) else self._default(value)
+        """Return a value that can be rendered: plain data, fractions and dataclasses are, others are converted."""
+        is_plain = isinstance(value, (str, int, float, list, tuple, dict, NoneType))
+        if is_plain or is_dataclass(value) or is_fraction(value):
+            return value
+        return self._default(value)
 
     def _reject_fraction(self, value: Any) -> Any:
         if is_fraction(value):

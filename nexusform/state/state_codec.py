@@ -24,7 +24,7 @@ from nexusform.resources.address import (
     parse_pattern,
 )
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.schemas.value_types import Type, build_type_json, parse_type_json
+from nexusform.schemas.value_types import build_type_json, parse_type_json
 from nexusform.state import json_codec
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.state.json_codec import build_ordered_object
@@ -385,8 +385,9 @@ def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState
     """Parse an output from its members; None if they are invalid, with errors added to `problems`."""
     if not check_members(entry, _OUTPUT_RULES, path, problems):
         return None  # reported
-    output_type = parse_type(entry["type"])
-    if output_type is None:
+    try:
+        output_type = parse_type_json(entry["type"])
+    except (ValueError, TypeError, RecursionError):
         problems.append(build_invalid_member_problem((*path, "type"), "This is not a type."))
         return None
     try:
@@ -399,11 +400,3 @@ def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState
         problems.append(build_invalid_member_problem((*path, "value"), "The value is not of the output's type."))
         return None
     return OutputState(entry["value"], output_type, entry.get("sensitive", False))
-
-
-def parse_type(data: Any) -> Type | None:
-    """Parse a type from JSON data; None if it is not a type."""
-    try:
-        return parse_type_json(data)
-    except (ValueError, TypeError, RecursionError):
-        return None

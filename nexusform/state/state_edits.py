@@ -130,8 +130,6 @@ def _rename_dependencies(
     instances: Mapping[Address, InstanceState], new_blocks: Mapping[str, AbstractSet[str]]
 ) -> dict[Address, InstanceState]:
     """Return the instances with each dependency on a block replaced by its `new_blocks` (without any: dropped)."""
-    if not new_blocks:
-        return dict(instances)
 
     def rename(object_state: ObjectState) -> ObjectState:
         if new_blocks.keys().isdisjoint(object_state.dependencies):

@@ -447,7 +447,7 @@ def get_refinement(value: Value) -> Refinement:
         return Refinement(not_null=True, prefix=raw)
     if raw.__class__ is bool:
         return NOT_NULL
-    if raw.__class__ is tuple or raw.__class__ is dict:
+    if raw.__class__ in (tuple, dict):
         minimum = len(raw)
         if isinstance(value.type, SetType) and not value.is_wholly_known:
             minimum = max(1, sum(part.is_wholly_known for part in raw))  # unknown elements may be equal to others

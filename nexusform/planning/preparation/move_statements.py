@@ -109,8 +109,8 @@ class MoveStatement(Struct, frozen=True):
 
 
 def get_resource_name(pattern: AddressPattern) -> tuple[Mode, str, str]:
-    """Return the mode, type and name of a resource pattern; managed by default."""
-    return pattern.mode or "managed", pattern.type, pattern.name
+    """Return the mode, type and name of a resource pattern."""
+    return pattern.mode, pattern.type, pattern.name
 
 
 def _get_last_key(pattern: AddressPattern) -> Key:
