@@ -29,32 +29,14 @@ from nexusform.planning.conclusion.vm_placement_rows import (
 )
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT, Instance
-from nexusform.planning.modules.root_outputs import (
-    RootOutputChanges,
-    collect_variable_values,
-    list_ephemeral_variables,
-    list_inventories_read,
-    plan_current_outputs,
-)
+from nexusform.planning.modules import root_outputs
 from nexusform.planning.name_resolution.name_evaluation import UNKNOWN_REPETITION, Evaluation
 from nexusform.planning.phases import DomainPhasesResult, collect_lost_rows
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import PARTIAL
-from nexusform.planning.verdicts.placement_fit import (
-    PoolShortage,
-    SiteCertainty,
-    check_changed_sku_cells,
-    check_overcommitted_machines,
-    check_placement_groups,
-    check_removed_cells,
-    check_unlocated_vms,
-    check_vf_capacity,
-    collect_fit_failures,
-    lower_certainty_to_accuracy,
-    measure_site_certainties,
-)
+from nexusform.planning.verdicts import placement_fit
 from nexusform.planning.vm_planning.site_plans import ResourceTypeContext, SitePlan, get_catalogue_version
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.impact.object_effects import Effect, compute_effect
@@ -121,7 +103,7 @@ class PlanValidation(Struct, frozen=True):
     """
 
     diagnostics: list[Diagnostic]
-    unplaced: tuple[PoolShortage, ...] = ()
+    unplaced: tuple[placement_fit.PoolShortage, ...] = ()
     separation_verdicts: tuple[SeparationVerdict, ...] = ()
     open_rules: tuple[UnsatisfiedRule, ...] = ()
 
@@ -130,7 +112,7 @@ def build_plan(
     blocks: BlockPlanner,
     outcome: PlacementPhasesResult,
     checks: Sequence[CheckResult],
-    outputs: RootOutputChanges,
+    outputs: root_outputs.RootOutputChanges,
     diagnostics: Sequence[Diagnostic],
 ) -> PlanResult:
     """Build the plan from the planned instances and the results of the placement phases, and validate it."""
@@ -173,7 +155,7 @@ def build_plan(
         samples=samples,
         numa_sampling=numa_sampling,
         checks=(*checks, *blocks.checks),
-        inventories=list_inventories_read(outcome.evaluation, request.now),
+        inventories=root_outputs.list_inventories_read(outcome.evaluation, request.now),
         basis=outcome.evaluation.settings.reads.build_basis(request.commit),
         prediction_scores=tuple(_collect_prediction_scores(prior)),
         upgrades=upgrades,
@@ -189,7 +171,10 @@ def build_plan(
 
 
 def _sample_numa_cells(
-    outcome: PlacementPhasesResult, certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, samples: int
+    outcome: PlacementPhasesResult,
+    certainty: Mapping[str, placement_fit.SiteCertainty],
+    split_choice: SplitChoice,
+    samples: int,
 ) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
     """Return how the plan depends on unknown NUMA cells (None: not at all), and the warning about it."""
     if not any(site.base.is_sampled for site in outcome.sites.values()):  # all cells are known
@@ -281,10 +266,12 @@ def _count_unchanged_objects(vms: Iterable[VmObject], other_rows: Iterable[Place
 
 def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> PlanResult:
     """Build a plan with errors only: all objects in state stay unchanged."""
-    from nexusform.planning.conclusion.refresh_changes import build_unchanged_changes
+    from nexusform.planning.conclusion import refresh_changes
 
     totals = compute_totals(
-        build_unchanged_changes(request.state.instances), rows=(), types=request.registries.resource_types
+        refresh_changes.build_unchanged_changes(request.state.instances),
+        rows=(),
+        types=request.registries.resource_types,
     ).totals
     unchanged_count = sum(total.stays for total in totals)
     plan = Plan(mode=request.mode, placement_totals=totals, unchanged_count=unchanged_count)
@@ -297,25 +284,19 @@ def build_refresh_plan(
     """Build a refresh-only plan: it records the refreshed objects, new addresses and the resulting outputs. Objects
     stay unchanged, except VMs on missing machines. `evaluation` uses the current objects.
     """
-    from nexusform.planning.conclusion.refresh_changes import (
-        build_moved_changes,
-        build_observed_sites,
-        build_unchanged_changes,
-        check_unfinished_changes,
-        list_observed_rows,
-    )
+    from nexusform.planning.conclusion import refresh_changes
     from nexusform.planning.modules.module_conditions import check_variable_validations, evaluate_current_conditions
 
     types = request.registries.resource_types
-    sites = build_observed_sites(prior, types)
-    rows = (*list_observed_rows(prior, types, sites), *collect_lost_rows(prior, request.registries))
-    placement_totals = compute_totals(build_unchanged_changes(prior.instances), rows, types, sites)
-    outputs = plan_current_outputs(request, evaluation)
+    sites = refresh_changes.build_observed_sites(prior, types)
+    rows = (*refresh_changes.list_observed_rows(prior, types, sites), *collect_lost_rows(prior, request.registries))
+    placement_totals = compute_totals(refresh_changes.build_unchanged_changes(prior.instances), rows, types, sites)
+    outputs = root_outputs.plan_current_outputs(request, evaluation)
     variable_results = check_variable_validations(request.configuration, evaluation)
     condition_results = evaluate_current_conditions(request, evaluation)
     plan = Plan(
         mode=request.mode,
-        changes=tuple(build_moved_changes(prior)),
+        changes=tuple(refresh_changes.build_moved_changes(prior)),
         drift=collect_drifted_objects(request.state, request.refreshed_objects),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
@@ -328,7 +309,7 @@ def build_refresh_plan(
     )
     all_diagnostics = [
         *diagnostics,
-        *check_unfinished_changes(prior),
+        *refresh_changes.check_unfinished_changes(prior),
         *variable_results.problems,
         *outputs.diagnostics,
         *condition_results.problems,
@@ -355,9 +336,9 @@ def _collect_upgrades_and_warnings(
 
 def _measure_certainty(
     outcome: PlacementPhasesResult, request: PlanRequest, prior: PriorState, *, has_separation_rules: bool
-) -> tuple[int, dict[str, SiteCertainty]]:
+) -> tuple[int, dict[str, placement_fit.SiteCertainty]]:
     """Return the number of samples, and the certainties by site, corrected by the accuracy of earlier predictions."""
-    samples, certainties = measure_site_certainties(
+    samples, certainties = placement_fit.measure_site_certainties(
         outcome.sites,
         request.samples,
         first=request.first_sample,
@@ -370,7 +351,7 @@ def _measure_certainty(
         record = parse_record(current.private)
         if record:
             records[str(current.attributes.get("id"))] = record
-    return samples, lower_certainty_to_accuracy(certainties, records)
+    return samples, placement_fit.lower_certainty_to_accuracy(certainties, records)
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
@@ -401,7 +382,7 @@ def _validate_plan(
     blocks: BlockPlanner,
     outcome: PlacementPhasesResult,
     diagnostics: Sequence[Diagnostic],
-    certainty: Mapping[str, SiteCertainty] | None,
+    certainty: Mapping[str, placement_fit.SiteCertainty] | None,
 ) -> PlanValidation:
     """Validate the outcome. While there are other errors, capacity and separation are not reported: they
     would change with the fix. `certainty` is None without separation rules.
@@ -412,13 +393,13 @@ def _validate_plan(
     all_diagnostics = [
         *diagnostics,
         *(
-            list(check_removed_cells(instances, types, outcome.sites, vms))
-            or check_overcommitted_machines(instances, outcome.sites, vms)
+            list(placement_fit.check_removed_cells(instances, types, outcome.sites, vms))
+            or placement_fit.check_overcommitted_machines(instances, outcome.sites, vms)
         ),
-        *check_changed_sku_cells(instances.values(), vms),
-        *check_vf_capacity(vms),
-        *check_unlocated_vms(vms),
-        *check_placement_groups(vms),
+        *placement_fit.check_changed_sku_cells(instances.values(), vms),
+        *placement_fit.check_vf_capacity(vms),
+        *placement_fit.check_unlocated_vms(vms),
+        *placement_fit.check_placement_groups(vms),
     ]
     all_diagnostics += _check_existing_vms(blocks, outcome)
     forgotten_hosts = [
@@ -426,7 +407,9 @@ def _validate_plan(
         for address, instance in instances.items()
         if instance.action is Action.FORGET and instance.type.add_to_inventory is not None  # a rack or machine
     ]
-    failures = collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)  # errors, and pools without capacity
+    failures = placement_fit.collect_fit_failures(
+        vms, blocks.outside_targets, forgotten_hosts
+    )  # errors, and pools without capacity
     # A VM without capacity makes values unknown: an error about one is only a consequence.
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
@@ -504,8 +487,8 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
     return replace(
         plan,
         diagnostics=tuple(unique),
-        variables=collect_variable_values(request),
-        basis=replace(plan.basis, ephemeral_variables=list_ephemeral_variables(request)),
+        variables=root_outputs.collect_variable_values(request),
+        basis=replace(plan.basis, ephemeral_variables=root_outputs.list_ephemeral_variables(request)),
         refreshed_objects=refreshed_objects,
         lineage=state.lineage,
         serial=state.serial,

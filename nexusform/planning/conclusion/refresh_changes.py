@@ -8,13 +8,7 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.planning.conclusion.vm_placement_rows import OBSERVED_ELSEWHERE, REASONS
 from nexusform.planning.preparation.prior_state import PriorState, iterate_vm_owners
-from nexusform.planning.vm_planning.site_plans import (
-    SitePlan,
-    build_inventory,
-    build_recorded_context,
-    build_sites,
-    list_machines,
-)
+from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
 from nexusform.planning.vm_planning.vm_placement_steps import find_moved_vms
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
@@ -70,21 +64,23 @@ def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
             yield build_warning(kind, detail, address=name, block=name, brief=summary)
 
 
-def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -> Mapping[str, SitePlan]:
+def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -> Mapping[str, site_plans.SitePlan]:
     """Return the sites as read by the providers."""
     objects = [(address, current.attributes) for address, current in _sort_objects(prior.instances)]
-    return build_sites(build_inventory(objects, types))[0]
+    return site_plans.build_sites(site_plans.build_inventory(objects, types))[0]
 
 
 def list_observed_rows(
-    prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
+    prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, site_plans.SitePlan]
 ) -> Iterator[PlacementChange]:
     """Yield a row for every VM on a missing machine (removed outside nexusform, or missing in state before), and for
     every VM observed on another machine than recorded in state.
     """
     in_state = ((address, current.attributes) for address, current in prior.state.list_current_objects())
-    recorded_machines = list_machines(build_inventory(in_state, types))  # by racks and machines in state
-    context = build_recorded_context(prior, types)
+    recorded_machines = site_plans.list_machines(
+        site_plans.build_inventory(in_state, types)
+    )  # by racks and machines in state
+    context = site_plans.build_recorded_context(prior, types)
     for address, current, family in iterate_vm_owners(_sort_objects(prior.instances), types):
         demand, _ = family.build_demand(current.attributes, context, address)
         site_id = str(current.attributes.get("id", "")).partition("/")[0]

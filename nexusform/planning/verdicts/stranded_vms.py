@@ -21,14 +21,8 @@ from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.target_selection import Selection
+from nexusform.planning.vm_planning import vm_object
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites
-from nexusform.planning.vm_planning.vm_object import (
-    LOST_VMS_KEY,
-    MACHINE_REMOVED,
-    MACHINE_REPLACED,
-    SELECTION_KEY,
-    VmObject,
-)
 from nexusform.plans.impact.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode
 from nexusform.plans.site_capacity.occupancy import read_recorded_vms
@@ -43,7 +37,7 @@ FORGOTTEN_VMS_LOST = "forgotten-vms-without-machine"
 
 
 def check_stranded_vms(
-    objects: Iterable[VmObject],
+    objects: Iterable[vm_object.VmObject],
     instances: Mapping[Address, Instance],
     types: Mapping[str, ResourceType],
     selection: Selection,
@@ -76,7 +70,7 @@ def check_stranded_vms(
         if stranded:
             rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, stranded, selection, mode))
             options = _suggest_options(stranded, selection, mode)
-            yield replace(rejection, extra={SELECTION_KEY: options}) if options else rejection
+            yield replace(rejection, extra={vm_object.SELECTION_KEY: options}) if options else rejection
         if forgotten:
             yield instance.build_error(STRANDED, _format_forgotten_rejection(instance, forgotten))
 
@@ -132,7 +126,7 @@ def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bo
         return False  # the machine keeps running
     if site is None:
         return instance.loses_prior_object
-    return site.find_machine_trigger(machine) in (MACHINE_REMOVED, MACHINE_REPLACED)
+    return site.find_machine_trigger(machine) in (vm_object.MACHINE_REMOVED, vm_object.MACHINE_REPLACED)
 
 
 def check_lost_forgotten_vms(
@@ -156,10 +150,10 @@ def check_lost_forgotten_vms(
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
         warning = instance.build_diagnostic(Problem((), FORGOTTEN_VMS_LOST, text, Severity.WARNING, brief=summary))
-        yield replace(warning, extra={LOST_VMS_KEY: list(map(list, vms))})
+        yield replace(warning, extra={vm_object.LOST_VMS_KEY: list(map(list, vms))})
 
 
-def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+def check_duplicate_names(objects: Iterable[vm_object.VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per object with new VMs named like VMs observed on their site without a resource."""
     for vms in objects:
         if vms.request.site is None:
@@ -302,13 +296,13 @@ RACK_CONCENTRATION = "cluster-on-one-rack"
 
 class _ClusterRacks(Struct):
     # Racks of a cluster before and after the plan, its number of VMs after it, and the object for its warning.
-    first_object: VmObject
+    first_object: vm_object.VmObject
     before: set[str] = field(default_factory=set)
     after: set[str] = field(default_factory=set)
     vms: int = 0
 
 
-def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+def check_rack_concentration(objects: Iterable[vm_object.VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning for each cluster (with its separate pools) or VNF of several VMs left on one rack of several."""
     racks_by_owner: dict[str, _ClusterRacks] = {}
     for vms in objects:

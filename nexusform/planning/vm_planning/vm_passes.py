@@ -28,20 +28,13 @@ from nexusform.planning.plan_request import PlanningStage
 from nexusform.planning.preparation.planning_order import index_owners
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import Selection
-from nexusform.planning.vm_planning import vm_placement_steps
+from nexusform.planning.vm_planning import vm_context, vm_placement_steps
 from nexusform.planning.vm_planning.site_plans import (
     ResourceTypeContext,
     SitePlan,
     build_inventory,
     build_sites,
     place_unmanaged_vms,
-)
-from nexusform.planning.vm_planning.vm_context import (
-    VmContext,
-    build_destroy_context,
-    check_system_pools,
-    compute_demand,
-    keep_existing_numbers,
 )
 from nexusform.planning.vm_planning.vm_object import VmObject, record_previous_machines, record_vm_placements
 from nexusform.plans.plan import Action
@@ -61,7 +54,7 @@ class PlannedVms(Struct, frozen=True):
 def plan_vms(
     vm_blocks: Sequence[ResourceBlock],
     orphans: Sequence[Instance],
-    context: VmContext,
+    context: vm_context.VmContext,
     blocks: BlockPlanner,
     evaluation: Evaluation,
 ) -> PlannedVms:
@@ -100,7 +93,7 @@ def plan_vms(
 class _VmPlanner:
     """Planner of the blocks with VMs: collects their VM objects, and the diagnostics."""
 
-    def __init__(self, blocks: BlockPlanner, context: VmContext) -> None:
+    def __init__(self, blocks: BlockPlanner, context: vm_context.VmContext) -> None:
         self.blocks = blocks
         self.context = context
         self.objects: dict[Address, VmObject] = {}
@@ -179,7 +172,7 @@ class _VmPlanner:
                 self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []  # pools in resources of their own
         for vms in self._list_vm_objects(instances):
-            demand, problems = compute_demand(vms, self.context)
+            demand, problems = vm_context.compute_demand(vms, self.context)
             self._demand_count += sum(len(pool.numbers) for pool in demand.pools)
             maximum = self.blocks.request.limits.vms
             if self._demand_count > maximum:
@@ -197,7 +190,7 @@ class _VmPlanner:
             if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
                 instance.forced_reason = REPLACED_WITH_HOST  # deleted with its cluster, and created again
             self._decide_object_actions(vms, demand, evaluation)
-        self.diagnostics += check_system_pools(self._list_vm_objects(instances))
+        self.diagnostics += vm_context.check_system_pools(self._list_vm_objects(instances))
 
     def _decide_object_actions(self, vms: VmObject, demand: VmDemand, evaluation: Evaluation) -> None:
         """Decide the action on an instance, as far as known before placement, and the actions on its VMs."""
@@ -210,7 +203,7 @@ class _VmPlanner:
             vms.keep_all_vms(vms.prior.demand)
             return
         if not (instance.is_removed or instance.is_replaced):  # a new object counts from the lowest number
-            demand = keep_existing_numbers(demand, vms)
+            demand = vm_context.keep_existing_numbers(demand, vms)
         vm_placement_steps.decide_actions(vms, demand, self.context)
         self._new_count += len(vms.request.actions.additions)
         if instance.block is None and instance.action is Action.NO_OP:
@@ -343,7 +336,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
             blocks.instances[address] = blocks.build_removed_instance(address, reason="", block=block)
         else:
             blocks.instances[address] = blocks.build_unchanged(address, block)
-    context = build_destroy_context(blocks)
+    context = vm_context.build_destroy_context(blocks)
     remaining_context = context  # after the destroy
     if blocks.selection.is_partial:  # objects outside the selection lose VMs on destroyed machines
         remaining_context = replace(context, sites=_build_remaining_sites(blocks))
