@@ -37,15 +37,14 @@ def _build_body_check(schema: BlockSchema) -> _Check:
     for name, block in schema.blocks.items():
         if block.nesting is Nesting.MAP:
             checks[get_order_attribute(name)] = _build_type_check(ListType(STRING))
-    required_names = [name for name, attribute in schema.attributes.items() if _is_always_set(name, attribute)]
+    required_names = [
+        name
+        for name, attribute in schema.attributes.items()
+        if attribute.required or (name == "name" and attribute.computed)  # a computed name is always set
+    ]
     required_names += [name for name, block in schema.blocks.items() if block.min_items]
     # A top-level VM may lack its location: it may be pinned to a missing machine.
     return _build_object_check(checks, required_names, location_names=[])
-
-
-def _is_always_set(name: str, attribute: AttributeSchema) -> bool:
-    """Return True if every object has the attribute; a computed name is set even if it is not configured."""
-    return attribute.required or (name == "name" and attribute.computed)
 
 
 def _build_object_check(checks: Mapping[str, _Check], required_names: list[str], location_names: list[str]) -> _Check:

@@ -274,16 +274,7 @@ def build_occupied_sites(
     """Return the sites with their VMs before or after a plan, by id. `objects` are the VM objects read and decided by
     it, `prior_notes` the private notes before the plan if they differ from those after it.
     """
-    present: list[SiteObject] = []
-    for change in plan.changes:
-        if change.deposed:  # left over from a replacement, without VMs
-            continue
-        # The VMs of a forgotten object keep running after the plan, with its attributes before the plan.
-        is_kept = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
-        attributes = change.before if side is BeforeOrAfter.BEFORE or is_kept else change.after
-        if attributes is not None:
-            private = prior_notes.get(change.address, change.private)
-            present.append(SiteObject(change.address, attributes, change.creation, private))
+    present = _list_objects_on_side(plan, registries, side, prior_notes)
     layout = build_site_layout(present, registries, plan.catalogue)
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
     for kind, site_object in layout.objects:
@@ -299,6 +290,23 @@ def build_occupied_sites(
     for occupied in sites.values():
         occupied.unmanaged_vms = place_unmanaged_vms(occupied.site, existing_names)
     return sites
+
+
+def _list_objects_on_side(
+    plan: Plan, registries: PluginRegistries, side: BeforeOrAfter, prior_notes: Mapping[Address, Mapping[str, Any]]
+) -> Iterator[SiteObject]:
+    """Yield the objects that exist before or after a plan, with their attributes at that time.
+
+    The VMs of a forgotten object keep running after the plan, so it is on that side, too, as it was before.
+    """
+    for change in plan.changes:
+        if change.deposed:  # left over from a replacement, without VMs
+            continue
+        is_kept = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
+        attributes = change.before if side is BeforeOrAfter.BEFORE or is_kept else change.after
+        if attributes is not None:
+            note = prior_notes.get(change.address, change.private)
+            yield SiteObject(change.address, attributes, change.creation, note)
 
 
 def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Check, Condition, Configuration, Variable
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
 from nexusform.planning.instances.condition_checks import ConditionSubject, evaluate_conditions
+from nexusform.planning.modules.root_outputs import iterate_module_instances
 from nexusform.planning.name_resolution.instance_scope import InstanceScope, ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
 from nexusform.planning.plan_request import PlanRequest
-from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.planning.preparation.target_selection import Selection, find_selected_outputs
 from nexusform.plans.plan import CheckResult, Mode
 from nexusform.resources.address import Address
@@ -51,17 +51,17 @@ def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection
         return results
     selected_outputs = find_selected_outputs(selection, configuration)
     if selected_outputs is not None:
-        for instance in _iterate_module_instances(configuration, evaluation):
+        for instance in iterate_module_instances(configuration, evaluation):
             names: Iterable[str] = selected_outputs  # of the root module
             if instance.path:
                 outputs, rejected = instance.module.outputs, evaluation.rejected_values
                 names = [name for name in outputs if (instance.path, f"output.{name}") in rejected]
             results.add_all(_check_output_preconditions(instance, evaluation, names))
         return results
-    for instance in _iterate_module_instances(configuration, evaluation):
+    for instance in iterate_module_instances(configuration, evaluation):
         results.add_all(_check_conditions_of_resources(instance, evaluation, modes=_DATA))
         results.add_all(_check_output_preconditions(instance, evaluation, instance.module.outputs))
-    for instance in _iterate_module_instances(configuration, evaluation):
+    for instance in iterate_module_instances(configuration, evaluation):
         results.add_all(_evaluate_check_block(check, instance, evaluation) for check in instance.module.checks)
     return results
 
@@ -69,7 +69,7 @@ def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection
 def check_variable_validations(configuration: Configuration, evaluation: Evaluation) -> ConditionResults:
     """Check the validation rules of all variables."""
     results = ConditionResults()
-    for instance in _iterate_module_instances(configuration, evaluation):
+    for instance in iterate_module_instances(configuration, evaluation):
         for variable in instance.module.variables.values():
             subject = ConditionSubject(
                 "input_variable", _build_address(instance, f"var.{variable.name}"), f'variable "{variable.name}"'
@@ -92,7 +92,7 @@ def check_variable_validations(configuration: Configuration, evaluation: Evaluat
 
 def check_current_conditions(request: PlanRequest, evaluation: Evaluation) -> Iterator[ConditionResults]:
     """Yield the results of all conditions besides variables against current objects, one by one."""
-    for instance in _iterate_module_instances(request.configuration, evaluation):
+    for instance in iterate_module_instances(request.configuration, evaluation):
         yield from _check_conditions_of_resources(instance, evaluation, modes=_ALL)
         yield from _check_output_preconditions(instance, evaluation, instance.module.outputs)
         for check in instance.module.checks:
@@ -107,11 +107,6 @@ def evaluate_current_conditions(request: PlanRequest, evaluation: Evaluation) ->
     problems = [*results.problems, *evaluation.diagnostics[reported_count:]]
     results.problems = [replace(problem, severity=Severity.WARNING) for problem in problems]
     return results
-
-
-def _iterate_module_instances(configuration: Configuration, evaluation: Evaluation) -> Iterator[ModuleInstance]:
-    for module in iterate_modules(configuration.root):
-        yield from evaluation.list_module_instances(module.path)
 
 
 def _evaluate_conditions(

@@ -62,17 +62,16 @@ class ValueOriginTracer:
             if not isinstance(part.expression, _PLAIN):
                 is_inside_secret = is_secret and position > 0
                 parts.append(self._build_part(part, instance, hidden=hidden or is_inside_secret))
-        is_repeated = False
-        if isinstance(expression, syntax.Traversal):
-            definition = self._find_definition(expression, instance)
-            if definition is not None:
-                key = (definition.instance.path, definition.expression.span)
-                is_repeated = key in self._followed  # its parts are in the tree already
-                if not is_repeated:
-                    self._followed.add(key)
-                    scope = self._evaluation.build_scope(definition.instance, definition.repetition)
-                    inner_trace, _ = trace_expression(definition.expression, scope)
-                    parts.append(self._build_part(inner_trace, definition.instance, hidden=hidden))
+        is_repeated = False  # whether the parts of its definition are in the tree already
+        definition = self._find_definition(expression, instance)
+        if definition is not None:
+            key = (definition.instance.path, definition.expression.span)
+            is_repeated = key in self._followed
+            if not is_repeated:
+                self._followed.add(key)
+                scope = self._evaluation.build_scope(definition.instance, definition.repetition)
+                inner_trace, _ = trace_expression(definition.expression, scope)
+                parts.append(self._build_part(inner_trace, definition.instance, hidden=hidden))
         span = expression.span
         source = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]
         return TracedExpression(
@@ -105,8 +104,10 @@ class ValueOriginTracer:
             if value.raw is UNKNOWN and not expression.arguments:  # such as timestamp()
                 yield f"unknown: {expression.name}() is known after apply"
 
-    def _find_definition(self, traversal: syntax.Traversal, instance: ModuleInstance) -> _Definition | None:
+    def _find_definition(self, traversal: syntax.Expression, instance: ModuleInstance) -> _Definition | None:
         """Return the definition of a local, a variable set by a module call, or a module output; else None."""
+        if not isinstance(traversal, syntax.Traversal):  # no reference
+            return None
         root, name = traversal.root.name, _get_step_name(traversal, 0)
         module = instance.module
         if root == "local" and name in module.locals:

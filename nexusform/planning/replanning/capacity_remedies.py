@@ -403,16 +403,7 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
 
 def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try two orders of new clusters: first those without capacity, else all by size. Yield the first with a fit."""
-    # The names of the new clusters in planning order, and their host memory in MiB (1 per VM of an unknown SKU).
-    skus = CATALOGUES[NEWEST].vm_skus
-    new_clusters: dict[Address, str] = {}
-    memory: Counter[Address] = Counter()
-    created_addresses = {change.address for change in shortage.plan.changes if change.action is Action.CREATE}
-    for table in shortage.plan.placement_tables:
-        if table.address in created_addresses:
-            sku = skus.get(table.vm_sku_name)
-            memory[table.address] += table.total_count * (sku.memory_mib if sku is not None else 1)
-            new_clusters[table.address] = table.cluster
+    new_clusters, memory = _measure_new_clusters(shortage.plan)
     if len(new_clusters) < 2:
         return  # a single cluster has no other order
     failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new_clusters))
@@ -432,6 +423,22 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
         text += format_certainty_note(outcome)
         yield Remedy("order", text, {"order": list(map(str, order))})
         return
+
+
+def _measure_new_clusters(plan: Plan) -> tuple[dict[Address, str], Counter[Address]]:
+    """Return the names of the new clusters in planning order, and their host memory in MiB (1 per VM of an unknown
+    SKU), both by address.
+    """
+    skus = CATALOGUES[NEWEST].vm_skus
+    names: dict[Address, str] = {}
+    memory: Counter[Address] = Counter()
+    created_addresses = {change.address for change in plan.changes if change.action is Action.CREATE}
+    for table in plan.placement_tables:
+        if table.address in created_addresses:
+            sku = skus.get(table.vm_sku_name)
+            memory[table.address] += table.total_count * (sku.memory_mib if sku is not None else 1)
+            names[table.address] = table.cluster
+    return names, memory
 
 
 # --- other hints -------------------------------------------------------------------------------

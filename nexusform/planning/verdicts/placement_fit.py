@@ -24,7 +24,7 @@ from nexusform.placements.prediction_scores import (
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PlacementGroupRule, PoolDemand, index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan_request import PlanningStage, Progress
-from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_object_inventory, build_sites
 from nexusform.planning.vm_planning.vm_object import ROLLING, HardHint, VmObject
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
@@ -293,8 +293,8 @@ def check_removed_cells(
             vms_by_machine.setdefault((site.id, name), []).append(vm.name)
     if not vms_by_machine:
         return
-    prior = [(address, instance.before) for address, instance in instances.items() if instance.before is not None]
-    prior_sites, _ = build_sites(build_inventory(prior, types))
+    prior = ((address, instance.prior) for address, instance in instances.items())
+    prior_sites, _ = build_sites(build_object_inventory(prior, types))
     for (site_id, name), vm_names in vms_by_machine.items():
         prior_site = prior_sites.get(site_id)
         cells = sites[site_id].machines[name].cells

@@ -22,7 +22,7 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.planning.vm_planning import vm_object
-from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_object_inventory, build_sites
 from nexusform.plans.impact.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode
 from nexusform.plans.site_capacity.occupancy import read_recorded_vms
@@ -50,15 +50,8 @@ def check_stranded_vms(
     offering_addresses = _index_prior_offers_by_machine(instances, types)  # resource to blame by machine
     for site_id, site in sites.items():  # a re-created machine has a new resource, or the one of its rack or site
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
-    # Names of lost VMs by the address to blame ("": their machine was missing before) and by their object.
-    lost_names: dict[str, dict[Address, list[str]]] = {}
-    for vms in objects:
-        lost_vms = [vms.prior.existing[key] for key in vms.request.actions.losses]
-        blamed = [(offering_addresses.get((vms.prior.site_id, vm.placement.machine), ""), vm.name) for vm in lost_vms]
-        for offering_address, name in sorted(blamed):
-            lost_names.setdefault(offering_address, {}).setdefault(vms.instance.address, []).append(name)
     by_text = {str(address): instance for address, instance in instances.items()}
-    for offering_address, names_by_owner in lost_names.items():
+    for offering_address, names_by_owner in _group_lost_vms(objects, offering_addresses).items():
         if not offering_address:
             yield _build_missing_machine_warning(names_by_owner)
             continue
@@ -73,6 +66,23 @@ def check_stranded_vms(
             yield replace(rejection, extra={vm_object.SELECTION_KEY: options}) if options else rejection
         if forgotten:
             yield instance.build_error(STRANDED, _format_forgotten_rejection(instance, forgotten))
+
+
+def _group_lost_vms(
+    objects: Iterable[vm_object.VmObject], offering_addresses: Mapping[tuple[str, str], str]
+) -> dict[str, dict[Address, list[str]]]:
+    """Return the names of lost VMs by the address of the resource to blame, and there by the address of their object.
+
+    `offering_addresses` are the resources to blame by site and machine. VMs on a machine that was missing before have
+    the address "".
+    """
+    lost_names: dict[str, dict[Address, list[str]]] = {}
+    for vms in objects:
+        lost_vms = [vms.prior.existing[key] for key in vms.request.actions.losses]
+        blamed = [(offering_addresses.get((vms.prior.site_id, vm.placement.machine), ""), vm.name) for vm in lost_vms]
+        for offering_address, name in sorted(blamed):
+            lost_names.setdefault(offering_address, {}).setdefault(vms.instance.address, []).append(name)
+    return lost_names
 
 
 LostVm: TypeAlias = tuple[str, str, str]  # forgotten VM that loses its machine: site id, machine, name
@@ -186,10 +196,7 @@ def _index_prior_offers_by_machine(
     """Return by site id and machine name the address of the resource to blame if the machine is lost: the rack or
     machine offering it. If only its site is removed, it is the site.
     """
-    prior_objects = [
-        (address, instance.before) for address, instance in instances.items() if instance.before is not None
-    ]
-    inventory = build_inventory(prior_objects, types)
+    inventory = build_object_inventory(((address, instance.prior) for address, instance in instances.items()), types)
     sites, _ = build_sites(inventory)
     removed_addresses = {str(address) for address, instance in instances.items() if instance.is_removed}
     removed_sites = {site.id: address for address, site in inventory.sites.items() if address in removed_addresses}

@@ -16,7 +16,12 @@ from nexusform.json_data.plain_data import get_text
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm, VmDemand, index_pools
 from nexusform.planning.preparation.planning_order import index_owners
 from nexusform.planning.preparation.prior_state import PriorState, iterate_vm_owners
-from nexusform.planning.vm_planning.site_plans import build_inventory, build_recorded_context, build_sites, find_sku
+from nexusform.planning.vm_planning.site_plans import (
+    build_object_inventory,
+    build_recorded_context,
+    build_sites,
+    find_sku,
+)
 from nexusform.resources.address import Address
 from nexusform.resources.graph import sort_topologically
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -190,7 +195,7 @@ def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iter
 
 def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> PlanInventory:
     """Build the inventory offered by the objects of a state."""
-    return build_inventory(((address, current.attributes) for address, current in state.list_current_objects()), types)
+    return build_object_inventory(state.list_current_objects(), types)
 
 
 def index_state_machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:

@@ -40,6 +40,7 @@ from nexusform.scheduling.site_inventory import (
     merge_site_machines,
 )
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, get_catalogue
+from nexusform.state.objects import ObjectState
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
@@ -397,6 +398,14 @@ def build_inventory(
         if kind.add_to_inventory is not None:
             kind.add_to_inventory(values, str(address), inventory)
     return inventory
+
+
+def build_object_inventory(
+    objects: Iterable[tuple[Address, ObjectState | None]], types: Mapping[str, ResourceType]
+) -> PlanInventory:
+    """Build the inventory offered by recorded objects, by address; a missing one (None) offers nothing."""
+    existing = [(address, current.attributes) for address, current in objects if current is not None]
+    return build_inventory(existing, types)
 
 
 def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:

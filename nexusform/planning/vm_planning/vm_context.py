@@ -19,7 +19,7 @@ from nexusform.planning.vm_planning.site_plans import (
     ResourceTypeContext,
     SitePlan,
     Targets,
-    build_inventory,
+    build_object_inventory,
     build_prior_context,
     build_sites,
     collect_vm_skus,
@@ -217,12 +217,9 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
 def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
     """Return the machines (site, name) in state not forgotten by this plan."""
     forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
-    recorded = [
-        (address, current.attributes)
-        for address, current in blocks.prior.state.list_current_objects()
-        if address not in forgotten
-    ]
-    return list_machines(build_inventory(recorded, blocks.request.registries.resource_types))
+    objects = blocks.prior.state.list_current_objects()
+    recorded = [(address, current) for address, current in objects if address not in forgotten]
+    return list_machines(build_object_inventory(recorded, blocks.request.registries.resource_types))
 
 
 def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:
@@ -347,20 +344,8 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
         vms for vms in objects if vms.pools and vms.instance.block is not None and not vms.instance.is_replaced
     ]  # their pools change one by one
     for vms in remaining:
-        prior = vms.prior.demand
-        if before[prior.owner] != 1:  # another System pool stays meanwhile, or there was none
-            continue
-        requested_pools = index_pools(vms.pools)
-        for pool in prior.pools:
-            requested = requested_pools.get(pool.pool)
-            if pool.is_system and requested is not None and _is_pool_replaced(vms, pool, requested):
-                yield vms.instance.build_error(
-                    "last-system-pool-replacement",
-                    f"The change deletes and creates {pool.pool}, the only pool of {prior.cluster} with mode System. A "
-                    "cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
-                    f"change {pool.pool} and apply again.",
-                    pool.path,
-                )
+        if before[vms.prior.demand.owner] == 1:  # else another System pool stays meanwhile, or there was none
+            yield from _check_only_system_pool(vms)
     for vms in remaining:
         prior = vms.prior.demand
         # Pools in blocks of their own have a parent, and count for their cluster.
@@ -378,7 +363,20 @@ def _iterate_system_pool_owners(demands: Iterable[VmDemand]) -> Iterator[str]:
         yield from (demand.owner for pool in demand.pools if pool.is_system)
 
 
-def _is_pool_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:
-    """Return whether a changed argument replaces a pool with VMs, even if they are re-created for another reason."""
-    exists = any(name == pool.pool for name, _ in vms.prior.existing)
-    return exists and bool(find_changed_argument(prior, pool))
+def _check_only_system_pool(vms: VmObject) -> Iterator[Diagnostic]:
+    """Yield an error if a changed argument replaces the only System pool of a cluster: the pool with its VMs is
+    deleted and created, even if these VMs are re-created for another reason.
+    """
+    requested_pools = index_pools(vms.pools)
+    pools_with_vms = {name for name, _ in vms.prior.existing}
+    for pool in vms.prior.demand.pools:
+        if not pool.is_system or pool.pool not in requested_pools.keys() & pools_with_vms:
+            continue  # a removed pool is reported by a warning
+        if find_changed_argument(pool, requested_pools[pool.pool]):
+            yield vms.instance.build_error(
+                "last-system-pool-replacement",
+                f"The change deletes and creates {pool.pool}, the only pool of {vms.prior.cluster} with mode System. A "
+                "cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
+                f"change {pool.pool} and apply again.",
+                pool.path,
+            )

@@ -32,7 +32,7 @@ from nexusform.planning.vm_planning import vm_context, vm_placement_steps
 from nexusform.planning.vm_planning.site_plans import (
     ResourceTypeContext,
     SitePlan,
-    build_inventory,
+    build_object_inventory,
     build_sites,
     place_unmanaged_vms,
 )
@@ -354,11 +354,9 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
 
 def _build_remaining_sites(blocks: BlockPlanner) -> Mapping[str, SitePlan]:
     """Build the sites with the machines remaining after a destroy plan."""
-    remaining = [
-        (instance.address, instance.before) for instance in blocks.instances.values() if not instance.is_removed
-    ]
-    objects = [(address, attributes) for address, attributes in remaining if attributes is not None]
-    sites, _ = build_sites(build_inventory(objects, blocks.request.registries.resource_types))
+    instances = blocks.instances.values()
+    remaining = [(instance.address, instance.prior) for instance in instances if not instance.is_removed]
+    sites, _ = build_sites(build_object_inventory(remaining, blocks.request.registries.resource_types))
     return sites
 
 
