@@ -109,17 +109,17 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
     plan = result.plan
     if not any(change.before or SUPPLIES in change.note for change in plan.changes):
         return result  # neither an existing object nor a site read by a provider
-    from nexusform.planning.conclusion.network_references import list_missing_data, warn_missing_networks
-    from nexusform.planning.conclusion.version_changes import check_version_changes
+    from nexusform.planning.conclusion import cluster_findings
 
-    problems = (*check_version_changes(result, registries), *warn_missing_networks(result))
+    version_problems = cluster_findings.check_version_changes(result, registries)
+    problems = (*version_problems, *cluster_findings.warn_missing_networks(result))
     return replace(
         result,
         plan=replace(
             plan,
             diagnostics=(*plan.diagnostics, *problems),
             errored=plan.errored or has_errors(problems),
-            missing_data=tuple(list_missing_data(result)),
+            missing_data=tuple(cluster_findings.list_missing_data(result)),
         ),
     )
 

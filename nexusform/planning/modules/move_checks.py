@@ -6,7 +6,7 @@ from nexusform.configuration.declarations.configuration import Configuration, Mo
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.preparation.move_statements import (
+from nexusform.planning.preparation.moves import (
     MoveStatement,
     find_move_cycles,
     get_resource_name,
