@@ -185,6 +185,11 @@ class PlacedVm(Struct, frozen=True):
         return (self.name,) if self.platform_name is None else (self.name, self.platform_name)
 
 
+def index_vms(vms: Iterable[PlacedVm]) -> dict[tuple[str, int | str], PlacedVm]:
+    """Return the VMs of one resource by pool and number."""
+    return {(vm.pool, vm.number): vm for vm in vms}
+
+
 def compute_number_sort_key(number: int | str) -> tuple[bool, int, str]:
     """Return the sort key of a VM's number in its pool: whole numbers first."""
     if isinstance(number, int):

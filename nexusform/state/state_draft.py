@@ -214,10 +214,8 @@ class StateDraft:
             self._instances.pop(address, None)
             return
         self._instances[address] = instance
-        if instance.current is not None:
-            self._record_creation(instance.current.creation)  # its number is not given to another object
-        for deposed in instance.deposed.values():
-            self._record_creation(deposed.creation)
+        for _, recorded in instance.all_objects:
+            self._record_creation(recorded.creation)  # its number is not given to another object
 
     def _move_instances(self, record: journal.InstanceMoves) -> None:
         """Move all instances at once: in a chain or a swap, none is overwritten."""

@@ -6,6 +6,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ResourceType
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placements.vm_demands import index_vms
 from nexusform.planning.conclusion.vm_placement_rows import OBSERVED_ELSEWHERE, REASONS
 from nexusform.planning.preparation.prior_state import PriorState, iterate_vm_owners
 from nexusform.planning.vm_planning import site_plans
@@ -83,7 +84,7 @@ def list_observed_rows(
     for address, current, family in iterate_vm_owners(_sort_objects(prior.instances), types):
         demand, _ = family.build_demand(current.attributes, context, address)
         site_id = str(current.attributes.get("id", "")).partition("/")[0]
-        existing = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(current.attributes)}
+        existing = index_vms(family.list_existing_vms(current.attributes))
         recorded = prior.get_recorded_object(address) or current
         moved = find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
         for key, vm in existing.items():

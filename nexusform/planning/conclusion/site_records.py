@@ -17,7 +17,7 @@ from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key, index_pools
-from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult, index_site_resources, iterate_observed_sites
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning.site_plans import (
     SiteLayout,
@@ -30,7 +30,7 @@ from nexusform.planning.vm_planning.site_plans import (
     place_unmanaged_vms,
 )
 from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
-from nexusform.plans.plan import Action, Change, Plan
+from nexusform.plans.plan import Action, Plan
 from nexusform.plans.site_capacity.occupancy import (
     PoolVms,
     SiteMachine,
@@ -45,12 +45,10 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     ClusterNodeCounts,
     SiteResourceCapacity,
     SiteResourceKind,
-    SiteResources,
     compute_site_resource_capacity,
     count_nodes,
     find_configured_node_network,
     format_shortage,
-    read_recorded_site_resources,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import (
@@ -137,8 +135,7 @@ def _collect_site_resource_capacity(
     result: PlanResult, before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[SiteResourceCapacity, ...]:
     """Return the capacity besides machines of the sites read by a provider, by site id; () without such sites."""
-    plan = result.plan
-    observed_sites = list(_iterate_observed_sites(plan))
+    observed_sites = index_site_resources(result.plan.changes)
     if not observed_sites:
         return ()
     claims_by_cluster = dict(  # volume claims before and after the plan, as a pair
@@ -147,27 +144,18 @@ def _collect_site_resource_capacity(
     claims_before = {cluster: claims for cluster, (claims, _) in claims_by_cluster.items()}
     claims_after = {cluster: claims for cluster, (_, claims) in claims_by_cluster.items()}
     network_by_cluster: dict[str, str] = {}
-    for change in plan.changes:
+    for change in result.plan.changes:
         network = find_configured_node_network(get_mapping(change.after))
         if network:
             network_by_cluster[get_text(change.after, "name")] = network
     rows: dict[str, tuple[SiteResourceCapacity, ...]] = {}
-    for site, _, supplies in observed_sites:  # a name of a site is its id, too
+    for site, supplies in observed_sites.items():  # the id of a site is its name, too
         sides = [
             count_nodes(side[site].pools, network_by_cluster, claims) if site in side else ClusterNodeCounts()
             for side, claims in ((before, claims_before), (after, claims_after))
         ]
         rows[site] = compute_site_resource_capacity(site, site, supplies, *sides)
     return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))
-
-
-def _iterate_observed_sites(plan: Plan) -> Iterator[tuple[str, Change, SiteResources]]:
-    """Yield the name, the change and the recorded resources of the sites read by a provider."""
-    for change in plan.changes:
-        resources = read_recorded_site_resources(change.private)
-        attributes = change.after or change.before
-        if resources is not None and attributes is not None:
-            yield str(attributes["name"]), change, resources
 
 
 def compute_headroom(
@@ -423,7 +411,7 @@ _REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
 
 def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
     """Yield a warning per shortage of a site resource; those unchanged by the plan are existing findings."""
-    sites = {name: change for name, change, _ in _iterate_observed_sites(plan)}
+    sites = {change.id: change for change, _ in iterate_observed_sites(plan.changes)}
     volume_sizes = {row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES}
     for row in plan.other_capacity:
         # If volumes alone exceed the storage, equal claims are not reported again.

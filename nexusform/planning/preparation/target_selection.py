@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.reference_checks import Declaration, build_dependencies
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import enclose, format_first_items
 from nexusform.planning.preparation.planning_order import PlanningOrder, build_block_address, index_owners
 from nexusform.resources.address import (
     Address,
@@ -223,7 +223,7 @@ def _parse_patterns(
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
             candidates = [str(block.address) for block in order.blocks if block.address.name == text]  # without type
-            hint = f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
+            hint = enclose(" Did you mean ", format_first_items(candidates, _MAXIMUM_NAMED), "?")
             headline = f"Invalid {option} address"
             problems.append(build_error("invalid-address-in-option", f"{problem}{hint}", headline=headline))
     return patterns

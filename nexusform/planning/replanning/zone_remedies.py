@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items
+from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose, format_count, format_first_items
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
@@ -326,6 +326,4 @@ def _format_cost(moved_count: int, plan: Plan) -> str:
         for rule in plan.separation_verdicts
         if rule.enforcement == "deny" and rule.satisfied != "always"
     ]
-    if open_rules:
-        cost += f" {', '.join(open_rules)} would still be violated."
-    return cost
+    return cost + enclose(" ", ", ".join(open_rules), " would still be violated.")

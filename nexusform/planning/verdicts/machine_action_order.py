@@ -12,7 +12,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, group_by, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_first_items,
+    format_list,
+    group_by,
+    select_word_form,
+)
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_part, get_text
 from nexusform.placements.vm_demands import index_pools
@@ -244,7 +251,7 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
 def _describe_vm_targets(targets: Sequence[EvacuatedVm]) -> str:
     """Return `: c-p-0 moves to r2-bm01, c-p-1 fits on no other machine`; "" without managed VMs."""
     clauses = [f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}" for vm in targets]
-    return f": {format_first_items(clauses, _MAXIMUM_NAMED)}" if clauses else ""
+    return enclose(": ", format_first_items(clauses, _MAXIMUM_NAMED))
 
 
 def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineAction:
@@ -378,7 +385,7 @@ class _SiteActionOrder:
 
     def _build_error(self, request: MachineActionRequest, ordered: Sequence[MachineActionRequest]) -> Diagnostic:
         """Build the error of an action blocked even after the `ordered` ones."""
-        after = f" after {format_list((done.machine.name for done in ordered), 4)}" if ordered else ""
+        after = enclose(" after ", format_list((done.machine.name for done in ordered), 4))
         return request.instance.build_error(
             "machine-action-order",
             f"No order of the machine actions on {self._site.name} is safe. {request.kind.name} of "

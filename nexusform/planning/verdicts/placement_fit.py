@@ -11,7 +11,13 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
 from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
+    enclose,
+    format_count,
+    format_first_items,
+    select_word_form,
+)
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_part
 from nexusform.placements.prediction_scores import (
@@ -77,7 +83,12 @@ def collect_fit_failures(
     """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by a placement rule.
     `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not managed after the plan.
     """
-    hint = _format_outside_targets(outside_targets) + _format_forgotten_hosts(forgotten_hosts)
+    hint = enclose(
+        " -target or -exclude excludes these from the plan, so their capacity is unknown: ",
+        format_first_items(outside_targets, MAXIMUM_NAMED),
+        ".",
+    )
+    hint += _format_forgotten_hosts(forgotten_hosts)
     diagnostics: list[Diagnostic] = []
     unplaced = []
     for vms in objects:
@@ -155,13 +166,6 @@ def _format_upgrade_batches(pool: PoolDemand) -> str:
     )
 
 
-def _format_outside_targets(addresses: Sequence[str]) -> str:
-    if not addresses:
-        return ""
-    names = format_first_items(addresses, MAXIMUM_NAMED)
-    return f" -target or -exclude excludes these from the plan, so their capacity is unknown: {names}."
-
-
 def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
     if not addresses:
         return ""
@@ -190,14 +194,14 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: Mapping[str, list[str]]) -> Diagnostic:
     """Build the warning of a violated group; `excess` are the names of the VMs beyond its maximum, by location."""
     names = list(chain.from_iterable(excess.values()))
-    more = f" and {len(names) - MAXIMUM_NAMED} more" if len(names) > MAXIMUM_NAMED else ""
-    heal = " ".join(f"-replace='{instance.address}:{name}'" for name in names[:MAXIMUM_NAMED])
+    options = [f"-replace='{instance.address}:{name}'" for name in names]
     locations = ", ".join(list(excess)[:MAXIMUM_NAMED])
     others = " and others" if len(excess) > MAXIMUM_NAMED else ""
     group = rule.name.removeprefix("the other VMs of ")
     detail = (
         f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on {locations}{others}. "
-        f"Rules do not move existing VMs. To separate them, re-place: {heal}{more}."
+        f"Rules do not move existing VMs. To separate them, re-place: "
+        f"{format_first_items(options, MAXIMUM_NAMED, ' ')}."
     )
     return instance.build_diagnostic(Problem((), VIOLATED_GROUP, detail, Severity.WARNING))
 

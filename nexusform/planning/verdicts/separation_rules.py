@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose, format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_list, get_mapping
 from nexusform.placements.vm_demands import NO_DEMAND, PoolDemand
@@ -237,7 +237,7 @@ def _iterate_group_members(
 
 
 def _build_unknown_id_problem(kind: str, path: Path, noun: str, name: str, known: Sequence[str]) -> Problem:
-    known_text = f" Known: {', '.join(known[:10])}." if known else ""
+    known_text = enclose(" Known: ", ", ".join(known[:10]), ".")
     return Problem(path, kind, f'No {noun} has the id "{name}".{suggest_name(name, known)}{known_text}')
 
 
@@ -375,7 +375,7 @@ def format_violation(violation: SeparationViolation) -> str:
     location = _get_shared_location(violation)
     rack_text = f" ({violation.rack})" if violation.machine else ""
     trigger = violation.trigger or "already runs there"
-    reason = f": {violation.reason}" if violation.reason else ""
+    reason = enclose(": ", violation.reason)
     return f"{location}{rack_text}: {member_text}; joined by {violation.violating_member} ({trigger}{reason})"
 
 

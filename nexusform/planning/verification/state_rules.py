@@ -12,7 +12,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, VmHandlers
 from nexusform.json_data.plain_data import get_list, get_mapping
-from nexusform.placements.vm_demands import NO_DEMAND, index_pools
+from nexusform.placements.vm_demands import NO_DEMAND, index_pools, index_vms
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.phases import list_workloads
 from nexusform.planning.preparation.prior_state import PriorState
@@ -46,7 +46,7 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
         instances.append(instance)
         family = resource_type.vms  # None: a type without VMs
         if family is not None:
-            vms_by_key = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
+            vms_by_key = index_vms(family.list_existing_vms(attributes))
             request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))
             vms = VmObject(instance, PriorVms(existing=vms_by_key), request, PlannedVmPlacements(vms=vms_by_key))
             objects[address], families[address] = vms, family

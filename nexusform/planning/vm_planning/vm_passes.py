@@ -362,8 +362,6 @@ def _build_remaining_sites(blocks: BlockPlanner) -> Mapping[str, SitePlan]:
 
 def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
     """Return the instances to destroy: the selected ones and their dependents, but no dependency of a kept one."""
-    if not selection.is_partial:
-        return prior.instances.keys()
     if selection.targets:
         targets = [address for address in prior.instances if selection.is_direct_target(address)]
         return _collect_with_transitive_dependents(targets, prior)

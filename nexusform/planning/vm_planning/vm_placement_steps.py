@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nexusform.placements.vm_demands import NO_DEMAND, PlacedVm, PoolDemand, VmDemand, index_pools
+from nexusform.placements.vm_demands import NO_DEMAND, PlacedVm, PoolDemand, VmDemand, index_pools, index_vms
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import (
     SitePlan,
@@ -46,7 +46,7 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectStat
         return VmObject(instance)
     attributes = instance.prior.attributes
     demand, _ = family.build_demand(attributes, context.prior_context, instance.address)
-    existing = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
+    existing = index_vms(family.list_existing_vms(attributes))
     recorded_placements: dict[VmKey, Placement] = {}
     if recorded is not None and recorded.attributes is not attributes:  # VMs may be observed elsewhere
         recorded_placements = find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
