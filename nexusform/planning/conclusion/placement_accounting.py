@@ -195,10 +195,12 @@ def mark_waiting_pods(
 
 def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
     """Convert the row of a placed pod already waiting in state: it moves if it gets a node, else it stays."""
-    kind, waiting = KINDS[row.kind], row.target
-    if row.target is not None and kind.build_waiting is not None:
-        waiting = kind.build_waiting(row.target)  # the same location without a node
-    if row.target is not None and kind.is_running(row.target):
+    kind = KINDS[row.kind]
+    assert kind.build_waiting is not None, "only rows of such kinds are converted"
+    if row.target is None:
+        return replace(row, action=PlacementAction.KEEP, source=None, trigger="")
+    waiting = kind.build_waiting(row.target)  # the same location without a node
+    if kind.is_running(row.target):
         return replace(row, action=PlacementAction.MOVE, source=waiting)
     return replace(row, action=PlacementAction.KEEP, source=waiting, trigger="")
 

@@ -36,7 +36,7 @@ def build_rename_diagnostics(
     for instance in instances:
         if instance.action is Action.DELETE:
             deleted_by_type[instance.address.type].append(instance)
-        elif instance.action is Action.CREATE and instance.prior is None:
+        elif instance.action is Action.CREATE:
             created_by_type[instance.address.type].append(instance)
     for name in sorted(deleted_by_type.keys() & created_by_type.keys()):
         deleted, created = deleted_by_type[name], created_by_type[name]

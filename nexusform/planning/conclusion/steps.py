@@ -236,28 +236,26 @@ class _UsedObjectIndex:
     def __init__(self, changes: Sequence[Change], machines: Mapping[Address, UsedMachines], types: Types) -> None:
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
-        for change in changes:
-            if change.deposed:
-                continue
+        current_changes = [change for change in changes if not change.deposed]
+        for change in current_changes:
             if change.before is not None:
                 before[change.address] = change.before
             if change.after is not None:
                 after[change.address] = change.after
         created = {change.address for change in changes if change.action in _CREATES}
         references: dict[str, list[tuple[str, ObjectReference]]] = {}  # by type: referring attributes
-        for type_name in dict.fromkeys(change.address.type for change in changes):
-            if type_name in types:
-                attributes = types[type_name].schema.attributes.items()
-                references[type_name] = [
-                    (attribute, schema.refers_to) for attribute, schema in attributes if schema.refers_to is not None
-                ]
+        for type_name in dict.fromkeys(change.address.type for change in current_changes):
+            attributes = types[type_name].schema.attributes.items()
+            references[type_name] = [
+                (attribute, schema.refers_to) for attribute, schema in attributes if schema.refers_to is not None
+            ]
         self._before = _ObjectIndex(before, references)
         self._after = _ObjectIndex(after, references)
         # Racks and machines by id: `<site>/<rack>`, `<site>/<rack>/<machine>`.
         self._places_before = {
             str(values.get("id")): address
             for address, values in before.items()
-            if address.type in types and types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE)
+            if types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE)
         }
         self._offers_to_await = {  # resources with a step before new VMs can be placed on them, by address as text
             str(address): address

@@ -300,8 +300,8 @@ def _read_key(instance: Instance, evaluation: Evaluation, expression: Expression
     assert instance.module is not None
     assert instance.repetition is not None
     value = evaluation.evaluate_expression(expression, evaluation.build_scope(instance.module, instance.repetition))
-    plain = convert_to_plain(value)[0] if value is not None else None
-    return plain if isinstance(plain, str | int) and not isinstance(plain, bool) else None
+    plain: Any = convert_to_plain(value)[0] if value is not None else None
+    return plain if type(plain) in (str, int) else None
 
 
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:

@@ -333,12 +333,15 @@ class Evaluation:
             return build_unknown(DYNAMIC)
         if expansion.shape == DISABLED:  # by enabled = false
             return NULL
+        outputs_by_key = {
+            repetition.key: self._build_module_output_object(parent, call, repetition.key)
+            for repetition in expansion.repetitions
+        }
         if expansion.shape == SINGLE:
-            return self._build_module_output_object(parent, call, key=None)
-        keys = [repetition.key for repetition in expansion.repetitions]
+            return outputs_by_key[None]
         if expansion.shape == LIST:
-            return build_tuple([self._build_module_output_object(parent, call, key) for key in keys])
-        return build_object({str(key): self._build_module_output_object(parent, call, key) for key in keys})
+            return build_tuple(outputs_by_key.values())
+        return build_object({str(key): outputs for key, outputs in outputs_by_key.items()})
 
     def _build_module_output_object(self, parent: ModuleInstance, call: ModuleCall, key: Key) -> Value:
         """Return the outputs of one module instance as an object; unknown for an unreadable module (reported)."""

@@ -242,8 +242,8 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
     value = scope.names.evaluate_expression(to.key, scope)
     if value is None or source_steps is None or (not value.is_known and scope.names.settings.is_tentative):
         return None  # already reported, or not known yet
-    plain = convert_to_plain(value)[0]
-    if isinstance(plain, bool) or not isinstance(plain, (str, int)) or value.has_marks:
+    plain: Any = convert_to_plain(value)[0]
+    if type(plain) not in (str, int) or value.has_marks:
         detail = "An instance key must be a known text or whole number, and not sensitive."
         problems.append(build_error("invalid-import-address", detail, to.key.span, block="import"))
         return None

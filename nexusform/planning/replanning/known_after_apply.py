@@ -374,7 +374,8 @@ def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> di
     for instance in evaluation.list_module_instances(static_path):
         block = instance.module.resources[address.mode, address.type, address.name]
         prepared = evaluation.settings.get_body(block)
-        if instance.path != address.module or prepared is None:  # another module instance, or an unknown type
+        assert prepared is not None, "the type of a planned object is known"
+        if instance.path != address.module:  # another instance of the module
             continue
         for repetition in evaluation.list_repetitions(instance, block):
             if repetition.key == address.key:

@@ -307,15 +307,20 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
         missing_zones = sorted(pool.configured_zones - set(zones))
         if missing_zones:
             problem = _build_unknown_zones_problem(pool, demand.site_id, missing_zones, zones)
-            # Only a warning for an unchanged pool with all of its machines: its VMs can stay.
-            has_unchanged_zones = (pool.pool, pool.zones) in [(prior.pool, prior.zones) for prior in vms.prior_pools]
-            machines = {vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool}
-            is_harmless = has_unchanged_zones and machines <= site.machines.keys()
-            yield (replace(problem, severity=Severity.WARNING) if is_harmless else problem)
+            yield replace(problem, severity=Severity.WARNING) if _can_vms_stay(pool, vms, site) else problem
         if pool.pinned_machine and pool.pinned_machine not in site.machines:
             hint = suggest_name(pool.pinned_machine, site.machines)
             detail = f'Site {site.id} has no machine "{pool.pinned_machine}".{hint}'
             yield Problem(("machine",), "unknown-machine", detail)
+
+
+def _can_vms_stay(pool: PoolDemand, vms: VmObject, site: SitePlan) -> bool:
+    """Return whether the existing VMs of a pool can stay although its zones are missing: neither its zones changed,
+    nor is any of their machines removed.
+    """
+    has_unchanged_zones = (pool.pool, pool.zones) in [(prior.pool, prior.zones) for prior in vms.prior_pools]
+    machines = {vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool}
+    return has_unchanged_zones and machines <= site.machines.keys()
 
 
 def _build_unknown_zones_problem(
