@@ -32,17 +32,18 @@ def validate_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> l
 @lru_cache(maxsize=1024)
 def _build_body_check(schema: BlockSchema) -> _Check:
     """Build the check of a body: types, required names, and the list with the source order of labelled blocks."""
-    checks = {name: _build_attribute_check(attribute) for name, attribute in schema.attributes.items()}
-    checks |= {name: _build_block_check(block) for name, block in schema.blocks.items()}
+    checks: dict[str, _Check] = {}
+    required_names: list[str] = []
+    for name, attribute in schema.attributes.items():
+        checks[name] = _build_attribute_check(attribute)
+        if attribute.required or (name == "name" and attribute.computed):  # a computed name is always set
+            required_names.append(name)
     for name, block in schema.blocks.items():
-        if block.nesting is Nesting.MAP:
-            checks[get_order_attribute(name)] = _build_type_check(ListType(STRING))
-    required_names = [
-        name
-        for name, attribute in schema.attributes.items()
-        if attribute.required or (name == "name" and attribute.computed)  # a computed name is always set
-    ]
-    required_names += [name for name, block in schema.blocks.items() if block.min_items]
+        checks[name] = _build_block_check(block)
+        if block.min_items:
+            required_names.append(name)
+    labelled_blocks = [name for name, block in schema.blocks.items() if block.nesting is Nesting.MAP]
+    checks |= dict.fromkeys(map(get_order_attribute, labelled_blocks), _build_type_check(ListType(STRING)))
     # A top-level VM may lack its location: it may be pinned to a missing machine.
     return _build_object_check(checks, required_names, location_names=[])
 

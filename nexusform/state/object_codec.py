@@ -54,12 +54,12 @@ def is_list(value: Any) -> bool:
 
 def is_list_of_texts(value: Any) -> bool:
     """Check for a list of strings."""
-    return value.__class__ is list and all(item.__class__ is str for item in value)
+    return value.__class__ is list and all(map(is_text, value))
 
 
 def is_list_of_objects(value: Any) -> bool:
     """Check for a list of JSON objects."""
-    return value.__class__ is list and all(item.__class__ is dict for item in value)
+    return value.__class__ is list and all(map(is_object, value))
 
 
 def is_hcl_identifier(value: Any) -> bool:

@@ -144,8 +144,8 @@ class _ScaleInPools:
         self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}  # by site and excluded pool
         for vms in objects:
             for prior in vms.prior_pools:
-                if vms.request.site is not None and is_platform_scale_in(vms, prior):  # Azure chooses the VMs
-                    self._pools.setdefault(vms.request.site.id, []).append((vms, prior))
+                if is_platform_scale_in(vms, prior):  # Azure chooses the VMs
+                    self._pools.setdefault(vms.request.demand.site_id, []).append((vms, prior))
 
     def find_dependencies(self, vms: VmObject, pool: PoolDemand) -> tuple[str, ...]:
         """Return the other pools with a scale-in if this pool would lack capacity while all their VMs remained: its

@@ -4,16 +4,16 @@ They are checked after everything is planned, in every instance of every module.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Check, Condition, Configuration, Variable
+from nexusform.configuration.declarations.configuration import Check, Configuration, Variable
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
 from nexusform.planning.instances.condition_checks import ConditionSubject, evaluate_conditions
 from nexusform.planning.modules.root_outputs import iterate_module_instances
-from nexusform.planning.name_resolution.instance_scope import InstanceScope, ModuleInstance
+from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
 from nexusform.planning.plan_request import PlanRequest
@@ -81,12 +81,10 @@ def check_variable_validations(configuration: Configuration, evaluation: Evaluat
             if rejected_value is not None:
                 evaluation.set_variable(instance, variable.name, rejected_value)
             conditions = [("variable", condition, scope) for condition in variable.validations]
-            variable_results = _evaluate_conditions(subject, conditions, evaluation)
+            variable_problems, checks = evaluate_conditions(subject, conditions, evaluation)
             evaluation.set_variable(instance, variable.name, value)
-            problems = [
-                _move_problem_to_call(problem, variable, subject, instance) for problem in variable_results.problems
-            ]
-            results.add_all([ConditionResults(problems, variable_results.checks)])
+            problems = [_move_problem_to_call(problem, variable, subject, instance) for problem in variable_problems]
+            results.add_all([ConditionResults(problems, checks)])
     return results
 
 
@@ -107,16 +105,6 @@ def evaluate_current_conditions(request: PlanRequest, evaluation: Evaluation) ->
     problems = [*results.problems, *evaluation.diagnostics[reported_count:]]
     results.problems = [replace(problem, severity=Severity.WARNING) for problem in problems]
     return results
-
-
-def _evaluate_conditions(
-    subject: ConditionSubject, conditions: Sequence[tuple[str, Condition, InstanceScope]], evaluation: Evaluation
-) -> ConditionResults:
-    """Evaluate the conditions of one subject, each with its kind and scope. The result is the worst of them."""
-    if not conditions:
-        return ConditionResults()
-    problems, check = evaluate_conditions(subject, conditions, evaluation)
-    return ConditionResults(problems, [check])
 
 
 def _build_address(instance: ModuleInstance, name: str) -> str:
@@ -160,9 +148,8 @@ def _check_conditions_of_resources(
                 after = evaluation.build_scope(instance, repetition, item)  # with `self`
                 conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
                 conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
-                yield _evaluate_conditions(
-                    ConditionSubject("resource", str(address), block.header), conditions, evaluation
-                )
+                subject = ConditionSubject("resource", str(address), block.header)
+                yield ConditionResults(*evaluate_conditions(subject, conditions, evaluation))
 
 
 def _check_output_preconditions(
@@ -173,9 +160,8 @@ def _check_output_preconditions(
     for name in names:
         output = instance.module.outputs[name]
         subject = ConditionSubject("output_value", _build_address(instance, f"output.{name}"), f'output "{name}"')
-        yield _evaluate_conditions(
-            subject, [("output", condition, scope) for condition in output.preconditions], evaluation
-        )
+        conditions = [("output", condition, scope) for condition in output.preconditions]
+        yield ConditionResults(*evaluate_conditions(subject, conditions, evaluation))
 
 
 def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:
@@ -191,11 +177,10 @@ def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Ev
     is_unread = has_errors(inner_evaluation.diagnostics)  # of the data block
     subject = ConditionSubject("check", _build_address(instance, f"check.{check.name}"), f'check "{check.name}"')
     scope = inner_evaluation.build_scope(module)
-    results = _evaluate_conditions(
-        subject, [("check", condition, scope) for condition in check.asserts], inner_evaluation
-    )
-    problems = [*inner_evaluation.diagnostics, *results.problems]
+    conditions = [("check", condition, scope) for condition in check.asserts]
+    assert_problems, results = evaluate_conditions(subject, conditions, inner_evaluation)
+    problems = [*inner_evaluation.diagnostics, *assert_problems]
     return ConditionResults(
         [replace(problem, severity=Severity.WARNING) for problem in problems],
-        [replace(result, status="error") if is_unread else result for result in results.checks],
+        [replace(result, status="error") if is_unread else result for result in results],
     )

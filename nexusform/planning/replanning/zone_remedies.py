@@ -305,9 +305,9 @@ def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         for member in zone_group.members:
             address, _ = member.vm
-            allowed = list(selected_zones)
+            allowed = set(selected_zones)
             if member.pool.zones and not zone_group.is_rewritten:
-                allowed = [zone for zone in allowed if zone in member.pool.zones]
+                allowed &= member.pool.zones
             path = (*member.pool.path, "availability_zones")
             adjustments[str(address), member.pool.pool] = ArgumentAdjustment(address, path, sorted(allowed))
     return list(adjustments.values())

@@ -236,22 +236,20 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
         names = format_first_items(request.unmanaged_vms, _MAXIMUM_NAMED)
         pronoun = select_word_form(len(request.unmanaged_vms), "it", "them")
         unmanaged = f" {names}: no resource manages {pronoun}, so nexusform cannot move {pronoun}."
+    moves = [
+        f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}" for vm in request.targets
+    ]
+    move_text = enclose(": ", format_first_items(moves, _MAXIMUM_NAMED))
     end = "They stay down." if request.kind.leaves_off else "They start again on the machine."
     yield request.instance.build_error(
         "machine-action-with-workloads",
         f"{format_count(count, 'VM')} {select_word_form(count, 'runs', 'run')} on {name}: "
         f"{format_first_items(request.stopped_vms, _MAXIMUM_NAMED)}. {request.kind.name} stops "
         f"{select_word_form(count, 'it', 'them')}.{unmanaged} To move VMs first, set evacuate = true for {place} "
-        f"({offer}){_describe_vm_targets(request.targets)}. To stop VMs, set allow_workloads = true here. {end}",
+        f"({offer}){move_text}. To stop VMs, set allow_workloads = true here. {end}",
         ("machine_id",),
         headline=f"{request.kind.name} of {name} would stop {format_count(count, 'VM')}",
     )
-
-
-def _describe_vm_targets(targets: Sequence[EvacuatedVm]) -> str:
-    """Return `: c-p-0 moves to r2-bm01, c-p-1 fits on no other machine`; "" without managed VMs."""
-    clauses = [f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}" for vm in targets]
-    return enclose(": ", format_first_items(clauses, _MAXIMUM_NAMED))
 
 
 def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineAction:
