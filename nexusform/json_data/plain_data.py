@@ -54,9 +54,8 @@ Refinements: TypeAlias = tuple[tuple[Path, Refinement], ...]
 
 
 class ConversionProblem(Exception):
-    """Value that does not fit a type.
-
-    `path` leads to the part at fault; `message` is a clause without a full stop, such as `string required`.
+    """Value that does not fit a type. `path` leads to the part at fault; `message` is a clause without a full stop,
+    such as `string required`.
     """
 
     def __init__(self, path: Path, message: str) -> None:

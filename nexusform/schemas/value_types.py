@@ -69,10 +69,8 @@ _NO_DEFAULTS: Final[Mapping[str, object]] = {}
 
 
 class ObjectType(Struct, frozen=True):
-    """object({...}); attributes sorted by name.
-
-    `optional` names may be absent on conversion and become null or their default (`defaults`, as (name,
-    Value) pairs, untyped here because values/typed_value.py depends on this module).
+    """object({...}); attributes sorted by name. `optional` names may be absent on conversion and become null or their
+    default (`defaults`, as (name, Value) pairs, untyped here because values/typed_value.py depends on this module).
     """
 
     attributes: tuple[tuple[str, Type], ...]

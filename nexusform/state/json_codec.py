@@ -40,9 +40,8 @@ _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 
 class JsonProblem(Exception):
-    """Text that is not JSON.
-
-    `offset` counts characters of the text from 0; the message is a clause without a full stop.
+    """Text that is not JSON. `offset` counts characters of the text from 0; the message is a clause without a full
+    stop.
     """
 
     def __init__(self, message: str, offset: int) -> None:
@@ -228,11 +227,9 @@ class _OpenContainer(Struct):
 
 
 class _JsonWriter:
-    """Renderer of plain data, by orjson if possible. The rest is rendered here as orjson would, on an
-    explicit stack, so that depth costs no calls.
-
-    orjson's fragments are not used: below a hundred levels orjson 3.13 closes lists after one without making
-    room for the brackets, and writes beyond its buffer.
+    """Renderer of plain data, by orjson if possible. The rest is rendered here as orjson would, on an explicit stack,
+    so that depth costs no calls. orjson's fragments are not used: below a hundred levels orjson 3.13 closes lists after
+    one without making room for the brackets, and writes beyond its buffer.
     """
 
     def __init__(self, default: Callable[[Any], Any], *, indent: bool, sort: bool) -> None:

@@ -24,10 +24,9 @@ _PART_LENGTH: Final = 1 << 20  # characters of one record
 
 
 class UnfinishedApply(Struct, frozen=True):
-    """Started and unfinished apply.
-
-    `build_records` returns it as journal records. `completed_steps` are step ids; `has_ended`: it ended normally, with
-    failed steps. `running_operations` are the operations of started and unfinished steps, by their ids.
+    """Started and unfinished apply. `build_records` returns it as journal records. `completed_steps` are step ids;
+    `has_ended`: it ended normally, with failed steps. `running_operations` are the operations of started and unfinished
+    steps, by their ids.
     """
 
     parts: tuple[journal.PlanPart, ...]
@@ -136,10 +135,8 @@ MAX_APPLIED_PLANS = 256
 
 
 class StateDraft:
-    """State that applies journal records one after another.
-
-    Not frozen and not thread-safe: its owner calls `apply_record` in turn and returns `build_state()`. Every
-    record contains the result, not a difference.
+    """State that applies journal records one after another. Not frozen and not thread-safe: its owner calls
+    `apply_record` in turn and returns `build_state()`. Every record contains the result, not a difference.
     """
 
     def __init__(self, base: State, unfinished: UnfinishedApply | None = None) -> None:

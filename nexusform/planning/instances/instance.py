@@ -52,11 +52,10 @@ _NO_DECISION = ActionDecision()
 
 
 class Instance(Struct):
-    """One instance of a managed resource, with its arguments and decision set stage by stage. `prior` is the
-    object as read by the provider (None: it does not exist). References to invalid instances (`is_invalid`)
-    are unknown; of a rejected one a precondition fails. `forced_reason` is an external reason to replace
-    (action_reason), with its placement trigger. `private` is the new private note (None: unchanged); this alone is no
-    change.
+    """One instance of a managed resource, with its arguments and decision set stage by stage. `prior` is the object as
+    read by the provider (None: it does not exist). References to invalid instances (`is_invalid`) are unknown; of a
+    rejected one a precondition fails. `forced_reason` is an external reason to replace (action_reason), with its
+    placement trigger. `private` is the new private note (None: unchanged); this alone is no change.
     """
 
     address: Final[Address]
