@@ -89,7 +89,7 @@ class ValueOriginTracer:
     def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
         """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`.
 
-        An error has a text only at the innermost part that fails. Nothing else is said about a part that fails.
+        An error has a text only at the innermost part that fails. A part that fails has no other cause here.
         """
         expression, value = trace.expression, trace.value
         if trace.has_failed:
