@@ -243,12 +243,8 @@ class _UsedObjectIndex:
             if change.after is not None:
                 after[change.address] = change.after
         created = {change.address for change in changes if change.action in _CREATES}
-        references: dict[str, list[tuple[str, ObjectReference]]] = {}  # by type: referring attributes
-        for type_name in dict.fromkeys(change.address.type for change in current_changes):
-            attributes = types[type_name].schema.attributes.items()
-            references[type_name] = [
-                (attribute, schema.refers_to) for attribute, schema in attributes if schema.refers_to is not None
-            ]
+        type_names = dict.fromkeys(change.address.type for change in current_changes)  # each once, in order
+        references = {name: _list_references(types[name]) for name in type_names}
         self._before = _ObjectIndex(before, references)
         self._after = _ObjectIndex(after, references)
         # Racks and machines by id: `<site>/<rack>`, `<site>/<rack>/<machine>`.
@@ -282,6 +278,12 @@ class _UsedObjectIndex:
         for place_id in racks | machines:
             if place_id in self._places_before:
                 yield self._places_before[place_id]
+
+
+def _list_references(resource_type: ResourceType) -> list[tuple[str, ObjectReference]]:
+    """Return the attributes of a type that refer to other objects, each with its reference."""
+    attributes = resource_type.schema.attributes.items()
+    return [(name, attribute.refers_to) for name, attribute in attributes if attribute.refers_to is not None]
 
 
 def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:

@@ -76,18 +76,21 @@ def _get_absent_value(block: NestedBlock) -> Any:
 def _iterate_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path
 ) -> Iterable[Path]:
-    """Yield the paths of changed arguments that cannot be updated in place."""
+    """Yield the paths of changed arguments that cannot be updated in place.
+
+    A computed argument without a configured value is not changed. An unknown value differs from every prior one,
+    because it may become another value. A missing block in state equals a missing block in the configuration.
+    """
     for name, attribute in schema.attributes.items():
         if attribute.on_change is not OnChange.REPLACE:
             continue
         before, after = prior.get(name), config.get(name)
-        if after is None and attribute.computed:
-            continue  # the configuration requests no other value
-        if before != after:  # an unknown value differs from everything: it may resolve to another value
+        is_left_to_provider = after is None and attribute.computed
+        if before != after and not is_left_to_provider:
             yield (*prefix, name)
     for name, block in schema.blocks.items():
-        # A missing block in state equals a missing block in the configuration.
-        before, after = (prior.get(name) or _get_absent_value(block), config.get(name) or _get_absent_value(block))
+        absent = _get_absent_value(block)
+        before, after = prior.get(name) or absent, config.get(name) or absent
         if before == after:
             continue
         if block.on_change is OnChange.REPLACE:

@@ -36,7 +36,7 @@ class ValueOriginTracer:
         self._texts = {name: source.text.encode() for name, source in sources.items()}
         self._own = own
         self._fails = False
-        self._followed: set[tuple[object, ...]] = set()
+        self._followed: set[tuple[object, ...] | None] = set()  # definitions, by module and span
 
     def trace_expression(self, expression: syntax.Expression) -> tuple[TracedExpression, list[Diagnostic]]:
         """Return the trace tree of an expression in the root module."""
@@ -62,16 +62,14 @@ class ValueOriginTracer:
             if not isinstance(part.expression, _PLAIN):
                 is_inside_secret = is_secret and position > 0
                 parts.append(self._build_part(part, instance, hidden=hidden or is_inside_secret))
-        is_repeated = False  # whether the parts of its definition are in the tree already
         definition = self._find_definition(expression, instance)
-        if definition is not None:
-            key = (definition.instance.path, definition.expression.span)
-            is_repeated = key in self._followed
-            if not is_repeated:
-                self._followed.add(key)
-                scope = self._evaluation.build_scope(definition.instance, definition.repetition)
-                inner_trace, _ = trace_expression(definition.expression, scope)
-                parts.append(self._build_part(inner_trace, definition.instance, hidden=hidden))
+        key = None if definition is None else (definition.instance.path, definition.expression.span)
+        is_repeated = key in self._followed  # the parts of the definition are in the tree already
+        if definition is not None and not is_repeated:
+            self._followed.add(key)
+            scope = self._evaluation.build_scope(definition.instance, definition.repetition)
+            inner_trace, _ = trace_expression(definition.expression, scope)
+            parts.append(self._build_part(inner_trace, definition.instance, hidden=hidden))
         span = expression.span
         source = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]
         return TracedExpression(

@@ -183,14 +183,15 @@ def _build_request(
             names = tuple(vms.placements.vms[key].name for key in keys_after)
             cluster_id = vms.request.demand.cluster_id
             staying[cluster_id] = (*staying.get(cluster_id, ()), *names)
-    managed_names = {name for vms in objects for name in vms.list_prior_names()}
-    unmanaged = [
-        vm.name
-        for vm in (*site.configured_unmanaged, *site.observed_unmanaged)
-        if vm.machine == machine.name and vm.name not in managed_names
-    ]
-    unmanaged_vms = tuple(dict.fromkeys(unmanaged))
+    managed_names = set(chain.from_iterable(vms.list_prior_names() for vms in objects))
+    unmanaged_vms = _list_unmanaged_vms(site, machine.name, managed_names)
     return MachineActionRequest(instance, kind, site, machine, tuple(leaving), staying, unmanaged_vms=unmanaged_vms)
+
+
+def _list_unmanaged_vms(site: SitePlan, machine: str, managed_names: AbstractSet[str]) -> tuple[str, ...]:
+    """Return the names of the VMs on a machine without a resource: configured or observed ones, each once."""
+    occupied = [vm for vm in (*site.configured_unmanaged, *site.observed_unmanaged) if vm.machine == machine]
+    return tuple(dict.fromkeys(vm.name for vm in occupied if vm.name not in managed_names))
 
 
 def _find_target_machines(

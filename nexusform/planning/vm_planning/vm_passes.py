@@ -166,10 +166,7 @@ class _VmPlanner:
         clusters = [
             instance for instance in instances if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
         ]
-        for cluster in clusters:
-            attributes = cluster.argument_values
-            if attributes is not None and not cluster.is_invalid:
-                self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
+        self._add_clusters_to_context(clusters)
         followers: list[tuple[VmObject, VmDemand]] = []  # pools in resources of their own
         for vms in self._list_vm_objects(instances):
             demand, problems = vm_context.compute_demand(vms, self.context)
@@ -182,15 +179,23 @@ class _VmPlanner:
                 followers.append((vms, demand))
             else:
                 self._decide_object_actions(vms, demand, evaluation)
+        # Now it is known which clusters are replaced: their pools are deleted with them, and created again.
         replaced_ids = {
             cluster.type.build_id(get_mapping(cluster.config)) for cluster in clusters if cluster.is_replaced
         }
         for vms, demand in followers:
             instance = vms.instance
             if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
-                instance.forced_reason = REPLACED_WITH_HOST  # deleted with its cluster, and created again
+                instance.forced_reason = REPLACED_WITH_HOST
             self._decide_object_actions(vms, demand, evaluation)
         self.diagnostics += vm_context.check_system_pools(self._list_vm_objects(instances))
+
+    def _add_clusters_to_context(self, clusters: Iterable[Instance]) -> None:
+        """Let pools with a resource of their own find their cluster by its id; an invalid one has no usable id."""
+        for cluster in clusters:
+            attributes = cluster.argument_values
+            if attributes is not None and not cluster.is_invalid:
+                self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
 
     def _decide_object_actions(self, vms: VmObject, demand: VmDemand, evaluation: Evaluation) -> None:
         """Decide the action on an instance, as far as known before placement, and the actions on its VMs."""
