@@ -131,6 +131,7 @@ def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:
 
 
 def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
+    """Build the check of a string, a bool or a number (an int, a float, or a fraction of a large precision)."""
     classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(primitive_type.name, (int, float, Fraction))
     expected = {"string": "a string", "bool": "true or false"}.get(primitive_type.name, "a number")
 
@@ -156,6 +157,8 @@ def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
 
 
 def _build_list_check(element: _Check) -> _Check:
+    """Build the check of a list; `element` also checks (and rejects) null elements, and unknown ones are skipped."""
+
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not list:
             yield _build_wrong_type_problem(path, value, "a list")
@@ -177,6 +180,7 @@ def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | Non
 
 
 def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> Iterator[Problem]:
+    """Check the bounds of a number, both inclusive; without a `maximum` it may be as large as it is."""
     if value < minimum:
         yield _build_wrong_type_problem(path, value, f"a number from {minimum}")
     elif maximum is not None and value > maximum:

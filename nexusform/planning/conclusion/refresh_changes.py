@@ -37,6 +37,7 @@ def build_moved_changes(prior: PriorState) -> Iterator[Change]:
 
 
 def _build_no_op_change(address: Address, current: ObjectState, previous: Address | None = None) -> Change:
+    """Build the change of an object that stays as it is; `previous` is its address in state if it moves."""
     return Change(
         address=address,
         action=Action.NO_OP,

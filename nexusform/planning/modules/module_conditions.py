@@ -116,7 +116,8 @@ def _move_problem_to_call(
 ) -> Diagnostic:
     """Return a failed validation at the source of the value (module call or variable). Its text names the rule."""
     span = problem.subject
-    rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}" if span else "?"
+    assert span is not None, "a failed condition has a position"
+    rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}"
     call = instance.call
     source_span, block = variable.span, subject.header
     if call is not None and variable.name in call.inputs:

@@ -129,15 +129,17 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
 
 
 def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
-    """Return the error for moved objects not selected under both addresses, or []; `previous` maps new to old ones."""
+    """Return the error for moved objects not selected under both addresses, or []; `previous` maps new to old ones.
+
+    Both addresses have to be targets, and neither may be excluded. The error lists the options to add or to omit.
+    """
     missing_options: set[str] = set()
-    for new, old in previous.items():
-        for address in (new, old):  # both have to be targets, and neither may be excluded
-            is_named = selection.is_direct_target(address)
-            if selection.targets and not is_named:
-                missing_options.add(f"-target={shlex.quote(str(address.resource))}")
-            patterns = [pattern for pattern in selection.excludes if pattern.is_match(address)]
-            missing_options |= {f"-exclude={shlex.quote(str(pattern))}" for pattern in patterns}
+    for address in (*previous.keys(), *previous.values()):
+        if selection.targets and not selection.is_direct_target(address):
+            missing_options.add(f"-target={shlex.quote(str(address.resource))}")
+        for pattern in selection.excludes:
+            if pattern.is_match(address):
+                missing_options.add(f"-exclude={shlex.quote(str(pattern))}")
     if not missing_options:
         return []
     option, remedy = ("-target", "or add these") if selection.targets else ("-exclude", "or omit these")

@@ -347,7 +347,7 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
         texts.append(f"{prefix}availability_zones = [{text}]")
         data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones})
     moved_count = count_moved_vms(plan, "zones_changed")
-    cost = f" It re-places {moved_count:,} existing VMs." if moved_count else ""
+    cost = format_replacement_cost(moved_count)
     # Without the remedy, an upgrade (adding surge VMs) re-places the VMs batch by batch.
     concurrent_count = sum(unplaced.existing_count for unplaced in pools if unplaced.surge)
     if concurrent_count:
@@ -361,6 +361,11 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
 def count_moved_vms(plan: Plan, *triggers: str) -> int:
     """Count the existing VMs that a plan places elsewhere for one of these triggers."""
     return sum(row.action is PlacementAction.MOVE and row.trigger in triggers for row in plan.placements)
+
+
+def format_replacement_cost(moved_count: int) -> str:
+    """Format the number of existing VMs that a remedy re-places as a sentence; "" for none."""
+    return f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
 
 
 # --- planned racks -----------------------------------------------------------------------------
@@ -492,7 +497,7 @@ def _try_hint_argument(
         return
     owners = list(dict.fromkeys(str(hint.address) for hint in hints))
     moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")  # reasons of a move
-    cost = f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
+    cost = format_replacement_cost(moved_count)
     subject = f"the placement_hint of {' and '.join(owners)}"
     text = f'{argument} = "{value}" in {subject}: {_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}'
     data = [{"address": str(hint.address), "hint": hint.index, argument: value} for hint in hints]

@@ -167,6 +167,7 @@ def _format_upgrade_batches(pool: PoolDemand) -> str:
 
 
 def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
+    """Format a hint for errors of missing capacity: this plan forgets the racks or machines at these addresses."""
     if not addresses:
         return ""
     names = format_first_items(addresses, MAXIMUM_NAMED)
