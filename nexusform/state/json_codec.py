@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, make_dataclass
-from functools import cache
+from functools import cache, partial
 from math import isfinite
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -95,16 +95,18 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
     if _is_equal_without_blanks(render_json(document), data.removeprefix(_BYTE_ORDER_MARK)):
         return []
     duplicates: dict[str, None] = {}
-
-    def collect(pairs: list[tuple[str, Any]]) -> None:
-        known_keys = set()
-        for key, _ in pairs:
-            if key in known_keys:
-                duplicates[key] = None
-            known_keys.add(key)
-
+    collect = partial(_collect_duplicate_keys, duplicates)
     json.loads(data.removeprefix(_BYTE_ORDER_MARK), object_pairs_hook=collect, parse_int=str, parse_float=str)
     return list(duplicates)
+
+
+def _collect_duplicate_keys(duplicates: dict[str, None], pairs: list[tuple[str, Any]]) -> None:
+    """Add the duplicate keys of one object, given as its pairs, to the `duplicates` found so far."""
+    known_keys = set()
+    for key, _ in pairs:
+        if key in known_keys:
+            duplicates[key] = None
+        known_keys.add(key)
 
 
 def _is_equal_without_blanks(first: bytes, second: bytes) -> bool:

@@ -69,38 +69,14 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
             new_uuid=request.new_uuid,
         )
 
-    def read_data(
-        block: ResourceBlock, arguments: Mapping[str, Any], address: str
-    ) -> tuple[DataResult | None, list[Diagnostic]]:
-        """Return the result of a data block, None on errors, and its problems; `reads` records everything it reads."""
-        source = registries.data_sources[block.type]
-        override = _find_data_override(source, arguments, address, request)
-        if override is not None:  # of a test (override_data); it replaces reading
-            return DataResult(override), []
-        context = ReadContext(
-            files=FileReadRecorder(request.files, reads.data_files),
-            now=request.now,
-            managed_names=_list_managed_names(request, state),
-            types=registries.resource_types,
-            list_configured=lambda type_name: _list_configured_arguments(settings, type_name),
-        )
-        if request.read_state is not None:
-            read_state = partial(_read_remote_state_and_record, request.read_state, block.name, address, reads.states)
-            context = replace(context, read_state=read_state)
-        if request.query is not None:
-            context = replace(context, query_server=partial(_query_server_and_record, request.query, reads.answers))
-        answer, problems = _read_data_source(source, arguments, context)
-        body = bodies.get_body(block)
-        assert body is not None, "its arguments were evaluated"
-        return answer, [_build_diagnostic(problem, block, body, address) for problem in problems]
-
+    reader = _DataBlockReader(request, bodies, state, reads)
     settings = EvaluationSettings(
         configuration=request.configuration,
         variables=request.variables,
         functions=functions,
         get_body=bodies.get_body,
         schemas=registries.schemas,
-        read_data=read_data,
+        read_data=reader.read,
         working_directory=request.working_directory,
         workspace=request.workspace,
         is_applying=request.is_applying,
@@ -108,7 +84,47 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
         files=FileReadRecorder(request.files, reads.files),
         maximum_instances=request.limits.instances,
     )
+    reader.settings = settings
     return settings
+
+
+class _DataBlockReader:
+    """Reader of the data blocks of one plan; `reads` records everything they read. `settings` are those of the plan,
+    set before the first block is read.
+    """
+
+    def __init__(self, request: PlanRequest, bodies: PreparedBodyCache, state: State, reads: EvaluationReads) -> None:
+        self._request = request
+        self._bodies = bodies
+        self._state = state
+        self._reads = reads
+        self.settings: EvaluationSettings
+
+    def read(
+        self, block: ResourceBlock, arguments: Mapping[str, Any], address: str
+    ) -> tuple[DataResult | None, list[Diagnostic]]:
+        """Return the result of a data block, None on errors, and its problems."""
+        request, reads = self._request, self._reads
+        source = request.registries.data_sources[block.type]
+        override = _find_data_override(source, arguments, address, request)
+        if override is not None:  # of a test (override_data); it replaces reading
+            return DataResult(override), []
+        context = ReadContext(
+            files=FileReadRecorder(request.files, reads.data_files),
+            now=request.now,
+            managed_names=_list_managed_names(request, self._state),
+            types=request.registries.resource_types,
+            list_configured=partial(_list_configured_arguments, self.settings),
+        )
+        if request.read_state is not None:
+            read_state = partial(_read_remote_state_and_record, request.read_state, block.name, address, reads.states)
+            context = replace(context, read_state=read_state)
+        if request.query is not None:
+            context = replace(context, query_server=partial(_query_server_and_record, request.query, reads.answers))
+        answer, problems = _read_data_source(source, arguments, context)
+        body = self._bodies.get_body(block)
+        assert body is not None, "its arguments were evaluated"
+        return answer, [_build_diagnostic(problem, block, body, address) for problem in problems]
 
 
 def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> list[dict[str, Any]]:

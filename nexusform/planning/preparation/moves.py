@@ -270,11 +270,7 @@ class _StateMover:
 
     def apply_statement(self, statement: MoveStatement) -> None:
         """Apply the moves of one statement."""
-
-        def build_sort_key(path: ModulePath) -> tuple[object, ...]:
-            return tuple((step.name, compute_key_sort_key(step.key)) for step in path)
-
-        for path in sorted(self.keys_by_module, key=build_sort_key):
+        for path in sorted(self.keys_by_module, key=_compute_path_order):
             depth = len(statement.module)
             if tuple(step.name for step in path[:depth]) != statement.module:  # outside of the statement's module
                 continue
@@ -355,6 +351,10 @@ class _StateMover:
             )
             for source, target in sorted(self._rejected.items())
         ]
+
+
+def _compute_path_order(path: ModulePath) -> tuple[object, ...]:
+    return tuple((step.name, compute_key_sort_key(step.key)) for step in path)
 
 
 def rename_refreshed(
