@@ -342,19 +342,20 @@ def _place_vms(
 
 def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_plan: Mapping[Address, int]) -> SiteVms:
     """Build a site with its racks, machines and VMs before and after the plan; at least one side is not None."""
-    sides = [side for side in (before, after) if side is not None]
-    present = sides[-1]  # the site after the plan, or a removed one before it
-    unmanaged_vms = {(vm.placement.machine, vm.name): vm for side in sides for vm in side.unmanaged_vms}
-    pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
+    present = after or before  # a removed site as it was before
+    assert present is not None
+    absent = SiteWithVms(replace(present.site, racks=(), machines={}))  # the side without the site, if there is one
+    before, after = before or absent, after or absent
+    unmanaged_vms = {(vm.placement.machine, vm.name): vm for vm in (*before.unmanaged_vms, *after.unmanaged_vms)}
+    pools_before, pools_after = _group_by_pool(before.vms), _group_by_pool(after.vms)
     pool_keys = dict.fromkeys((*pools_after, *pools_before))  # address, pool and SKU
     pools = tuple(
         _build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, []))
         for key in sorted(pool_keys, key=lambda pool_key: order_in_plan[pool_key[0]])
     )
-    racks = {rack.name: rack for side in sides for rack in side.site.racks}
-    machines_before = before.site.machines if before else {}
-    machines_after = after.site.machines if after else {}
-    # A machine before and after the plan is described as after it.
+    # A rack or machine before and after the plan is described as after it.
+    racks = {rack.name: rack for rack in (*before.site.racks, *after.site.racks)}
+    machines_before, machines_after = before.site.machines, after.site.machines
     machines = {**machines_before, **machines_after}.items()
     return SiteVms(
         id=present.site.id,

@@ -27,6 +27,10 @@ class _Definition(Struct, frozen=True):
     instance: ModuleInstance
     repetition: RepetitionData = SINGLE_INSTANCE
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        return self.instance.path, self.expression.span
+
 
 class ValueOriginTracer:
     """Tracer of the parts of one expression; `sources` hold the text of every file it may lead to."""
@@ -36,7 +40,7 @@ class ValueOriginTracer:
         self._texts = {name: source.text.encode() for name, source in sources.items()}
         self._own = own
         self._fails = False
-        self._followed: set[tuple[object, ...] | None] = set()  # definitions, by module and span
+        self._followed: set[tuple[object, ...]] = set()  # keys of definitions
 
     def trace_expression(self, expression: syntax.Expression) -> tuple[TracedExpression, list[Diagnostic]]:
         """Return the trace tree of an expression in the root module."""
@@ -63,13 +67,9 @@ class ValueOriginTracer:
                 is_inside_secret = is_secret and position > 0
                 parts.append(self._build_part(part, instance, hidden=hidden or is_inside_secret))
         definition = self._find_definition(expression, instance)
-        key = None if definition is None else (definition.instance.path, definition.expression.span)
-        is_repeated = key in self._followed  # the parts of the definition are in the tree already
+        is_repeated = definition is not None and definition.key in self._followed  # its parts are in the tree already
         if definition is not None and not is_repeated:
-            self._followed.add(key)
-            scope = self._evaluation.build_scope(definition.instance, definition.repetition)
-            inner_trace, _ = trace_expression(definition.expression, scope)
-            parts.append(self._build_part(inner_trace, definition.instance, hidden=hidden))
+            parts.append(self._build_definition_part(definition, hidden=hidden))
         span = expression.span
         source = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]
         return TracedExpression(
@@ -83,6 +83,13 @@ class ValueOriginTracer:
             is_repeated=is_repeated,
             has_failed=trace.has_failed and not hidden,
         )
+
+    def _build_definition_part(self, definition: _Definition, *, hidden: bool) -> TracedExpression:
+        """Build the part of the definition of a name, and remember it: a second use does not repeat its parts."""
+        self._followed.add(definition.key)
+        scope = self._evaluation.build_scope(definition.instance, definition.repetition)
+        trace, _ = trace_expression(definition.expression, scope)
+        return self._build_part(trace, definition.instance, hidden=hidden)
 
     def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
         """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`.

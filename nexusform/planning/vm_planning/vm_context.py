@@ -39,14 +39,15 @@ class HintTargets:
     """Machines and racks by the `resource_id` of placement hints: the id of a VM, cluster, VNF, machine or rack."""
 
     def __init__(self, inventory: PlanInventory) -> None:
-        self._racks = {rack.id: rack for rack in inventory.racks.values()}
-        self._machines: dict[str, tuple[str, str]] = {}  # id -> names of machine and rack
-        for rack in self._racks.values():
+        self._hosts: dict[str, Targets] = {}  # by the id of a rack or machine
+        for rack in inventory.racks.values():
+            rack_name = frozenset({rack.name})
+            self._hosts[rack.id] = (frozenset(machine.name for machine in rack.machines), rack_name)
             for machine in rack.machines:
-                self._machines[f"{rack.id}/{machine.name}"] = (machine.name, rack.name)
+                self._hosts[f"{rack.id}/{machine.name}"] = (frozenset({machine.name}), rack_name)
         for offer in inventory.machines.values():
             machine = offer.machine
-            self._machines[f"{offer.rack_id}/{machine.name}"] = (machine.name, machine.rack)
+            self._hosts[f"{offer.rack_id}/{machine.name}"] = (frozenset({machine.name}), frozenset({machine.rack}))
         self._objects: dict[str, VmObject] = {}  # by id
         # By the id of the hint target and the address of the hint owner.
         self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}
@@ -111,15 +112,7 @@ class HintTargets:
     def __call__(self, resource_id: str) -> Targets | None:
         """Return the names of the machines and racks of a hint's target; None if nothing has this id."""
         vms = self._objects.get(resource_id)
-        if vms is not None:
-            return _collect_locations(vms)
-        if resource_id in self._machines:
-            machine, rack = self._machines[resource_id]
-            return frozenset({machine}), frozenset({rack})
-        rack_offer = self._racks.get(resource_id)
-        if rack_offer is not None:
-            return frozenset(machine.name for machine in rack_offer.machines), frozenset({rack_offer.name})
-        return None
+        return self._hosts.get(resource_id) if vms is None else _collect_locations(vms)
 
 
 def _collect_locations(vms: VmObject) -> Targets:
