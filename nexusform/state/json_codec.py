@@ -239,9 +239,11 @@ class _JsonWriter:
 
         self._default = default
         self._sort = sort
-        self._indent = b"  " if indent else b""
-        self._colon = b": " if indent else b":"
-        self._option = (orjson.OPT_INDENT_2 if indent else 0) | (orjson.OPT_SORT_KEYS if sort else 0)
+        self._indent, self._colon, self._option = b"", b":", 0
+        if indent:
+            self._indent, self._colon, self._option = b"  ", b": ", orjson.OPT_INDENT_2
+        if sort:
+            self._option |= orjson.OPT_SORT_KEYS
 
     def render(self, value: Any) -> bytes:
         """Render the whole text. Raises TypeError for values other than plain data."""

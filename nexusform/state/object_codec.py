@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -118,9 +119,7 @@ def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, probl
 
 def describe_json_kind(value: Any) -> str:
     """Return the kind of a JSON value as text."""
-    if value is None:
-        return "null"
-    names = {bool: "true or false", str: "a string", list: "a list", dict: "an object"}
+    names = {NoneType: "null", bool: "true or false", str: "a string", list: "a list", dict: "an object"}
     return names.get(value.__class__, "a number")
 
 

@@ -402,11 +402,8 @@ def _validate_plan(
         *placement_fit.check_placement_groups(vms),
     ]
     all_diagnostics += _check_existing_vms(blocks, outcome)
-    forgotten_hosts = [
-        str(address)
-        for address, instance in instances.items()
-        if instance.action is Action.FORGET and instance.type.add_to_inventory is not None  # a rack or machine
-    ]
+    forgotten = [instance for instance in instances.values() if instance.action is Action.FORGET]
+    forgotten_hosts = [str(instance.address) for instance in forgotten if instance.type.add_to_inventory is not None]
     failures = placement_fit.collect_fit_failures(
         vms, blocks.outside_targets, forgotten_hosts
     )  # errors, and pools without capacity

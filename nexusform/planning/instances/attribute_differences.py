@@ -273,8 +273,8 @@ class TriggerReference(Struct, frozen=True):
 
 def is_replacement_triggered(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> bool:
     """Return whether a reference of replace_triggered_by targets an object to update or replace."""
-    if instance.prior is None or instance.module is None:
-        return False  # only existing configured objects are replaced
+    if instance.prior is None:
+        return False  # only existing objects are replaced
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, partial(_read_key, instance, evaluation))
         if trigger is not None:

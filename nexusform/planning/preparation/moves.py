@@ -50,8 +50,6 @@ class MoveEndpoint(Struct, frozen=True):
         """Return whether both endpoints can refer to one module, resource or instance."""
         if len(self.path) != len(endpoint.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
             return False  # in different modules
-        if self.resource is None or endpoint.resource is None:
-            return self.resource is endpoint.resource
         return (self.resource, self.key) == (endpoint.resource, endpoint.key)
 
     def is_inside(self, endpoint: MoveEndpoint) -> bool:

@@ -212,8 +212,11 @@ def _find_target_machines(
             if handle is not None:
                 scheduler.release(handle)
             demand = build_demand(vms.request.demand, pool, number, group_hints=build_group_hints(vms, pool))
-            placed = scheduler.try_place(demand) if not pool.pinned_machine else None  # handle and placement
-            target = placed[1].machine if placed is not None else ""
+            result = None if pool.pinned_machine else scheduler.try_place(demand)
+            target = ""  # pinned, or without capacity elsewhere
+            if result is not None:
+                _handle, placement = result
+                target = placement.machine
             targets.append(EvacuatedVm(vms.placements.vms[key].name, target))
     return tuple(targets)
 
