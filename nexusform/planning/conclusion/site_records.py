@@ -19,16 +19,7 @@ from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key, index_pools
 from nexusform.planning.conclusion.plan_result import PlanResult, index_site_resources, iterate_observed_sites
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
-from nexusform.planning.vm_planning.site_plans import (
-    SiteLayout,
-    SiteObject,
-    SitePlan,
-    build_demand,
-    build_site_layout,
-    build_vm_name,
-    find_sku,
-    place_unmanaged_vms,
-)
+from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
 from nexusform.plans.plan import Action, Plan
 from nexusform.plans.site_capacity.occupancy import (
@@ -209,7 +200,9 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     uncertain: dict[str, None] = {}
     known_counts: dict[Hashable, Interval] = {}  # filled by the scheduler, to count equal demands once
     for owner, pool in pools:
-        capacity = occupied.site.scheduler.count_free_slots(build_demand(owner, pool, number=0), known_counts)
+        capacity = occupied.site.scheduler.count_free_slots(
+            site_plans.build_demand(owner, pool, number=0), known_counts
+        )
         if capacity.maximum < pool.surge_size:
             without_capacity[owner.cluster] = None
         elif capacity.minimum < pool.surge_size:
@@ -246,7 +239,7 @@ class VmOnSite(Struct, frozen=True):
 class SiteWithVms(Struct):
     """One site on one side: its scheduler with all VMs, their owners, and the pools of NKS clusters in plan order."""
 
-    site: SitePlan
+    site: site_plans.SitePlan
     vms: list[VmOnSite] = field(default_factory=list)
     unmanaged_vms: list[UnmanagedVm] = field(default_factory=list)
     pools: list[tuple[VmDemand, PoolDemand]] = field(default_factory=list)
@@ -263,7 +256,7 @@ def build_occupied_sites(
     it, `prior_notes` the private notes before the plan if they differ from those after it.
     """
     present = _list_objects_on_side(plan, registries, side, prior_notes)
-    layout = build_site_layout(present, registries, plan.catalogue)
+    layout = site_plans.build_site_layout(present, registries, plan.catalogue)
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
     for kind, site_object in layout.objects:
         vm_object = objects.get(site_object.address)
@@ -276,13 +269,13 @@ def build_occupied_sites(
     # An unmanaged VM with the name of an existing one is the same VM; with the name of a new one, another VM.
     existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
     for occupied in sites.values():
-        occupied.unmanaged_vms = place_unmanaged_vms(occupied.site, existing_names)
+        occupied.unmanaged_vms = site_plans.place_unmanaged_vms(occupied.site, existing_names)
     return sites
 
 
 def _list_objects_on_side(
     plan: Plan, registries: PluginRegistries, side: BeforeOrAfter, prior_notes: Mapping[Address, Mapping[str, Any]]
-) -> Iterator[SiteObject]:
+) -> Iterator[site_plans.SiteObject]:
     """Yield the objects that exist before or after a plan, with their attributes at that time.
 
     The VMs of a forgotten object keep running after the plan, so it is on that side, too, as it was before.
@@ -294,7 +287,7 @@ def _list_objects_on_side(
         attributes = change.before if side is BeforeOrAfter.BEFORE or is_kept else change.after
         if attributes is not None:
             note = prior_notes.get(change.address, change.private)
-            yield SiteObject(change.address, attributes, change.creation, note)
+            yield site_plans.SiteObject(change.address, attributes, change.creation, note)
 
 
 def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
@@ -308,9 +301,9 @@ def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence
 
 def _place_vms(
     kind: ResourceType,
-    site_object: SiteObject,
+    site_object: site_plans.SiteObject,
     vms: Sequence[PlacedVm],
-    layout: SiteLayout,
+    layout: site_plans.SiteLayout,
     sites: Mapping[str, SiteWithVms],
     *,
     is_managed: bool,
@@ -331,8 +324,10 @@ def _place_vms(
 
     for vm in sorted(vms, key=build_sort_key):
         pool = pools.get(vm.pool)
-        sku = find_sku(vm, pool, layout.skus)
-        result = occupied.site.place_existing_vm(build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement)
+        sku = site_plans.find_sku(vm, pool, layout.skus)
+        result = occupied.site.place_existing_vm(
+            site_plans.build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement
+        )
         if result is None:  # its machine is missing
             continue
         _, placement = result

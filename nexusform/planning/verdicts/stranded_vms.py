@@ -316,7 +316,7 @@ def check_rack_concentration(objects: Iterable[vm_object.VmObject]) -> Iterator[
         if not vms.pools:  # removed, or unknown
             continue
         racks = racks_by_owner.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
-        racks.before |= {vm.placement.rack for vm in vms.prior.existing.values()}
+        racks.before |= vms.list_prior_racks()
         racks.after |= vms.list_racks()
         racks.vms += len(vms.list_vms())
     for racks in racks_by_owner.values():

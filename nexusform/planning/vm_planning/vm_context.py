@@ -15,16 +15,7 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import NO_DEMAND, PoolDemand, VmDemand, compute_number_sort_key, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vm_planning.site_plans import (
-    ResourceTypeContext,
-    SitePlan,
-    Targets,
-    build_object_inventory,
-    build_prior_context,
-    build_sites,
-    collect_vm_skus,
-    list_machines,
-)
+from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import HardHint, VmObject, find_changed_argument, rank_names_by_age
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
@@ -39,7 +30,7 @@ class HintTargets:
     """Machines and racks by the `resource_id` of placement hints: the id of a VM, cluster, VNF, machine or rack."""
 
     def __init__(self, inventory: PlanInventory) -> None:
-        self._hosts: dict[str, Targets] = {}  # by the id of a rack or machine
+        self._hosts: dict[str, site_plans.Targets] = {}  # by the id of a rack or machine
         for rack in inventory.racks.values():
             rack_name = frozenset({rack.name})
             self._hosts[rack.id] = (frozenset(machine.name for machine in rack.machines), rack_name)
@@ -109,13 +100,13 @@ class HintTargets:
                 hints.append(HardHint(vms.instance.address, pool.names[0], index, hint, is_existing=False))
         return hints
 
-    def __call__(self, resource_id: str) -> Targets | None:
+    def __call__(self, resource_id: str) -> site_plans.Targets | None:
         """Return the names of the machines and racks of a hint's target; None if nothing has this id."""
         vms = self._objects.get(resource_id)
         return self._hosts.get(resource_id) if vms is None else _collect_locations(vms)
 
 
-def _collect_locations(vms: VmObject) -> Targets:
+def _collect_locations(vms: VmObject) -> site_plans.Targets:
     """Return the names of the machines and racks of the VMs after the plan."""
     placements = [vm.placement for vm in vms.placements.vms.values()]
     machines = frozenset(placement.machine for placement in placements)
@@ -137,9 +128,9 @@ class VmContext(Struct, frozen=True):
     contains the resource of a machine, and this plan does not merely forget it.
     """
 
-    sites: Mapping[str, SitePlan]
-    prior_context: ResourceTypeContext
-    current_context: ResourceTypeContext
+    sites: Mapping[str, site_plans.SitePlan]
+    prior_context: site_plans.ResourceTypeContext
+    current_context: site_plans.ResourceTypeContext
     hints: HintTargets
     healed_names: Mapping[str, frozenset[str]]
     explain: frozenset[tuple[str, str]] | None
@@ -155,16 +146,16 @@ class VmContext(Struct, frozen=True):
 def build_vm_context(blocks: BlockPlanner) -> VmContext:
     """Build the context from the racks and machines planned so far."""
     request, selection, inventory = blocks.request, blocks.selection, blocks.inventory
-    sites, clashes = build_sites(inventory, request.split_choice)
+    sites, clashes = site_plans.build_sites(inventory, request.split_choice)
     _set_recreated_machines(sites, blocks)
-    skus, problems = collect_vm_skus(request, inventory)
+    skus, problems = site_plans.collect_vm_skus(request, inventory)
     hints = HintTargets(inventory)
     machines = {site.id: tuple(site.machines.values()) for site in sites.values()}
     names_to_heal = {str(address): selection.list_healed_vms(address) for address in blocks.prior.instances}
     return VmContext(
         sites=sites,
-        prior_context=build_prior_context(blocks.prior, skus, request.registries.resource_types),
-        current_context=ResourceTypeContext(skus, find_targets=hints, sites=machines),
+        prior_context=site_plans.build_prior_context(blocks.prior, skus, request.registries.resource_types),
+        current_context=site_plans.ResourceTypeContext(skus, find_targets=hints, sites=machines),
         hints=hints,
         healed_names=names_to_heal if selection.heal else {},
         explain=None if request.includes_rejections else frozenset(request.explain),  # None: every VM
@@ -173,7 +164,7 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     )
 
 
-def _set_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner) -> None:
+def _set_recreated_machines(sites: Mapping[str, site_plans.SitePlan], blocks: BlockPlanner) -> None:
     """Set the machines re-created by this plan in their sites."""
     missing_addresses = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()  # deleted elsewhere
     destroyed = [instance for instance in blocks.instances.values() if instance.is_destroyed]
@@ -187,8 +178,8 @@ def _set_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner)
 
 def build_destroy_context(blocks: BlockPlanner) -> VmContext:
     """Build the context of a destroy plan. It has no sites, because nothing is placed."""
-    skus, _ = collect_vm_skus(blocks.request, blocks.inventory)
-    before = build_prior_context(blocks.prior, skus, blocks.request.registries.resource_types)
+    skus, _ = site_plans.collect_vm_skus(blocks.request, blocks.inventory)
+    before = site_plans.build_prior_context(blocks.prior, skus, blocks.request.registries.resource_types)
     is_recorded_machine = _build_machine_lookup(blocks)
     return VmContext(
         sites={},
@@ -212,7 +203,9 @@ def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
     forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
     objects = blocks.prior.state.list_current_objects()
     recorded = [(address, current) for address, current in objects if address not in forgotten]
-    return list_machines(build_object_inventory(recorded, blocks.request.registries.resource_types))
+    return site_plans.list_machines(
+        site_plans.build_object_inventory(recorded, blocks.request.registries.resource_types)
+    )
 
 
 def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:
@@ -307,7 +300,7 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
             yield Problem(("machine",), "unknown-machine", detail)
 
 
-def _can_vms_stay(pool: PoolDemand, vms: VmObject, site: SitePlan) -> bool:
+def _can_vms_stay(pool: PoolDemand, vms: VmObject, site: site_plans.SitePlan) -> bool:
     """Return whether the existing VMs of a pool can stay although its zones are missing: neither its zones changed,
     nor is any of their machines removed.
     """

@@ -270,6 +270,10 @@ class VmObject(Struct):
             return ()
         return tuple(self.prior.existing.values()) if self.request.demand is NO_DEMAND else self.list_placed_vms()
 
+    def list_prior_racks(self) -> frozenset[str]:
+        """Return the racks of the VMs before the plan."""
+        return frozenset(vm.placement.rack for vm in self.prior.existing.values())
+
     def list_racks(self) -> frozenset[str]:
         """Return the racks of the VMs after the plan."""
         return frozenset(vm.placement.rack for vm in self.list_vms())

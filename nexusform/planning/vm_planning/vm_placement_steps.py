@@ -9,13 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.placements.vm_demands import NO_DEMAND, PlacedVm, PoolDemand, VmDemand, index_pools, index_vms
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vm_planning.site_plans import (
-    SitePlan,
-    build_demand,
-    build_vm_name,
-    find_sku,
-    refresh_rack_and_zone,
-)
+from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_context import VmContext
 from nexusform.planning.vm_planning.vm_object import (
     HEAL,
@@ -59,12 +53,12 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectStat
     pools = index_pools(vms.prior_pools)
     for key, vm in existing.items():
         pool = pools.get(vm.pool)
-        sku = find_sku(vm, pool, context.prior_context.skus)
-        reserve_vm_capacity(vms, key, site, build_vm_name(vms.prior.demand, pool, *key), sku)
+        sku = site_plans.find_sku(vm, pool, context.prior_context.skus)
+        reserve_vm_capacity(vms, key, site, site_plans.build_vm_name(vms.prior.demand, pool, *key), sku)
     return vms
 
 
-def reserve_vm_capacity(vms: VmObject, key: VmKey, site: SitePlan, name: VmName, sku: VmSku) -> None:
+def reserve_vm_capacity(vms: VmObject, key: VmKey, site: site_plans.SitePlan, name: VmName, sku: VmSku) -> None:
     """Reserve the capacity of an existing VM on its machine, if the machine exists."""
     reservation = site.place_existing_vm(name, sku, vms.get_prior_placement(key))
     if reservation is not None:
@@ -99,7 +93,7 @@ def decide_actions(vms: VmObject, demand: VmDemand, context: VmContext) -> None:
     for key in actions.unchanged:
         assert site is not None, "without its site, its machine is missing"
         vm = vms.prior.existing[key]
-        placement = refresh_rack_and_zone(site.machines[vm.placement.machine], vm.placement)
+        placement = site_plans.refresh_rack_and_zone(site.machines[vm.placement.machine], vm.placement)
         if placement is not vm.placement:  # its machine has a new rack or zone
             vm = replace(vm, placement=placement)
             vms.placements.relocated.add(key)
@@ -132,7 +126,7 @@ def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
         site, _ = vms.placements.reservations[key]
         _release_vm_capacity(vms, key)
         pool = changed_pools[pool_name]
-        name = build_vm_name(vms.request.demand, pool, pool_name, number)
+        name = site_plans.build_vm_name(vms.request.demand, pool, pool_name, number)
         reserve_vm_capacity(vms, key, site, name, pool.sku)
 
 
@@ -193,7 +187,7 @@ def restore_vm_locations(vms: VmObject) -> None:
     keys = {key for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_REPLACED}
     skus_before = {pool.pool: pool.sku for pool in vms.prior_pools}
     for vm in _iterate_requested_vms(vms, keys):
-        demand = build_demand(vms.request.demand, vm.pool, vm.number)
+        demand = site_plans.build_demand(vms.request.demand, vm.pool, vm.number)
         is_unchanged = skus_before.get(vm.pool.pool) == vm.pool.sku
         result = site.restore(demand, vms.get_prior_placement(vm.key), is_unchanged=is_unchanged)
         if result is not None:  # None: the location is not available
@@ -260,11 +254,11 @@ def _place_vm(vms: VmObject, vm: _RequestedVm, context: VmContext, *, last_resor
     if shortage is not None and last_resort is None and not pool.groups and not is_requested:
         # The next VM of a pool has the same demand: after one failure it fails, too.
         vms.placements.failures[vm.key] = shortage
-        site.record_failure(build_demand(vms.request.demand, pool, vm.number))
+        site.record_failure(site_plans.build_demand(vms.request.demand, pool, vm.number))
         return
     incoming_hints = context.hints.list_incoming_hints(vms)
     hints = [*build_group_hints(vms, pool), *(binding.hint for binding in incoming_hints)]
-    demand = build_demand(vms.request.demand, pool, vm.number, last_resort, hints)
+    demand = site_plans.build_demand(vms.request.demand, pool, vm.number, last_resort, hints)
     if context.explain is None or is_requested:  # None: every VM is explained
         vms.placements.explanations[vm.key] = site.scheduler.explain(demand)
     answer = site.place(demand, is_decided=vms.request.demand.provenance == "decided")
@@ -279,9 +273,9 @@ def _place_vm(vms: VmObject, vm: _RequestedVm, context: VmContext, *, last_resor
         vms.placements.pool_shortages[pool.pool] = answer
 
 
-def _place_pinned_vm(vms: VmObject, vm: _RequestedVm, site: SitePlan) -> None:
+def _place_pinned_vm(vms: VmObject, vm: _RequestedVm, site: site_plans.SitePlan) -> None:
     """Place a VM on the machine named by the user, with a warning if the placement rule rejects that machine."""
-    demand = build_demand(vms.request.demand, vm.pool, vm.number)
+    demand = site_plans.build_demand(vms.request.demand, vm.pool, vm.number)
     handle, placement, refusal = site.place_pinned_vm(demand, vm.pool.pinned_machine)
     _record_placement(vms, vm, handle, placement)
     if refusal:
