@@ -177,7 +177,7 @@ def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | Non
 
 
 def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> Iterator[Problem]:
-    """Check the bounds of a number, both inclusive; without a `maximum` it may be as large as it is."""
+    """Check the bounds of a number, both inclusive; without a `maximum` there is no upper bound."""
     if value < minimum:
         yield _build_wrong_type_problem(path, value, f"a number from {minimum}")
     elif maximum is not None and value > maximum:

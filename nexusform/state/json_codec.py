@@ -302,7 +302,7 @@ class _JsonWriter:
         return _OpenContainer(iter([(_render_scalar(name) + self._colon, part) for name, part in members]), b"}"), b"{"
 
     def _convert_value(self, value: Any) -> Any:
-        """Return a value that can be rendered: plain data, fractions and dataclasses are, others are converted."""
+        """Return a value to render: plain data, fractions and dataclasses as they are, others converted."""
         is_plain = isinstance(value, (str, int, float, list, tuple, dict, NoneType))
         if is_plain or is_dataclass(value) or is_fraction(value):
             return value

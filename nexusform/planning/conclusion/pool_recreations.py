@@ -161,13 +161,13 @@ class _ScaleInPools:
             return ()
         # All pools without a scale-in of their own share one replay, with ("", "") in place of their name.
         excluded = own_name if len(other_pools) < len(pools) else ("", "")
-        outcome = self._replay_with_remaining_vms(site, other_pools, excluded)
+        outcome = self._place_with_remaining_vms(site, other_pools, excluded)
         tokens = [vms.placements.tokens[key] for key in pool.keys if key in vms.placements.tokens]
         if all(outcome.get(token) is not None for token in tokens):
             return ()
         return tuple(f"{other_object.prior.cluster}/{prior.pool}" for other_object, prior in other_pools)
 
-    def _replay_with_remaining_vms(
+    def _place_with_remaining_vms(
         self, site: SitePlan, pools: Iterable[_Pool], excluded: _Name
     ) -> Mapping[Token, Placement | None]:
         """Return the placements of the plan as if the VMs removed from these pools remained: all pools of the site

@@ -191,7 +191,7 @@ class _VmPlanner:
         self.diagnostics += vm_context.check_system_pools(self._list_vm_objects(instances))
 
     def _add_clusters_to_context(self, clusters: Iterable[Instance]) -> None:
-        """Let pools with a resource of their own find their cluster by its id; an invalid one has no usable id."""
+        """Add the clusters by id, for pools with a resource of their own; an invalid cluster has no usable id."""
         for cluster in clusters:
             attributes = cluster.argument_values
             if attributes is not None and not cluster.is_invalid:
