@@ -201,7 +201,10 @@ class Evaluation:
         return self._cache[key]
 
     def is_every_condition_met(self, conditions: Iterable[Condition], scope: Scope) -> bool:
-        """Return whether no condition is false, null or invalid; the checks of conditions report the reasons."""
+        """Return whether no condition is false, null or invalid; the checks of conditions report the reasons.
+
+        An unknown condition may still hold. Conditions may be text: "true" is true, as in Terraform.
+        """
         for condition in conditions if self.settings.validates_variables else ():
             value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)
             if value is None or (value.is_known and value.raw is not True and value.raw != "true"):  # null or false

@@ -201,7 +201,10 @@ def _is_block_matched_by_pattern(pattern: AddressPattern, block: ConfigAddress) 
 
 
 def split_object_address(text: str) -> tuple[str, str]:
-    """Split `ADDR:OBJECT` at the first colon outside an instance key. A colon without an object stays."""
+    """Split `ADDR:OBJECT` at the first colon outside of an instance key; "" without an object.
+
+    Example: `nexus_rack.r["a:b"]:vm-1` is split before `vm-1`. A quoted character after a backslash ends no key.
+    """
     is_quoted = is_escaped = False
     for index, character in enumerate(text):
         if is_escaped:

@@ -260,6 +260,7 @@ def keep_existing_numbers(demand: VmDemand, vms: VmObject) -> VmDemand:
 def _keep_existing_numbers(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
     """Return a pool with the numbers of its remaining VMs, then the lowest free numbers. A platform chooses the VMs to
     remove, so the numbers may have gaps: VMs after a gap stay. The highest numbers leave first, or the newest VMs.
+    Example: of the VMs 0, 2 and 5, a count of 2 keeps 0 and 2, and a count of 4 adds number 1.
     """
     existing_numbers = [number for name, number in (*vms.prior.existing, *vms.prior.unplaced) if name == pool.pool]
     if not (pool.removes_newest or pool.count_path) or set(existing_numbers) <= set(pool.numbers):
