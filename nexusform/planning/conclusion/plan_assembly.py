@@ -40,7 +40,7 @@ from nexusform.planning.verdicts import placement_fit
 from nexusform.planning.vm_planning.site_plans import ResourceTypeContext, SitePlan, get_catalogue_version
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.impact.object_effects import Effect, compute_effect
-from nexusform.plans.maintenance import Upgrade
+from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
 from nexusform.plans.plan import (
     PREDICTION_KEY,
     Action,
@@ -62,7 +62,6 @@ from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state.objects import get_current_object
 
 if TYPE_CHECKING:
-    from nexusform.planning.verdicts.machine_action_order import MachineActionOrder
     from nexusform.planning.verdicts.separation_rules import UnsatisfiedRule
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
@@ -122,8 +121,7 @@ def build_plan(
     changes, change_problems = build_changes(blocks, outcome.evaluation, has_earlier_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
-    action_order = _order_machine_actions(blocks, outcome)
-    order_problems = action_order.diagnostics if action_order else ()
+    machine_actions, action_order, order_problems = _order_machine_actions(blocks, outcome)
     all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     numa_sampling, numa_warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
@@ -163,7 +161,7 @@ def build_plan(
         rollouts=tuple(chain.from_iterable(part.rollouts for part in parts)),
         rejected_clusters=tuple(chain.from_iterable(part.rejected_clusters for part in parts)),
         feasibility=tuple(chain.from_iterable(part.feasibility for part in parts)),
-        machine_actions=action_order.actions if action_order else (),
+        machine_actions=machine_actions,
         observed_attributes=observed_attributes,
     )
     plan = _add_inputs_and_diagnostics_to_plan(plan, request, combined)
@@ -189,14 +187,19 @@ def _has_planning_kind(blocks: BlockPlanner, *kinds: PlanningKind) -> bool:
     return any(instance.type.kind in kinds for instance in blocks.instances.values())
 
 
-def _order_machine_actions(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> MachineActionOrder | None:
-    """Order the machine actions; None without any and without machines to switch off, to load no module for them."""
+def _order_machine_actions(
+    blocks: BlockPlanner, outcome: PlacementPhasesResult
+) -> tuple[tuple[PlannedMachineAction, ...], Mapping[Address, Sequence[Address]], Sequence[Diagnostic]]:
+    """Return the machine actions in order, the addresses to complete before the step of an address, and the problems.
+    Without actions and machines to switch off, all are empty, and no module is loaded for them.
+    """
     if not _has_planning_kind(blocks, PlanningKind.MACHINE_ACTION, PlanningKind.MACHINE):
-        return None
+        return (), {}, ()
     from nexusform.planning.verdicts.machine_action_order import order_machine_actions
 
     find_disruptions = [part.find_disruptions for part in outcome.contributions]
-    return order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
+    order = order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
+    return order.actions, order.step_order, order.diagnostics
 
 
 def _build_steps(
@@ -204,11 +207,11 @@ def _build_steps(
     outcome: PlacementPhasesResult,
     prior: PriorState,
     types: Mapping[str, ResourceType],
-    action_order: MachineActionOrder | None,
+    action_order: Mapping[Address, Sequence[Address]],
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
     domain_order = dict(chain.from_iterable(part.step_order.items() for part in outcome.contributions))
-    step_order = {**domain_order, **(action_order.step_order if action_order else {})}
+    step_order = {**domain_order, **action_order}
     return build_plan_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 

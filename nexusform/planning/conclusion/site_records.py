@@ -79,8 +79,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
         from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 
         plan = mark_existing_findings(plan)
-    if any(row.is_insufficient for row in other_capacity):
-        plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))  # it marks existing ones itself
+    plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))  # it marks existing ones itself
     return replace(result, plan=plan)
 
 
