@@ -171,6 +171,9 @@ class PlanningKind(StrEnum):
     HUB_EXPORT = "hub_export"
 
 
+ArgumentChange: TypeAlias = tuple[dict[str, Any], list[Problem]]  # new values of some arguments, and the problems
+
+
 class ResourceType(Struct, frozen=True):
     """Resource type or data source; attribute values are plain data. `phase` is its planning phase (1..7; 0 for data).
     `build_id(attributes)` returns the id. `derive(attributes)` returns computed attributes that depend on the arguments
@@ -196,22 +199,22 @@ class ResourceType(Struct, frozen=True):
     schema: BlockSchema
     build_id: Callable[[Mapping[str, Any]], str]
     mode: Mode = "managed"
-    derive: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-    check: Callable[[Mapping[str, Any]], list[Problem]] | None = None
+    derive: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda _arguments: {}
+    check: Callable[[Mapping[str, Any]], list[Problem]] = lambda _arguments: []
     add_to_inventory: Callable[[Mapping[str, Any], str, PlanInventory], list[Problem]] | None = None
     vms: VmHandlers | None = None
     read: Callable[[Mapping[str, Any], ReadContext], DataResult] | None = None
     present: Callable[[Mapping[str, Any], str], Any] | None = None
-    fill: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-    unpack_arguments: Callable[[Mapping[str, Any], Files], tuple[dict[str, Any], list[Problem]]] | None = None
-    adjust: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[dict[str, Any], list[Problem]]] | None = None
+    fill: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda _arguments: {}
+    unpack_arguments: Callable[[Mapping[str, Any], Files], ArgumentChange] = lambda _arguments, _files: ({}, [])
+    adjust: Callable[[Mapping[str, Any], Mapping[str, Any]], ArgumentChange] = lambda _arguments, _prior: ({}, [])
     build_fleet_object: Callable[[Mapping[str, Any]], Any] | None = None
     kind: PlanningKind = PlanningKind.OTHER
-    list_secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] | None = None
+    list_secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] = lambda _attributes: ()
     placement_kinds: tuple[str, ...] = ()
     list_applied_objects: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Any] | None = None
     concurrent_types: tuple[str, ...] = ()
-    split_write_only_body: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[Problem]]] | None = None
+    split_write_only_body: Callable[[Mapping[str, Any]], ArgumentChange] | None = None
 
     @property
     def noun(self) -> str:

@@ -54,9 +54,8 @@ Refinements: TypeAlias = tuple[tuple[Path, Refinement], ...]
 
 
 class ConversionProblem(Exception):
-    """Value that does not fit a type.
-
-    `path` leads to the part at fault; `message` is a clause without a full stop, such as `string required`.
+    """Value that does not fit a type. `path` leads to the part at fault; `message` is a clause without a full stop,
+    such as `string required`.
     """
 
     def __init__(self, path: Path, message: str) -> None:
@@ -98,8 +97,6 @@ def _convert_raw_value(value: Value) -> Any:
 
 def list_refinements(value: Value) -> Refinements:
     """List the paths and refinements of unknown parts, except parts of sets, which have no path."""
-    if value.is_wholly_known:
-        return ()
     parts: list[tuple[Path, Refinement]] = []
     _collect_refinements_of_unknowns(value, path=(), refinements=parts)
     return tuple(parts)

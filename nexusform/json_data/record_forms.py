@@ -131,15 +131,16 @@ def _build_full_form(record_class: type) -> RecordForm[Any]:
 
 def build_row_form(names: str) -> Part:
     """Build the conversion of rows to objects from the names of their items (`?`: null if empty)."""
-    columns_with_null = [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
+    columns = [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
+    return partial(_convert_row, columns)
 
-    def convert_row(values: tuple[Any, ...]) -> dict[str, Any]:
-        return {
-            name: _convert_value_by_class(value) if value or not is_null else None
-            for (name, is_null), value in zip(columns_with_null, values, strict=True)
-        }
 
-    return convert_row
+def _convert_row(columns: list[tuple[str, bool]], values: tuple[Any, ...]) -> dict[str, Any]:
+    """Convert a row to an object; `columns` are the names of its items, and whether an empty one is null."""
+    document: dict[str, Any] = {}
+    for (name, is_null_when_empty), value in zip(columns, values, strict=True):
+        document[name] = _convert_value_by_class(value) if value or not is_null_when_empty else None
+    return document
 
 
 def round_to_six_places(figure: float) -> float:

@@ -1,8 +1,8 @@
 """Parser of HCL's native syntax.
 
 `parse_file` parses a configuration file, `parse_expression` one expression, `parse_template` a template without quotes.
-All return the parsed part together with every problem; none raises. docs/decisions/0002-parser.md explains why this is
-a separate parser. `check_with_hcl2` reports whether the package hcl2 can parse a file.
+All return the parsed part together with every problem; none raises. docs/decisions/0001-hcl-parser.md explains why this
+is a separate parser. `check_with_hcl2` reports whether the package hcl2 can parse a file.
 
 Trees are cached between runs as bytes (`encode_tree`, `decode_tree`). The form is JSON, never code: every node is an
 array that starts with the name of its class, according to the annotations of the nodes. Anything else is rejected.

@@ -9,7 +9,7 @@ PUBLIC = {
     ),
     "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
     "vm_demands": (
-        "ClaimDemand compute_number_sort_key index_pools PlacementGroupRule NO_DEMAND OBSERVED PlacedVm PoolDemand "
-        "VmDemand"
+        "ClaimDemand compute_number_sort_key index_pools index_vms PlacementGroupRule NO_DEMAND OBSERVED PlacedVm "
+        "PoolDemand VmDemand"
     ),
 }

@@ -36,10 +36,9 @@ _DIGITS: Final = 6
 
 class VerifiedPrediction(Struct, frozen=True):
     """Verified prediction. `subject` is its subject ("machine"), `share` its predicted probability, `chance` that of a
-    random choice among the tied candidates.
-
-    `measured_share` is the share before a reduction by the accuracy of earlier predictions, None without a reduction.
-    `is_certain`: it was reported as certain. `text` describes the prediction and the result for people.
+    random choice among the tied candidates. `measured_share` is the share before a reduction by the accuracy of earlier
+    predictions, None without a reduction. `is_certain`: it was reported as certain. `text` describes the prediction and
+    the result for people.
     """
 
     subject: str
@@ -98,10 +97,9 @@ PredictionRecord: TypeAlias = Mapping[tuple[str, int], ShareClassScore]
 
 
 class PredictionRecordScore(Struct, frozen=True):
-    """Score of a record: Brier scores (0 is best) of the predicted shares and of chance.
-
-    `certain_correct` of the `certain` predictions (with a measured share of 1) were correct.
-    `has_lowered_shares`: shares of some class are reported lower than measured.
+    """Score of a record: Brier scores (0 is best) of the predicted shares and of chance. `certain_correct` of the
+    `certain` predictions (with a measured share of 1) were correct. `has_lowered_shares`: shares of some class are
+    reported lower than measured.
     """
 
     verified: int

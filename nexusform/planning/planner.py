@@ -24,21 +24,8 @@ from nexusform.planning.name_resolution.evaluation_settings import (
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.phases import collect_diagnostics, plan_domain_phases, plan_domain_removals
 from nexusform.planning.plan_request import PlanRequest
-from nexusform.planning.preparation.planning_order import (
-    PHASES_AFTER_PLACEMENTS,
-    PHASES_BEFORE_VMS,
-    VM_PHASE,
-    PlanningOrder,
-    compute_planning_order,
-    move_blocks_to_front,
-)
+from nexusform.planning.preparation import planning_order, target_selection
 from nexusform.planning.preparation.prior_state import PriorState, build_prior_state, exclude_unselected_imports
-from nexusform.planning.preparation.target_selection import (
-    Selection,
-    build_selection,
-    check_moved_selection,
-    check_unmatched_options,
-)
 from nexusform.planning.vm_planning.vm_context import build_vm_context
 from nexusform.planning.vm_planning.vm_object import SELECTION_KEY
 from nexusform.planning.vm_planning.vm_passes import plan_destroy, plan_vms
@@ -119,7 +106,9 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
         *start.diagnostics,
         *outcome.diagnostics,
         *changes.check_import_targets(blocks),
-        *check_unmatched_options(start.selection, start.order, blocks.instances, prior_addresses, prior_names),
+        *target_selection.check_unmatched_options(
+            start.selection, start.order, blocks.instances, prior_addresses, prior_names
+        ),
         *condition_problems,
         *remove_consequential_errors(
             phase_diagnostics,
@@ -133,7 +122,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
 
 
 def _check_conditions_outside_resources(
-    request: PlanRequest, evaluation: Evaluation, selection: Selection
+    request: PlanRequest, evaluation: Evaluation, selection: target_selection.Selection
 ) -> tuple[list[Diagnostic], list[CheckResult]]:
     """Check the conditions outside of managed resources: of variables, outputs, modules, checks and data sources."""
     root = request.configuration.root
@@ -166,8 +155,8 @@ def _plan_refresh_only(request: PlanRequest, start: _PlanningStart) -> PlanResul
 class _PlanningStart(Struct, frozen=True):
     # Start of planning. `is_flawed`: the configuration itself has errors; `is_stopped`: planning is impossible.
     prior: PriorState
-    order: PlanningOrder
-    selection: Selection
+    order: planning_order.PlanningOrder
+    selection: target_selection.Selection
     diagnostics: list[Diagnostic]
     is_flawed: bool
     is_stopped: bool
@@ -175,17 +164,17 @@ class _PlanningStart(Struct, frozen=True):
 
 def _prepare_planning_start(request: PlanRequest, prior: PriorState) -> _PlanningStart:
     """Prepare the parts common to all blocks: prior state, planning order, selection. Invalid options stop the plan."""
-    order, cycles = compute_planning_order(request.configuration, request.registries.resource_types)
+    order, cycles = planning_order.compute_planning_order(request.configuration, request.registries.resource_types)
     diagnostics = validate_configuration(request)
     is_flawed = has_errors(diagnostics)
     if not is_flawed:  # otherwise problems of moves may be consequences
         diagnostics += prior.diagnostics
     if cycles:  # without an order nothing can be planned
-        return _PlanningStart(prior, order, Selection(), diagnostics, is_flawed, is_stopped=True)
-    selection, problems = build_selection(request.targets, request.excludes, request.replaces, order)
-    problems += check_moved_selection(selection, prior.previous)
+        return _PlanningStart(prior, order, target_selection.Selection(), diagnostics, is_flawed, is_stopped=True)
+    selection, problems = target_selection.build_selection(request.targets, request.excludes, request.replaces, order)
+    problems += target_selection.check_moved_selection(selection, prior.previous)
     diagnostics += problems
-    order = move_blocks_to_front(order, [address.config_address for address in request.first_addresses])
+    order = planning_order.move_blocks_to_front(order, [address.config_address for address in request.first_addresses])
     return _PlanningStart(
         exclude_unselected_imports(prior, selection), order, selection, diagnostics, is_flawed, has_errors(problems)
     )
@@ -195,7 +184,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     """Run phase by phase: sites and machines, VMs, domains with placements, and the blocks after these."""
     order = blocks.order
     orphans = find_instances_without_block(blocks)
-    for block in order.list_phases(PHASES_BEFORE_VMS):
+    for block in order.list_phases(planning_order.PHASES_BEFORE_VMS):
         blocks.plan_block(block, evaluation)
     for instance in orphans.without_vms:
         blocks.add_instance(instance, evaluation)
@@ -206,10 +195,10 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
 
         transfer_unmanaged_vms(blocks)
     context = build_vm_context(blocks)
-    planned_vms = plan_vms(order.list_phase(VM_PHASE), orphans.with_vms, context, blocks, evaluation)
+    planned_vms = plan_vms(order.list_phase(planning_order.VM_PHASE), orphans.with_vms, context, blocks, evaluation)
     placed_evaluation = planned_vms.evaluation  # with known placements
     contributions = plan_domain_phases(blocks, planned_vms.objects.values(), placed_evaluation)
-    for block in order.list_phases(PHASES_AFTER_PLACEMENTS):
+    for block in order.list_phases(planning_order.PHASES_AFTER_PLACEMENTS):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)
     if not blocks.selection.is_partial:  # the outputs of a partial plan may refer to missing objects

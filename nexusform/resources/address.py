@@ -108,7 +108,7 @@ class AddressPattern(Struct, frozen=True):
     """
 
     module: ModulePath
-    mode: Mode | None = None
+    mode: Mode = "managed"
     type: str = ""
     name: str = ""
     key: Key = None
@@ -129,7 +129,7 @@ class AddressPattern(Struct, frozen=True):
     def __str__(self) -> str:
         if not self.type:
             return format_module(self.module)
-        return str(Address(self.module, self.mode or "managed", self.type, self.name, self.key))
+        return str(Address(self.module, self.mode, self.type, self.name, self.key))
 
 
 def render_moved_block(old: str, new: str) -> str:
@@ -171,7 +171,7 @@ def parse_address(text: str) -> Address:
     pattern = parse_pattern(text)
     if not pattern.type:
         raise AddressProblem(f'"{text}" names a module; a resource is needed here.')
-    return Address(pattern.module, pattern.mode or "managed", pattern.type, pattern.name, pattern.key)
+    return Address(pattern.module, pattern.mode, pattern.type, pattern.name, pattern.key)
 
 
 def _get_key_at_position(parts: list[tuple[str, Key]], position: int) -> tuple[Key, int]:

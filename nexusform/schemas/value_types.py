@@ -69,10 +69,8 @@ _NO_DEFAULTS: Final[Mapping[str, object]] = {}
 
 
 class ObjectType(Struct, frozen=True):
-    """object({...}); attributes sorted by name.
-
-    `optional` names may be absent on conversion and become null or their default (`defaults`, as (name,
-    Value) pairs, untyped here because values/typed_value.py depends on this module).
+    """object({...}); attributes sorted by name. `optional` names may be absent on conversion and become null or their
+    default (`defaults`, as (name, Value) pairs, untyped here because values/typed_value.py depends on this module).
     """
 
     attributes: tuple[tuple[str, Type], ...]
@@ -110,6 +108,12 @@ class ObjectType(Struct, frozen=True):
 Type: TypeAlias = PrimitiveType | ListType | SetType | MapType | TupleType | ObjectType
 
 _COLLECTIONS: Final = {ListType: "list", SetType: "set", MapType: "map"}
+_COLLECTIONS_BY_NAME: Final[Mapping[str, type[ListType | SetType | MapType]]] = {
+    "list": ListType,
+    "set": SetType,
+    "map": MapType,
+}
+_PRIMITIVES: Final = {"string": STRING, "number": NUMBER, "bool": BOOL, "dynamic": DYNAMIC}
 
 
 def describe_type(value_type: Type, *, constraint: bool = False) -> str:
@@ -152,20 +156,10 @@ def build_type_json(value_type: Type) -> Any:
 def parse_type_json(data: Any) -> Type:
     """Parse the JSON data of `build_type_json`. Raises ValueError for anything else."""
     match data:
-        case "string":
-            return STRING
-        case "number":
-            return NUMBER
-        case "bool":
-            return BOOL
-        case "dynamic":
-            return DYNAMIC
-        case ["list", element]:
-            return ListType(parse_type_json(element))
-        case ["set", element]:
-            return SetType(parse_type_json(element))
-        case ["map", element]:
-            return MapType(parse_type_json(element))
+        case "string" | "number" | "bool" | "dynamic":
+            return _PRIMITIVES[data]
+        case ["list" | "set" | "map" as name, element]:
+            return _COLLECTIONS_BY_NAME[name](parse_type_json(element))
         case ["tuple", [*elements]]:
             return TupleType(tuple(parse_type_json(e) for e in elements))
         case ["object", {**attributes}, *optional] if len(optional) <= 1:

@@ -5,7 +5,7 @@ Unknown attributes are ignored: an older or newer version may have them.
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Problem
@@ -32,40 +32,42 @@ def validate_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> l
 @lru_cache(maxsize=1024)
 def _build_body_check(schema: BlockSchema) -> _Check:
     """Build the check of a body: types, required names, and the list with the source order of labelled blocks."""
-    checks = {name: _build_attribute_check(attribute) for name, attribute in schema.attributes.items()}
-    checks |= {name: _build_block_check(block) for name, block in schema.blocks.items()}
+    checks: dict[str, _Check] = {}
+    required_names: list[str] = []
+    for name, attribute in schema.attributes.items():
+        checks[name] = _build_attribute_check(attribute)
+        if attribute.required or (name == "name" and attribute.computed):  # a computed name is always set
+            required_names.append(name)
     for name, block in schema.blocks.items():
-        if block.nesting is Nesting.MAP:
-            checks[get_order_attribute(name)] = _build_type_check(ListType(STRING))
-    required_names = [name for name, attribute in schema.attributes.items() if _is_always_set(name, attribute)]
-    required_names += [name for name, block in schema.blocks.items() if block.min_items]
+        checks[name] = _build_block_check(block)
+        if block.min_items:
+            required_names.append(name)
+    labelled_blocks = [name for name, block in schema.blocks.items() if block.nesting is Nesting.MAP]
+    checks |= dict.fromkeys(map(get_order_attribute, labelled_blocks), _build_type_check(ListType(STRING)))
     # A top-level VM may lack its location: it may be pinned to a missing machine.
     return _build_object_check(checks, required_names, location_names=[])
 
 
-def _is_always_set(name: str, attribute: AttributeSchema) -> bool:
-    """Return True if every object has the attribute; a computed name is set even if it is not configured."""
-    return attribute.required or (name == "name" and attribute.computed)
-
-
 def _build_object_check(checks: Mapping[str, _Check], required_names: list[str], location_names: list[str]) -> _Check:
     """Build the check of an object; `location_names` are required too if the object has a machine."""
-    names_with_machine = [*required_names, *location_names]
+    return partial(_check_object, checks, required_names, [*required_names, *location_names])
 
-    def check(value: Any, path: Path) -> Iterator[Problem]:
-        if value.__class__ is not dict:
-            yield _build_wrong_type_problem(path, value, "an object")
-            return
-        for name, check_part in checks.items():
-            part = value.get(name)
-            if part is not None and part is not UNKNOWN:  # null is as absent, checked below
-                yield from check_part(part, (*path, name))
-        has_machine = value.get("machine") is not None  # a placed VM
-        for name in names_with_machine if has_machine else required_names:
-            if value.get(name) is None:
-                yield build_invalid_member_problem((*path, name), f'"{name}" is missing.')
 
-    return check
+def _check_object(
+    checks: Mapping[str, _Check], required_names: list[str], names_with_machine: list[str], value: Any, path: Path
+) -> Iterator[Problem]:
+    """Check an object: each part by its own check, then the required names, or those of an object with a machine."""
+    if value.__class__ is not dict:
+        yield _build_wrong_type_problem(path, value, "an object")
+        return
+    for name, check_part in checks.items():
+        part = value.get(name)
+        if part is not None and part is not UNKNOWN:  # null is as absent, checked below
+            yield from check_part(part, (*path, name))
+    has_machine = value.get("machine") is not None  # a placed VM
+    for name in names_with_machine if has_machine else required_names:
+        if value.get(name) is None:
+            yield build_invalid_member_problem((*path, name), f'"{name}" is missing.')
 
 
 def _build_attribute_check(attribute: AttributeSchema) -> _Check:
@@ -73,20 +75,22 @@ def _build_attribute_check(attribute: AttributeSchema) -> _Check:
     check_type = _build_type_check(attribute.type)
     if attribute.type.__class__ is not PrimitiveType or (attribute.minimum is None and not attribute.choices):
         return check_type
-    choices = ", ".join(f'"{choice}"' for choice in attribute.choices)
-    check_number = _check_range if attribute.allows_fractions else _check_whole_number
+    return partial(_check_choices_and_bounds, attribute, check_type)
 
-    def check(value: Any, path: Path) -> Iterator[Problem]:
-        problem = next(check_type(value, path), None)
-        if problem is not None:
-            yield problem
-            return  # choices and bounds need the right type
-        if attribute.choices and value not in attribute.choices:
-            yield _build_wrong_type_problem(path, value, f"one of {choices}")
-        elif attribute.minimum is not None:
-            yield from check_number(path, value, attribute.minimum, attribute.maximum)
 
-    return check
+def _check_choices_and_bounds(
+    attribute: AttributeSchema, check_type: _Check, value: Any, path: Path
+) -> Iterator[Problem]:
+    """Check the value of a primitive attribute: its type, and if that is right its choices or bounds."""
+    problem = next(check_type(value, path), None)
+    if problem is not None:
+        yield problem
+    elif attribute.choices and value not in attribute.choices:
+        choices = ", ".join(f'"{choice}"' for choice in attribute.choices)
+        yield _build_wrong_type_problem(path, value, f"one of {choices}")
+    elif attribute.minimum is not None:
+        check_number = _check_range if attribute.allows_fractions else _check_whole_number
+        yield from check_number(path, value, attribute.minimum, attribute.maximum)
 
 
 def _build_block_check(block: NestedBlock) -> _Check:
@@ -96,8 +100,8 @@ def _build_block_check(block: NestedBlock) -> _Check:
         case Nesting.SINGLE:
             return body
         case Nesting.LIST:
-            return _build_list_check(body)
-    return _build_map_check(body)
+            return partial(_check_list, body)
+    return partial(_check_map, body, True)
 
 
 @lru_cache(maxsize=1024)
@@ -114,16 +118,16 @@ def _build_type_check(value_type: Type) -> _Check:
         return _build_object_check(checks, required_names=[], location_names=location_names)
     if isinstance(value_type, MapType):
         rejects_null = isinstance(value_type.element, ObjectType)  # null objects are errors, null primitives are not
-        return _build_map_check(_build_type_check(value_type.element), rejects_null=rejects_null)
+        return partial(_check_map, _build_type_check(value_type.element), rejects_null)
     assert not isinstance(value_type, TupleType), "no schema has a tuple"
-    return _build_list_check(_build_type_check(value_type.element))
+    return partial(_check_list, _build_type_check(value_type.element))
 
 
 def _build_member_check(name: str, member_type: Type) -> _Check:
     """Build the check of a member: numbers of VMs and of cells count from 0."""
     if name not in _COUNT_NAMES:
         return _build_type_check(member_type)
-    return _build_list_check(_check_count_from_zero) if isinstance(member_type, ListType) else _check_count_from_zero
+    return partial(_check_list, _check_count_from_zero) if isinstance(member_type, ListType) else _check_count_from_zero
 
 
 def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:
@@ -131,40 +135,36 @@ def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:
 
 
 def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
+    """Build the check of a string, a bool or a number (an int, a float, or a fraction of a large precision)."""
     classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(primitive_type.name, (int, float, Fraction))
     expected = {"string": "a string", "bool": "true or false"}.get(primitive_type.name, "a number")
-
-    def check(value: Any, path: Path) -> Iterator[Problem]:
-        if value.__class__ not in classes:
-            yield _build_wrong_type_problem(path, value, expected)
-
-    return check
+    return partial(_check_class, classes, expected)
 
 
-def _build_map_check(element: _Check, *, rejects_null: bool = True) -> _Check:
-    """Build the check of a map; `element` also checks (and rejects) null elements, unless `rejects_null` is false."""
-
-    def check(value: Any, path: Path) -> Iterator[Problem]:
-        if value.__class__ is not dict:
-            yield _build_wrong_type_problem(path, value, "an object")
-            return
-        for key, part in value.items():
-            if (part is not None or rejects_null) and part is not UNKNOWN:
-                yield from element(part, (*path, key))
-
-    return check
+def _check_class(classes: tuple[type, ...], expected: str, value: Any, path: Path) -> Iterator[Problem]:
+    """Check that a value is of one of these classes, exactly: true is no number."""
+    if value.__class__ not in classes:
+        yield _build_wrong_type_problem(path, value, expected)
 
 
-def _build_list_check(element: _Check) -> _Check:
-    def check(value: Any, path: Path) -> Iterator[Problem]:
-        if value.__class__ is not list:
-            yield _build_wrong_type_problem(path, value, "a list")
-            return
-        for position, part in enumerate(value):
-            if part is not UNKNOWN:
-                yield from element(part, (*path, position))
+def _check_map(check_element: _Check, rejects_null: bool, value: Any, path: Path) -> Iterator[Problem]:
+    """Check a map and its elements; `check_element` rejects null, so null elements are skipped if they are allowed."""
+    if value.__class__ is not dict:
+        yield _build_wrong_type_problem(path, value, "an object")
+        return
+    for key, part in value.items():
+        if (part is not None or rejects_null) and part is not UNKNOWN:
+            yield from check_element(part, (*path, key))
 
-    return check
+
+def _check_list(check_element: _Check, value: Any, path: Path) -> Iterator[Problem]:
+    """Check a list and its elements; `check_element` rejects null, and unknown elements are skipped."""
+    if value.__class__ is not list:
+        yield _build_wrong_type_problem(path, value, "a list")
+        return
+    for position, part in enumerate(value):
+        if part is not UNKNOWN:
+            yield from check_element(part, (*path, position))
 
 
 def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | None) -> Iterator[Problem]:
@@ -177,6 +177,7 @@ def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | Non
 
 
 def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> Iterator[Problem]:
+    """Check the bounds of a number, both inclusive; without a `maximum` there is no upper bound."""
     if value < minimum:
         yield _build_wrong_type_problem(path, value, f"a number from {minimum}")
     elif maximum is not None and value > maximum:

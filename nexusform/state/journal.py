@@ -34,9 +34,8 @@ class _JournalLine(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=
 
 
 class ApplyStart(Struct, frozen=True):
-    """First change of an apply: the state gets this lineage and serial.
-
-    `plan_digest` is the digest of the saved plan, "" without one.
+    """First change of an apply: the state gets this lineage and serial. `plan_digest` is the digest of the saved plan,
+    "" without one.
     """
 
     lineage: str
@@ -48,12 +47,10 @@ class ApplyStart(Struct, frozen=True):
 
 
 class Intent(Struct, frozen=True):
-    """Intent of a step to call its provider.
-
-    `kind` is the step's kind ("create", "update", "delete", "release"). `key_type`, `key_id` and `creation`
-    identify the object at the provider. `planned` is the object after success (None for a delete): an object
-    found later can be recorded in full with it. `deposed` is the key of the deposed object to delete; for a
-    create, the new key of the old object. `number` is the step's id in its plan.
+    """Intent of a step to call its provider. `kind` is the step's kind ("create", "update", "delete", "release").
+    `key_type`, `key_id` and `creation` identify the object at the provider. `planned` is the object after success (None
+    for a delete): an object found later can be recorded in full with it. `deposed` is the key of the deposed object to
+    delete; for a create, the new key of the old object. `number` is the step's id in its plan.
     """
 
     address: Address
@@ -67,11 +64,10 @@ class Intent(Struct, frozen=True):
 
 
 class InstanceOutcome(Struct, frozen=True):
-    """Complete instance at an address after a step (None: none).
-
-    It closes the intent with this address and creation number. A failed step without changes repeats the
-    earlier instance, with the `error`. A record without an earlier intent is valid: a recorded drift, a
-    forgotten object. `number` is the id of the completed step; a failed step is not completed.
+    """Complete instance at an address after a step (None: none). It closes the intent with this address and creation
+    number. A failed step without changes repeats the earlier instance, with the `error`. A record without an earlier
+    intent is valid: a recorded drift, a forgotten object. `number` is the id of the completed step; a failed step is
+    not completed.
     """
 
     address: Address
@@ -95,11 +91,9 @@ class ApplyEnd(Struct, frozen=True):
 
 
 class PlanPart(_JournalLine, frozen=True, tag="planned"):
-    """Part of the plan of an apply, kept to resume after a crash.
-
-    `data` is part `part` of `parts` of the plan file, compressed, as base64. `plan_digest` is the digest of
-    the saved plan applied by the user, "" without one. `lineage` and `serial` are those of the state during
-    the apply; `steps` is the number of steps with an outcome of their own.
+    """Part of the plan of an apply, kept to resume after a crash. `data` is part `part` of `parts` of the plan file,
+    compressed, as base64. `plan_digest` is the digest of the saved plan applied by the user, "" without one. `lineage`
+    and `serial` are those of the state during the apply; `steps` is the number of steps with an outcome of their own.
     """
 
     part: _Count
@@ -112,10 +106,9 @@ class PlanPart(_JournalLine, frozen=True, tag="planned"):
 
 
 class ApplyProgress(Struct, frozen=True):
-    """Progress of an earlier plan: ids of the completed steps.
-
-    Written when a new journal is started with remaining steps. `has_ended`: the apply ended normally, with failed
-    steps. `running_operations` are the started and unfinished steps: id and operation, as in RunningOperation.
+    """Progress of an earlier plan: ids of the completed steps. Written when a new journal is started with remaining
+    steps. `has_ended`: the apply ended normally, with failed steps. `running_operations` are the started and unfinished
+    steps: id and operation, as in RunningOperation.
     """
 
     completed_steps: tuple[int, ...]
@@ -124,9 +117,8 @@ class ApplyProgress(Struct, frozen=True):
 
 
 class RunningOperation(_JournalLine, frozen=True, tag="under_way"):
-    """Running operation of the started step `number`, in the words of its provider ("": unknown).
-
-    It ends with the outcome of the step (an InstanceOutcome that closes its intent).
+    """Running operation of the started step `number`, in the words of its provider ("": unknown). It ends with the
+    outcome of the step (an InstanceOutcome that closes its intent).
     """
 
     number: _Count

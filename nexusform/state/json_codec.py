@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, make_dataclass
-from functools import cache
+from functools import cache, partial
 from math import isfinite
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -39,9 +40,8 @@ _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 
 
 class JsonProblem(Exception):
-    """Text that is not JSON.
-
-    `offset` counts characters of the text from 0; the message is a clause without a full stop.
+    """Text that is not JSON. `offset` counts characters of the text from 0; the message is a clause without a full
+    stop.
     """
 
     def __init__(self, message: str, offset: int) -> None:
@@ -95,16 +95,18 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
     if _is_equal_without_blanks(render_json(document), data.removeprefix(_BYTE_ORDER_MARK)):
         return []
     duplicates: dict[str, None] = {}
-
-    def collect(pairs: list[tuple[str, Any]]) -> None:
-        known_keys = set()
-        for key, _ in pairs:
-            if key in known_keys:
-                duplicates[key] = None
-            known_keys.add(key)
-
+    collect = partial(_collect_duplicate_keys, duplicates)
     json.loads(data.removeprefix(_BYTE_ORDER_MARK), object_pairs_hook=collect, parse_int=str, parse_float=str)
     return list(duplicates)
+
+
+def _collect_duplicate_keys(duplicates: dict[str, None], pairs: list[tuple[str, Any]]) -> None:
+    """Add the duplicate keys of one object, given as its pairs, to the `duplicates` found so far."""
+    known_keys = set()
+    for key, _ in pairs:
+        if key in known_keys:
+            duplicates[key] = None
+        known_keys.add(key)
 
 
 def _is_equal_without_blanks(first: bytes, second: bytes) -> bool:
@@ -227,11 +229,9 @@ class _OpenContainer(Struct):
 
 
 class _JsonWriter:
-    """Renderer of plain data, by orjson if possible. The rest is rendered here as orjson would, on an
-    explicit stack, so that depth costs no calls.
-
-    orjson's fragments are not used: below a hundred levels orjson 3.13 closes lists after one without making
-    room for the brackets, and writes beyond its buffer.
+    """Renderer of plain data, by orjson if possible. The rest is rendered here as orjson would, on an explicit stack,
+    so that depth costs no calls. orjson's fragments are not used: below a hundred levels orjson 3.13 closes lists after
+    one without making room for the brackets, and writes beyond its buffer.
     """
 
     def __init__(self, default: Callable[[Any], Any], *, indent: bool, sort: bool) -> None:
@@ -239,9 +239,11 @@ class _JsonWriter:
 
         self._default = default
         self._sort = sort
-        self._indent = b"  " if indent else b""
-        self._colon = b": " if indent else b":"
-        self._option = (orjson.OPT_INDENT_2 if indent else 0) | (orjson.OPT_SORT_KEYS if sort else 0)
+        self._indent, self._colon, self._option = b"", b":", 0
+        if indent:
+            self._indent, self._colon, self._option = b"  ", b": ", orjson.OPT_INDENT_2
+        if sort:
+            self._option |= orjson.OPT_SORT_KEYS
 
     def render(self, value: Any) -> bytes:
         """Render the whole text. Raises TypeError for values other than plain data."""
@@ -283,7 +285,7 @@ class _JsonWriter:
             text = orjson.dumps(plain_value, default=self._reject_fraction, option=self._option)
         except TypeError:
             return None if holds_parts else _render_scalar(plain_value)
-        return text.replace(b"\n", self._build_line_break(depth)) if depth and self._indent else text
+        return text.replace(b"\n", self._build_line_break(depth)) if depth else text  # indented as its container
 
     def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
         """Return a list, dataclass or mapping as its parts to render (each key rendered), and its opening bracket."""
@@ -293,15 +295,18 @@ class _JsonWriter:
         if is_dataclass(plain_value):
             members = [(field.name, getattr(plain_value, field.name)) for field in fields(plain_value)]
         else:
-            names = sorted(plain_value) if self._sort else list(plain_value)
+            names = sorted(plain_value) if self._sort else plain_value
             members = [(name, plain_value[name]) for name in names]
         if not all(isinstance(name, str) for name, _ in members):
             raise TypeError("a member without a name")
         return _OpenContainer(iter([(_render_scalar(name) + self._colon, part) for name, part in members]), b"}"), b"{"
 
     def _convert_value(self, value: Any) -> Any:
-        is_plain = value is None or isinstance(value, (str, int, float, list, tuple, dict))
-        return value if is_plain or is_dataclass(value) or is_fraction(value) else self._default(value)
+        """Return a value to render: plain data, fractions and dataclasses as they are, others converted."""
+        is_plain = isinstance(value, (str, int, float, list, tuple, dict, NoneType))
+        if is_plain or is_dataclass(value) or is_fraction(value):
+            return value
+        return self._default(value)
 
     def _reject_fraction(self, value: Any) -> Any:
         if is_fraction(value):

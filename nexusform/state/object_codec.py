@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -54,12 +55,12 @@ def is_list(value: Any) -> bool:
 
 def is_list_of_texts(value: Any) -> bool:
     """Check for a list of strings."""
-    return value.__class__ is list and all(item.__class__ is str for item in value)
+    return value.__class__ is list and all(map(is_text, value))
 
 
 def is_list_of_objects(value: Any) -> bool:
     """Check for a list of JSON objects."""
-    return value.__class__ is list and all(item.__class__ is dict for item in value)
+    return value.__class__ is list and all(map(is_object, value))
 
 
 def is_hcl_identifier(value: Any) -> bool:
@@ -118,9 +119,7 @@ def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, probl
 
 def describe_json_kind(value: Any) -> str:
     """Return the kind of a JSON value as text."""
-    if value is None:
-        return "null"
-    names = {bool: "true or false", str: "a string", list: "a list", dict: "an object"}
+    names = {NoneType: "null", bool: "true or false", str: "a string", list: "a list", dict: "an object"}
     return names.get(value.__class__, "a number")
 
 

@@ -14,12 +14,10 @@ from nexusform.schemas.value_types import Type
 
 
 class ObjectState(Struct, frozen=True):
-    """One object created by a provider.
-
-    `attributes` is plain data of the type's schema; `sensitive` the paths in it that must not be displayed.
-    `dependencies` are the direct ones, as resource addresses without instance keys (`module.a.nexus_rack.r`),
-    sorted. `creation` is the object's creation number: unique in a state, growing; providers identify an
-    object by (type, id, creation). `private` is internal data of the resource type, never displayed or
+    """One object created by a provider. `attributes` is plain data of the type's schema; `sensitive` the paths in it
+    that must not be displayed. `dependencies` are the direct ones, as resource addresses without instance keys
+    (`module.a.nexus_rack.r`), sorted. `creation` is the object's creation number: unique in a state, growing; providers
+    identify an object by (type, id, creation). `private` is internal data of the resource type, never displayed or
     compared. `skip_destroy`: the object is forgotten, not destroyed, once its block is removed.
     """
 
@@ -41,9 +39,8 @@ class ObjectState(Struct, frozen=True):
 
 
 class InstanceState(Struct, frozen=True):
-    """Objects at one address: the current object, and deposed ones by their 8-hex key.
-
-    An object is deposed if the old object of a create_before_destroy replacement is not destroyed yet.
+    """Objects at one address: the current object, and deposed ones by their 8-hex key. An object is deposed if the old
+    object of a create_before_destroy replacement is not destroyed yet.
     """
 
     current: ObjectState | None
@@ -94,12 +91,10 @@ class OutputState(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """Complete state.
-
-    `lineage` is the id of the state's history ("" before the first apply), `serial` grows by one per apply
-    that changes something. `catalogue` is the version of the SKU catalogue used for the state.
-    `applied_plans` are digests of the last 256 applied plan files. `last_creation` is the highest creation
-    number ever assigned. `providers` holds the `identity` of the systems behind the providers, by name.
+    """Complete state. `lineage` is the id of the state's history ("" before the first apply), `serial` grows by one per
+    apply that changes something. `catalogue` is the version of the SKU catalogue used for the state. `applied_plans`
+    are digests of the last 256 applied plan files. `last_creation` is the highest creation number ever assigned.
+    `providers` holds the `identity` of the systems behind the providers, by name.
     """
 
     lineage: str = ""

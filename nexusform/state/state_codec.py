@@ -24,66 +24,49 @@ from nexusform.resources.address import (
     parse_pattern,
 )
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.schemas.value_types import Type, build_type_json, parse_type_json
-from nexusform.state import json_codec
+from nexusform.schemas.value_types import build_type_json, parse_type_json
+from nexusform.state import json_codec, object_codec
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.state.json_codec import build_ordered_object
-from nexusform.state.object_codec import (
-    INVALID,
-    OBJECT_RULES,
-    MemberRule,
-    build_invalid_member_problem,
-    build_object_members,
-    check_members,
-    is_count,
-    is_flag,
-    is_hcl_identifier,
-    is_key,
-    is_list,
-    is_list_of_objects,
-    is_list_of_texts,
-    is_nonempty_text,
-    is_object,
-    is_text,
-    parse_object,
-)
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 
 FORMAT: Final = "nexusform"
 KIND: Final = "state"
 _MAX_ERRORS: Final = 20
 
-_DOCUMENT_RULES: Final[Mapping[str, MemberRule]] = {
-    "format": MemberRule(is_text, "a string", is_required=True),
-    "kind": MemberRule(is_text, "a string", is_required=True),
-    "version": MemberRule(is_count, "a whole number", is_required=True),
-    "nexusform_version": MemberRule(is_text, "a string"),
-    "serial": MemberRule(is_count, "a whole number from 0", is_required=True),
-    "lineage": MemberRule(is_text, "a string", is_required=True),
-    "catalogue": MemberRule(is_text, "a string"),
-    "last_creation": MemberRule(is_count, "a whole number from 0"),
-    "outputs": MemberRule(is_object, "an object"),
-    "resources": MemberRule(is_list, "a list", is_required=True),
-    "applied_plans": MemberRule(is_list_of_texts, "a list of digests"),
-    "check_results": MemberRule(is_list_of_objects, "a list of objects"),
-    "providers": MemberRule(is_object, "an object"),
+_DOCUMENT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
+    "format": object_codec.MemberRule(object_codec.is_text, "a string", is_required=True),
+    "kind": object_codec.MemberRule(object_codec.is_text, "a string", is_required=True),
+    "version": object_codec.MemberRule(object_codec.is_count, "a whole number", is_required=True),
+    "nexusform_version": object_codec.MemberRule(object_codec.is_text, "a string"),
+    "serial": object_codec.MemberRule(object_codec.is_count, "a whole number from 0", is_required=True),
+    "lineage": object_codec.MemberRule(object_codec.is_text, "a string", is_required=True),
+    "catalogue": object_codec.MemberRule(object_codec.is_text, "a string"),
+    "last_creation": object_codec.MemberRule(object_codec.is_count, "a whole number from 0"),
+    "outputs": object_codec.MemberRule(object_codec.is_object, "an object"),
+    "resources": object_codec.MemberRule(object_codec.is_list, "a list", is_required=True),
+    "applied_plans": object_codec.MemberRule(object_codec.is_list_of_texts, "a list of digests"),
+    "check_results": object_codec.MemberRule(object_codec.is_list_of_objects, "a list of objects"),
+    "providers": object_codec.MemberRule(object_codec.is_object, "an object"),
 }
-_RESOURCE_RULES: Final[Mapping[str, MemberRule]] = {
-    "module": MemberRule(is_text, "the address of a module instance"),
-    "mode": MemberRule(lambda value: value in ("managed", "data"), '"managed" or "data"', is_required=True),
-    "type": MemberRule(is_hcl_identifier, "the name of a resource type", is_required=True),
-    "name": MemberRule(is_hcl_identifier, "a resource's name", is_required=True),
-    "instances": MemberRule(is_list, "a list", is_required=True),
+_RESOURCE_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
+    "module": object_codec.MemberRule(object_codec.is_text, "the address of a module instance"),
+    "mode": object_codec.MemberRule(
+        lambda value: value in ("managed", "data"), '"managed" or "data"', is_required=True
+    ),
+    "type": object_codec.MemberRule(object_codec.is_hcl_identifier, "the name of a resource type", is_required=True),
+    "name": object_codec.MemberRule(object_codec.is_hcl_identifier, "a resource's name", is_required=True),
+    "instances": object_codec.MemberRule(object_codec.is_list, "a list", is_required=True),
 }
-_INSTANCE_RULES: Final[Mapping[str, MemberRule]] = {
-    **OBJECT_RULES,
-    "index_key": MemberRule(is_key, "a string or a whole number from 0"),
-    "deposed": MemberRule(is_nonempty_text, "the key of a deposed object"),
+_INSTANCE_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
+    **object_codec.OBJECT_RULES,
+    "index_key": object_codec.MemberRule(object_codec.is_key, "a string or a whole number from 0"),
+    "deposed": object_codec.MemberRule(object_codec.is_nonempty_text, "the key of a deposed object"),
 }
-_OUTPUT_RULES: Final[Mapping[str, MemberRule]] = {
-    "value": MemberRule(lambda _: True, "a value", is_required=True),
-    "type": MemberRule(lambda _: True, "a type", is_required=True),
-    "sensitive": MemberRule(is_flag, "true or false"),
+_OUTPUT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
+    "value": object_codec.MemberRule(lambda _: True, "a value", is_required=True),
+    "type": object_codec.MemberRule(lambda _: True, "a type", is_required=True),
+    "sensitive": object_codec.MemberRule(object_codec.is_flag, "true or false"),
 }
 
 
@@ -148,9 +131,9 @@ def _build_instances(address: Address, instance: InstanceState, build_object: Ob
     key_members: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
     entries = []
     if instance.current is not None:
-        entries.append(build_object(key_members | build_object_members(instance.current)))
+        entries.append(build_object(key_members | object_codec.build_object_members(instance.current)))
     for key, deposed in sorted(instance.deposed.items()):
-        entries.append(build_object(key_members | {"deposed": key} | build_object_members(deposed)))
+        entries.append(build_object(key_members | {"deposed": key} | object_codec.build_object_members(deposed)))
     return entries
 
 
@@ -177,7 +160,7 @@ def decode_state(
             )
             return None, [build_error("state-is-not-valid-json", detail, span)]
         state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
-        is_ours = state is not None or problems[0].id == INVALID  # else foreign, or of a newer version
+        is_ours = state is not None or problems[0].id == object_codec.INVALID  # else foreign, or of a newer version
         duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
     if not duplicate_keys:
         return state, problems
@@ -210,7 +193,7 @@ def _decode_any_version(
 
 def _check_document_format(document: Any, name: str) -> Diagnostic | None:
     """Return an error with the reason if the document is no state readable by this nexusform, else None."""
-    if not is_object(document):
+    if not object_codec.is_object(document):
         return _build_foreign_document_error(name, "It holds no JSON object.")
     if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
         reason = (
@@ -219,18 +202,18 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
         return _build_foreign_document_error(name, reason)
     if document.get("format") != FORMAT:
         format_name = document.get("format")
-        format_text = f'Its "format" is "{format_name}"' if is_text(format_name) else 'It has no "format"'
+        format_text = f'Its "format" is "{format_name}"' if object_codec.is_text(format_name) else 'It has no "format"'
         return _build_foreign_document_error(name, f'{format_text}; expected "{FORMAT}".')
     if "kind" not in document:  # written by a version before the first release
         return build_development_file_error(name, "import the resources again")
     if document["kind"] != KIND:
         return _build_foreign_document_error(name, f'Its "kind" is not "{KIND}".')
     version = document.get("version")
-    if not is_count(version) or version == 0:
+    if not object_codec.is_count(version) or version == 0:
         return _build_foreign_document_error(name, 'Its "version" is not a whole number from 1.')
     if version > CURRENT:
         writer_version = document.get("nexusform_version")
-        writer = f" by nexusform {writer_version}" if is_nonempty_text(writer_version) else ""
+        writer = f" by nexusform {writer_version}" if object_codec.is_nonempty_text(writer_version) else ""
         return build_error(
             "newer-state-version",
             f"{name} was written{writer} as version {version} of the format; this nexusform reads up to "
@@ -264,10 +247,10 @@ def _build_diagnostics_with_positions(problems: list[Problem], data: bytes, name
         span = positions.build_span(offset, min(offset + 1, len(text)))
         position = f"line {span.start.line}, column {span.start.column} ({format_json_path(problem.path)})"
         detail = f"{name}, {position}: {problem.detail} {_format_remedy(name)}"
-        diagnostics.append(build_error(INVALID, detail, span))
+        diagnostics.append(build_error(object_codec.INVALID, detail, span))
     if len(problems) > len(reported):
         summary = f"{name} has {len(problems) - len(reported)} more errors of this kind."
-        diagnostics.append(build_error(INVALID, summary))
+        diagnostics.append(build_error(object_codec.INVALID, summary))
     return diagnostics
 
 
@@ -290,16 +273,16 @@ class _StateReader:
 
     def read_state(self, document: dict[str, Any]) -> State | None:
         """Return the whole state; None if there are errors (then in `problems`)."""
-        check_members(document, _DOCUMENT_RULES, path=(), problems=self.problems)
+        object_codec.check_members(document, _DOCUMENT_RULES, path=(), problems=self.problems)
         entries = document.get("outputs", {})
         outputs = {}
-        if is_object(entries):  # anything else was reported above
+        if object_codec.is_object(entries):  # anything else was reported above
             for name, entry in entries.items():
                 output = parse_output(entry, ("outputs", name), self.problems)
                 if output is not None:
                     outputs[name] = output
         resources = document.get("resources", [])
-        if is_list(resources):
+        if object_codec.is_list(resources):
             for index, entry in enumerate(resources):
                 self._add_resource_objects(entry, ("resources", index))
         if self.problems:
@@ -327,43 +310,48 @@ class _StateReader:
 
     def _add_resource_objects(self, entry: Any, path: Path) -> None:
         """Add the objects of one resource; the members of all of its instances are checked even after an error."""
-        is_valid = check_members(entry, _RESOURCE_RULES, path, self.problems)
-        if not is_object(entry) or not is_list(entry.get("instances")):
+        is_valid = object_codec.check_members(entry, _RESOURCE_RULES, path, self.problems)
+        if not object_codec.is_object(entry) or not object_codec.is_list(entry.get("instances")):
             return  # reported by check_members
         module = self._parse_module(entry.get("module", ""), (*path, "module"))
         is_valid = is_valid and module is not None
         instances_path = (*path, "instances")
         for index, instance in enumerate(entry["instances"]):
-            if not check_members(instance, _INSTANCE_RULES, (*instances_path, index), self.problems) or not is_valid:
+            if (
+                not object_codec.check_members(instance, _INSTANCE_RULES, (*instances_path, index), self.problems)
+                or not is_valid
+            ):
                 continue  # reported; without a valid resource there is no address
             address = Address(module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key"))
             self._add_object(address, instance, (*instances_path, index))
 
     def _add_object(self, address: Address, entry: dict[str, Any], path: Path) -> None:
         """Add a current or deposed object; report invalid attributes and duplicates."""
-        object_state = parse_object(entry)
+        object_state = object_codec.parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None:
             for problem in validate_attributes(schema, object_state.attributes):
-                self.problems.append(build_invalid_member_problem((*path, "attributes", *problem.path), problem.detail))
+                self.problems.append(
+                    object_codec.build_invalid_member_problem((*path, "attributes", *problem.path), problem.detail)
+                )
         self._highest = max(self._highest, object_state.creation)
         key = entry.get("deposed")
         if key is None:
             if address in self._objects:
-                self.problems.append(build_invalid_member_problem(path, f"Duplicate object at {address}."))
+                self.problems.append(object_codec.build_invalid_member_problem(path, f"Duplicate object at {address}."))
             self._objects[address] = object_state
             return
         deposed = self._deposed.setdefault(address, {})
         if key in deposed:
             message = f'Duplicate deposed object at {address} with key "{key}".'
-            self.problems.append(build_invalid_member_problem((*path, "deposed"), message))
+            self.problems.append(object_codec.build_invalid_member_problem((*path, "deposed"), message))
         deposed[key] = object_state
 
     def _parse_module(self, text: Any, path: Path) -> ModulePath | None:
         """Parse the address of a module instance, "" for the root module; None after an error."""
         if text == "":
             return ()
-        if not is_text(text):
+        if not object_codec.is_text(text):
             return None  # already reported by the rule
         cached = self._modules.get(text)
         if cached is not None:
@@ -371,11 +359,11 @@ class _StateReader:
         try:
             pattern = parse_pattern(text)
         except AddressProblem as problem:
-            self.problems.append(build_invalid_member_problem(path, str(problem)))
+            self.problems.append(object_codec.build_invalid_member_problem(path, str(problem)))
             return None
         if pattern.type:  # the address of a resource
             message = f'"{text}" is not the address of a module instance.'
-            self.problems.append(build_invalid_member_problem(path, message))
+            self.problems.append(object_codec.build_invalid_member_problem(path, message))
             return None
         self._modules[text] = pattern.module
         return pattern.module
@@ -383,27 +371,22 @@ class _StateReader:
 
 def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState | None:
     """Parse an output from its members; None if they are invalid, with errors added to `problems`."""
-    if not check_members(entry, _OUTPUT_RULES, path, problems):
+    if not object_codec.check_members(entry, _OUTPUT_RULES, path, problems):
         return None  # reported
-    output_type = parse_type(entry["type"])
-    if output_type is None:
-        problems.append(build_invalid_member_problem((*path, "type"), "This is not a type."))
+    try:
+        output_type = parse_type_json(entry["type"])
+    except (ValueError, TypeError, RecursionError):
+        problems.append(object_codec.build_invalid_member_problem((*path, "type"), "This is not a type."))
         return None
     try:
         convert_to_value(entry["value"], output_type)  # only to check it
     except ConversionProblem as problem:
         message = f"The value is not of the output's type: {problem.message}."
-        problems.append(build_invalid_member_problem((*path, "value", *problem.path), message))
+        problems.append(object_codec.build_invalid_member_problem((*path, "value", *problem.path), message))
         return None
     except (ValueError, OverflowError, RecursionError):
-        problems.append(build_invalid_member_problem((*path, "value"), "The value is not of the output's type."))
+        problems.append(
+            object_codec.build_invalid_member_problem((*path, "value"), "The value is not of the output's type.")
+        )
         return None
     return OutputState(entry["value"], output_type, entry.get("sensitive", False))
-
-
-def parse_type(data: Any) -> Type | None:
-    """Parse a type from JSON data; None if it is not a type."""
-    try:
-        return parse_type_json(data)
-    except (ValueError, TypeError, RecursionError):
-        return None

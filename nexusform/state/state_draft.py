@@ -17,32 +17,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.resources.address import Address
-from nexusform.state.journal import (
-    NO_STEP,
-    ApplyProgress,
-    ApplyStart,
-    InstanceMoves,
-    InstanceOutcome,
-    Intent,
-    OpenStepIntent,
-    PlanPart,
-    Record,
-    RunningOperation,
-    encode_journal_record,
-)
+from nexusform.state import journal
 from nexusform.state.objects import InstanceState, OutputState, State
 
 _PART_LENGTH: Final = 1 << 20  # characters of one record
 
 
 class UnfinishedApply(Struct, frozen=True):
-    """Started and unfinished apply.
-
-    `build_records` returns it as journal records. `completed_steps` are step ids; `has_ended`: it ended normally, with
-    failed steps. `running_operations` are the operations of started and unfinished steps, by their ids.
+    """Started and unfinished apply. `build_records` returns it as journal records. `completed_steps` are step ids;
+    `has_ended`: it ended normally, with failed steps. `running_operations` are the operations of started and unfinished
+    steps, by their ids.
     """
 
-    parts: tuple[PlanPart, ...]
+    parts: tuple[journal.PlanPart, ...]
     completed_steps: frozenset[int]
     has_ended: bool
     running_operations: Mapping[int, str] = field(default_factory=dict)
@@ -81,42 +68,46 @@ class UnfinishedApply(Struct, frozen=True):
             return None  # damaged
         return document if decompressor.eof else None  # else it is cut off, or larger
 
-    def build_records(self) -> list[Record]:
+    def build_records(self) -> list[journal.Record]:
         """Build the journal records of the same unfinished apply."""
         under_way = tuple(sorted(self.running_operations.items()))
-        return [*self.parts, ApplyProgress(tuple(sorted(self.completed_steps)), self.has_ended, under_way)]
+        return [*self.parts, journal.ApplyProgress(tuple(sorted(self.completed_steps)), self.has_ended, under_way)]
 
     def encode_lines(self) -> list[bytes]:
         """Encode the records as lines of a journal."""
-        return [encode_journal_record(record) for record in self.build_records()]
+        return [journal.encode_journal_record(record) for record in self.build_records()]
 
 
-def build_plan_parts(document: bytes, steps: int, plan_digest: str, lineage: str, serial: int) -> list[PlanPart]:
+def build_plan_parts(
+    document: bytes, steps: int, plan_digest: str, lineage: str, serial: int
+) -> list[journal.PlanPart]:
     """Build the records of a plan file with this number of steps before its apply; see PlanPart."""
     text = base64.b64encode(zlib.compress(document)).decode()
     pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
     count = len(pieces)
-    return [PlanPart(index, count, steps, plan_digest, lineage, serial, piece) for index, piece in enumerate(pieces)]
+    return [
+        journal.PlanPart(index, count, steps, plan_digest, lineage, serial, piece) for index, piece in enumerate(pieces)
+    ]
 
 
 class _ApplyTracker(Struct):
     """Tracker of the remaining steps of the last plan in a journal; the fields are those of UnfinishedApply."""
 
-    parts: list[PlanPart] = field(default_factory=list)
+    parts: list[journal.PlanPart] = field(default_factory=list)
     completed_steps: set[int] = field(default_factory=set)
     has_ended: bool = False
     running_operations: dict[int, str] = field(default_factory=dict)
     has_started: bool = False
     serial: int = 0  # of the last apply that began
 
-    def add_plan_part(self, part: PlanPart) -> None:
+    def add_plan_part(self, part: journal.PlanPart) -> None:
         """Add a part of a plan; the first one replaces the earlier plan."""
         if part.part == 0:
             self.parts, self.completed_steps, self.running_operations = [], set(), {}
             self.has_ended = self.has_started = False
         self.parts.append(part)
 
-    def restore_progress(self, progress: ApplyProgress) -> None:
+    def restore_progress(self, progress: journal.ApplyProgress) -> None:
         """Restore the progress made before this journal."""
         self.completed_steps, self.has_ended = set(progress.completed_steps), progress.has_ended
         self.running_operations = dict(progress.running_operations)
@@ -144,10 +135,8 @@ MAX_APPLIED_PLANS = 256
 
 
 class StateDraft:
-    """State that applies journal records one after another.
-
-    Not frozen and not thread-safe: its owner calls `apply_record` in turn and returns `build_state()`. Every
-    record contains the result, not a difference.
+    """State that applies journal records one after another. Not frozen and not thread-safe: its owner calls
+    `apply_record` in turn and returns `build_state()`. Every record contains the result, not a difference.
     """
 
     def __init__(self, base: State, unfinished: UnfinishedApply | None = None) -> None:
@@ -159,13 +148,13 @@ class StateDraft:
         self._outputs: Mapping[str, OutputState] = base.outputs
         self._check_results: tuple[Mapping[str, Any], ...] = base.check_results
         self._last_creation = base.last_creation
-        self._open: dict[tuple[Address, int], OpenStepIntent] = {}
+        self._open: dict[tuple[Address, int], journal.OpenStepIntent] = {}
 
     def get_instance(self, address: Address) -> InstanceState | None:
         """Return the current instance at an address."""
         return self._instances.get(address)
 
-    def list_open_intents(self) -> list[OpenStepIntent]:
+    def list_open_intents(self) -> list[journal.OpenStepIntent]:
         """List the intents without an outcome."""
         return list(self._open.values())
 
@@ -183,29 +172,29 @@ class StateDraft:
             last_creation=self._last_creation,
         )
 
-    def apply_record(self, record: Record) -> None:
+    def apply_record(self, record: journal.Record) -> None:
         """Apply one record: change instances, outputs and metadata of the state, and track open intents and steps."""
-        if isinstance(record, Intent):
+        if isinstance(record, journal.Intent):
             self._record_creation(record.creation)
-            open_intent = OpenStepIntent(record, self._instances.get(record.address))
+            open_intent = journal.OpenStepIntent(record, self._instances.get(record.address))
             self._open[record.address, record.creation] = open_intent
-        elif isinstance(record, InstanceOutcome):
+        elif isinstance(record, journal.InstanceOutcome):
             self._set_or_remove_instance(record.address, record.instance)
             closed_intent = self._open.pop((record.address, record.creation), None)
             if closed_intent is not None:
                 self._tracker.running_operations.pop(closed_intent.intent.number, None)
-            if record.number != NO_STEP:  # the record belongs to a step of a plan
+            if record.number != journal.NO_STEP:  # the record belongs to a step of a plan
                 self._tracker.complete_step(record.number)
-        elif isinstance(record, InstanceMoves):
+        elif isinstance(record, journal.InstanceMoves):
             self._move_instances(record)
-        elif isinstance(record, ApplyStart):
+        elif isinstance(record, journal.ApplyStart):
             self._tracker.serial = record.serial
             self._record_apply_start(record)
-        elif isinstance(record, PlanPart):
+        elif isinstance(record, journal.PlanPart):
             self._tracker.add_plan_part(record)
-        elif isinstance(record, ApplyProgress):
+        elif isinstance(record, journal.ApplyProgress):
             self._tracker.restore_progress(record)
-        elif isinstance(record, RunningOperation):
+        elif isinstance(record, journal.RunningOperation):
             self._tracker.running_operations[record.number] = record.operation
         else:  # ApplyEnd
             self._tracker.has_ended = True
@@ -222,19 +211,17 @@ class StateDraft:
             self._instances.pop(address, None)
             return
         self._instances[address] = instance
-        if instance.current is not None:
-            self._record_creation(instance.current.creation)  # its number is not given to another object
-        for deposed in instance.deposed.values():
-            self._record_creation(deposed.creation)
+        for _, recorded in instance.all_objects:
+            self._record_creation(recorded.creation)  # its number is not given to another object
 
-    def _move_instances(self, record: InstanceMoves) -> None:
+    def _move_instances(self, record: journal.InstanceMoves) -> None:
         """Move all instances at once: in a chain or a swap, none is overwritten."""
         moved_instances = [(target, self._instances.pop(source, None)) for source, target in record.pairs]
         for target, instance in moved_instances:
             if instance is not None:
                 self._instances[target] = instance
 
-    def _record_apply_start(self, record: ApplyStart) -> None:
+    def _record_apply_start(self, record: journal.ApplyStart) -> None:
         """Set the metadata of the state to those of an apply; add its saved plan, once, to the applied ones."""
         plans = self._base.applied_plans
         if record.plan_digest and record.plan_digest not in plans:
@@ -250,7 +237,9 @@ class StateDraft:
         )
 
 
-def build_draft(state: State, records: Iterable[Record], unfinished: UnfinishedApply | None = None) -> StateDraft:
+def build_draft(
+    state: State, records: Iterable[journal.Record], unfinished: UnfinishedApply | None = None
+) -> StateDraft:
     """Build a draft of the state with all records of a journal applied."""
     draft = StateDraft(state, unfinished)
     for record in records:

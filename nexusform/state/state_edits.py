@@ -1,6 +1,6 @@
 """Manual changes of a state: move, remove, taint. Pure; nothing is written."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
@@ -130,23 +130,24 @@ def _rename_dependencies(
     instances: Mapping[Address, InstanceState], new_blocks: Mapping[str, AbstractSet[str]]
 ) -> dict[Address, InstanceState]:
     """Return the instances with each dependency on a block replaced by its `new_blocks` (without any: dropped)."""
-    if not new_blocks:
-        return dict(instances)
-
-    def rename(object_state: ObjectState) -> ObjectState:
-        if new_blocks.keys().isdisjoint(object_state.dependencies):
-            return object_state
-        dependencies: set[str] = set()
-        for name in object_state.dependencies:
-            dependencies |= new_blocks.get(name, {name})
-        return replace(object_state, dependencies=tuple(sorted(dependencies)))
-
-    return {address: _map_objects(instance, rename) for address, instance in instances.items()}
+    renamed: dict[Address, InstanceState] = {}
+    for address, instance in instances.items():
+        deposed = {key: _rename_object_dependencies(old, new_blocks) for key, old in instance.deposed.items()}
+        current = instance.current
+        if current is not None:
+            current = _rename_object_dependencies(current, new_blocks)
+        renamed[address] = InstanceState(current, deposed)
+    return renamed
 
 
-def _map_objects(instance: InstanceState, change: Callable[[ObjectState], ObjectState]) -> InstanceState:
-    current = None if instance.current is None else change(instance.current)
-    return InstanceState(current, {key: change(old) for key, old in instance.deposed.items()})
+def _rename_object_dependencies(object_state: ObjectState, new_blocks: Mapping[str, AbstractSet[str]]) -> ObjectState:
+    """Return an object with the new blocks in its dependencies; the same object if none of them changes."""
+    if new_blocks.keys().isdisjoint(object_state.dependencies):
+        return object_state
+    dependencies: set[str] = set()
+    for name in object_state.dependencies:
+        dependencies |= new_blocks.get(name, {name})
+    return replace(object_state, dependencies=tuple(sorted(dependencies)))
 
 
 def find_instance(state: State, pattern: AddressPattern) -> Address | None:

@@ -220,11 +220,9 @@ _CHARACTERS_SHIFT: Final = 5  # 32 characters count as much as a value
 
 
 class Value:
-    """Value of a type, immutable.
-
-    `raw` is None (null), UNKNOWN, str, bool, int or Fraction, a tuple of Values (list, tuple; a set sorted
-    and without duplicates), or a dict of Values in key order (map, object). `marks` are those of the value
-    itself; elements have their own, except in a set, which has those of its elements. `refinement` is the
+    """Value of a type, immutable. `raw` is None (null), UNKNOWN, str, bool, int or Fraction, a tuple of Values (list,
+    tuple; a set sorted and without duplicates), or a dict of Values in key order (map, object). `marks` are those of
+    the value itself; elements have their own, except in a set, which has those of its elements. `refinement` is the
     refinement of an unknown; it is ignored in comparisons.
     """
 
@@ -447,7 +445,7 @@ def get_refinement(value: Value) -> Refinement:
         return Refinement(not_null=True, prefix=raw)
     if raw.__class__ is bool:
         return NOT_NULL
-    if raw.__class__ is tuple or raw.__class__ is dict:
+    if raw.__class__ in (tuple, dict):
         minimum = len(raw)
         if isinstance(value.type, SetType) and not value.is_wholly_known:
             minimum = max(1, sum(part.is_wholly_known for part in raw))  # unknown elements may be equal to others
@@ -486,10 +484,8 @@ def build_object(attributes: Mapping[str, Value]) -> Value:
 
 
 class Refinement(Struct, frozen=True):
-    """Known properties of an unknown value.
-
-    `prefix` is the start of a text; `lowest` and `highest` are numbers (None: no bound) and `shortest` and
-    `longest` lengths (None: no bound), all inclusive.
+    """Known properties of an unknown value. `prefix` is the start of a text; `lowest` and `highest` are numbers (None:
+    no bound) and `shortest` and `longest` lengths (None: no bound), all inclusive.
     """
 
     not_null: bool = False

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.kubernetes.releases.kubernetes_versions import ABANDONED
+from nexusform.planning.conclusion.cluster_findings import ENDING
 from nexusform.planning.conclusion.site_records import RESOURCE_SHORTAGE, add_site_capacity
-from nexusform.planning.conclusion.version_changes import ENDING
 from nexusform.planning.planner import make_plan
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.linting import lint_plan

@@ -3,9 +3,9 @@
 # Public names of the package, by module.
 PUBLIC = {
     "changes": "collect_drifted_objects",
+    "cluster_findings": "ENDING",
     "plan_assembly": "build_unchanged_plan",
     "placement_accounting": "list_placement_kinds collect_names",
     "plan_result": "ExplainedVm PlanResult",
     "site_records": "add_site_capacity RESOURCE_SHORTAGE",
-    "version_changes": "ENDING",
 }

@@ -118,9 +118,13 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
 
 
 def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | None:
-    """Return the note (private data in state) after the plan: the prior one, or a new one with entries kept from it."""
-    prior_note = {} if instance.is_replaced else instance.prior_note  # a replaced object loses its note
-    if instance.private is None:  # unchanged
+    """Return the note (private data in state) after the plan; None without any entry.
+
+    Without a new note the prior one stays, but a replaced object loses it. A new note keeps the entries of
+    the prior one that only providers and apply write, such as verified predictions.
+    """
+    prior_note = {} if instance.is_replaced else instance.prior_note
+    if instance.private is None:
         return prior_note or None
     kept_entries = {key: prior_note[key] for key in _PRESERVED_KEYS if key in prior_note}
     return {**instance.private, **kept_entries} or None
@@ -254,5 +258,5 @@ def find_lost_forgotten_vms(
     from nexusform.planning.verdicts import stranded_vms
 
     types, instances = blocks.request.registries.resource_types, blocks.instances
-    lost_vms = stranded_vms.find_lost_forgotten_vms(instances, types, sites, blocks.request.mode)
+    lost_vms = stranded_vms.find_lost_forgotten_vms(instances, types, sites)
     return lost_vms, tuple(stranded_vms.check_lost_forgotten_vms(instances, lost_vms))

@@ -4,7 +4,7 @@ both sides of its changes: a plan with inconsistent totals would be wrong and is
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -176,29 +176,40 @@ def mark_waiting_pods(
     for change in changes:
         object_rows = rows_by_object.get(change.address, [])
         placing = [row for row in object_rows if row.action is PlacementAction.PLACE]
-        if change.deposed or not placing or change.before is None:
-            continue
-        kind, resource_type = placing[0].kind, types[change.address.type]
-        before = collect_names(kind, resource_type, change.before)
-        after = collect_names(kind, resource_type, change.after)
-        row_counts = _PlacementRowCounts()
-        for row in object_rows:
-            row_counts.add_row_to_counts(row)
-        for row in placing:
-            name = _format_placed_object_name(row)
-            # With more pods of a name in state and rows than after the plan, the pod of this row is in state, too.
-            if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:
-                waiting_rows.add(id(row))
-                row_counts.added[name] -= 1
+        if placing and change.before is not None and not change.deposed:
+            waiting_rows |= set(map(id, _find_rows_of_waiting_pods(change, object_rows, placing, types)))
     return tuple(_convert_row_of_unscheduled_pod(row) if id(row) in waiting_rows else row for row in rows)
+
+
+def _find_rows_of_waiting_pods(
+    change: Change, object_rows: Iterable[PlacementChange], placing: Sequence[PlacementChange], types: Types
+) -> Iterator[PlacementChange]:
+    """Yield those of the `placing` rows of one object that place a pod already in state.
+
+    Pods of a Deployment share a name. There are such pods if state and the rows of added pods together have more of a
+    name than exist after the plan.
+    """
+    kind, resource_type = placing[0].kind, types[change.address.type]
+    before = collect_names(kind, resource_type, change.before)
+    after = collect_names(kind, resource_type, change.after)
+    row_counts = _PlacementRowCounts()
+    for row in object_rows:
+        row_counts.add_row_to_counts(row)
+    for row in placing:
+        name = _format_placed_object_name(row)
+        if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:
+            row_counts.added[name] -= 1
+            yield row
 
 
 def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
     """Convert the row of a placed pod already waiting in state: it moves if it gets a node, else it stays."""
-    kind, waiting = KINDS[row.kind], row.target
-    if row.target is not None and kind.build_waiting is not None:
-        waiting = kind.build_waiting(row.target)  # the same location without a node
-    if row.target is not None and kind.is_running(row.target):
+    kind = KINDS[row.kind]
+    assert kind.build_waiting is not None, "only rows of such kinds are converted"
+    if row.target is None:
+        return replace(row, action=PlacementAction.KEEP, source=None, trigger="")
+    waiting = kind.build_waiting(row.target)  # the same location without a node
+    if kind.is_running(row.target):
         return replace(row, action=PlacementAction.MOVE, source=waiting)
     return replace(row, action=PlacementAction.KEEP, source=waiting, trigger="")
 

@@ -29,36 +29,18 @@ from nexusform.planning.conclusion.vm_placement_rows import (
 )
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT, Instance
-from nexusform.planning.modules.root_outputs import (
-    RootOutputChanges,
-    collect_variable_values,
-    list_ephemeral_variables,
-    list_inventories_read,
-    plan_current_outputs,
-)
+from nexusform.planning.modules import root_outputs
 from nexusform.planning.name_resolution.name_evaluation import UNKNOWN_REPETITION, Evaluation
 from nexusform.planning.phases import DomainPhasesResult, collect_lost_rows
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import PARTIAL
-from nexusform.planning.verdicts.placement_fit import (
-    PoolShortage,
-    SiteCertainty,
-    check_changed_sku_cells,
-    check_overcommitted_machines,
-    check_placement_groups,
-    check_removed_cells,
-    check_unlocated_vms,
-    check_vf_capacity,
-    collect_fit_failures,
-    lower_certainty_to_accuracy,
-    measure_site_certainties,
-)
+from nexusform.planning.verdicts import placement_fit
 from nexusform.planning.vm_planning.site_plans import ResourceTypeContext, SitePlan, get_catalogue_version
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.impact.object_effects import Effect, compute_effect
-from nexusform.plans.maintenance import Upgrade
+from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
 from nexusform.plans.plan import (
     PREDICTION_KEY,
     Action,
@@ -80,7 +62,6 @@ from nexusform.scheduling.racks.vms import RackSpread
 from nexusform.state.objects import get_current_object
 
 if TYPE_CHECKING:
-    from nexusform.planning.verdicts.machine_action_order import MachineActionOrder
     from nexusform.planning.verdicts.separation_rules import UnsatisfiedRule
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
@@ -121,7 +102,7 @@ class PlanValidation(Struct, frozen=True):
     """
 
     diagnostics: list[Diagnostic]
-    unplaced: tuple[PoolShortage, ...] = ()
+    unplaced: tuple[placement_fit.PoolShortage, ...] = ()
     separation_verdicts: tuple[SeparationVerdict, ...] = ()
     open_rules: tuple[UnsatisfiedRule, ...] = ()
 
@@ -130,7 +111,7 @@ def build_plan(
     blocks: BlockPlanner,
     outcome: PlacementPhasesResult,
     checks: Sequence[CheckResult],
-    outputs: RootOutputChanges,
+    outputs: root_outputs.RootOutputChanges,
     diagnostics: Sequence[Diagnostic],
 ) -> PlanResult:
     """Build the plan from the planned instances and the results of the placement phases, and validate it."""
@@ -140,8 +121,7 @@ def build_plan(
     changes, change_problems = build_changes(blocks, outcome.evaluation, has_earlier_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
-    action_order = _order_machine_actions(blocks, outcome)
-    order_problems = action_order.diagnostics if action_order else ()
+    machine_actions, action_order, order_problems = _order_machine_actions(blocks, outcome)
     all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     numa_sampling, numa_warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
@@ -173,7 +153,7 @@ def build_plan(
         samples=samples,
         numa_sampling=numa_sampling,
         checks=(*checks, *blocks.checks),
-        inventories=list_inventories_read(outcome.evaluation, request.now),
+        inventories=root_outputs.list_inventories_read(outcome.evaluation, request.now),
         basis=outcome.evaluation.settings.reads.build_basis(request.commit),
         prediction_scores=tuple(_collect_prediction_scores(prior)),
         upgrades=upgrades,
@@ -181,7 +161,7 @@ def build_plan(
         rollouts=tuple(chain.from_iterable(part.rollouts for part in parts)),
         rejected_clusters=tuple(chain.from_iterable(part.rejected_clusters for part in parts)),
         feasibility=tuple(chain.from_iterable(part.feasibility for part in parts)),
-        machine_actions=action_order.actions if action_order else (),
+        machine_actions=machine_actions,
         observed_attributes=observed_attributes,
     )
     plan = _add_inputs_and_diagnostics_to_plan(plan, request, combined)
@@ -189,7 +169,10 @@ def build_plan(
 
 
 def _sample_numa_cells(
-    outcome: PlacementPhasesResult, certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, samples: int
+    outcome: PlacementPhasesResult,
+    certainty: Mapping[str, placement_fit.SiteCertainty],
+    split_choice: SplitChoice,
+    samples: int,
 ) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
     """Return how the plan depends on unknown NUMA cells (None: not at all), and the warning about it."""
     if not any(site.base.is_sampled for site in outcome.sites.values()):  # all cells are known
@@ -204,14 +187,19 @@ def _has_planning_kind(blocks: BlockPlanner, *kinds: PlanningKind) -> bool:
     return any(instance.type.kind in kinds for instance in blocks.instances.values())
 
 
-def _order_machine_actions(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> MachineActionOrder | None:
-    """Order the machine actions; None without any and without machines to switch off, to load no module for them."""
+def _order_machine_actions(
+    blocks: BlockPlanner, outcome: PlacementPhasesResult
+) -> tuple[tuple[PlannedMachineAction, ...], Mapping[Address, Sequence[Address]], Sequence[Diagnostic]]:
+    """Return the machine actions in order, the addresses to complete before the step of an address, and the problems.
+    Without actions and machines to switch off, all are empty, and no module is loaded for them.
+    """
     if not _has_planning_kind(blocks, PlanningKind.MACHINE_ACTION, PlanningKind.MACHINE):
-        return None
+        return (), {}, ()
     from nexusform.planning.verdicts.machine_action_order import order_machine_actions
 
     find_disruptions = [part.find_disruptions for part in outcome.contributions]
-    return order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
+    order = order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
+    return order.actions, order.step_order, order.diagnostics
 
 
 def _build_steps(
@@ -219,11 +207,11 @@ def _build_steps(
     outcome: PlacementPhasesResult,
     prior: PriorState,
     types: Mapping[str, ResourceType],
-    action_order: MachineActionOrder | None,
+    action_order: Mapping[Address, Sequence[Address]],
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
     domain_order = dict(chain.from_iterable(part.step_order.items() for part in outcome.contributions))
-    step_order = {**domain_order, **(action_order.step_order if action_order else {})}
+    step_order = {**domain_order, **action_order}
     return build_plan_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 
@@ -281,10 +269,12 @@ def _count_unchanged_objects(vms: Iterable[VmObject], other_rows: Iterable[Place
 
 def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> PlanResult:
     """Build a plan with errors only: all objects in state stay unchanged."""
-    from nexusform.planning.conclusion.refresh_changes import build_unchanged_changes
+    from nexusform.planning.conclusion import refresh_changes
 
     totals = compute_totals(
-        build_unchanged_changes(request.state.instances), rows=(), types=request.registries.resource_types
+        refresh_changes.build_unchanged_changes(request.state.instances),
+        rows=(),
+        types=request.registries.resource_types,
     ).totals
     unchanged_count = sum(total.stays for total in totals)
     plan = Plan(mode=request.mode, placement_totals=totals, unchanged_count=unchanged_count)
@@ -297,25 +287,19 @@ def build_refresh_plan(
     """Build a refresh-only plan: it records the refreshed objects, new addresses and the resulting outputs. Objects
     stay unchanged, except VMs on missing machines. `evaluation` uses the current objects.
     """
-    from nexusform.planning.conclusion.refresh_changes import (
-        build_moved_changes,
-        build_observed_sites,
-        build_unchanged_changes,
-        check_unfinished_changes,
-        list_observed_rows,
-    )
+    from nexusform.planning.conclusion import refresh_changes
     from nexusform.planning.modules.module_conditions import check_variable_validations, evaluate_current_conditions
 
     types = request.registries.resource_types
-    sites = build_observed_sites(prior, types)
-    rows = (*list_observed_rows(prior, types, sites), *collect_lost_rows(prior, request.registries))
-    placement_totals = compute_totals(build_unchanged_changes(prior.instances), rows, types, sites)
-    outputs = plan_current_outputs(request, evaluation)
+    sites = refresh_changes.build_observed_sites(prior, types)
+    rows = (*refresh_changes.list_observed_rows(prior, types, sites), *collect_lost_rows(prior, request.registries))
+    placement_totals = compute_totals(refresh_changes.build_unchanged_changes(prior.instances), rows, types, sites)
+    outputs = root_outputs.plan_current_outputs(request, evaluation)
     variable_results = check_variable_validations(request.configuration, evaluation)
     condition_results = evaluate_current_conditions(request, evaluation)
     plan = Plan(
         mode=request.mode,
-        changes=tuple(build_moved_changes(prior)),
+        changes=tuple(refresh_changes.build_moved_changes(prior)),
         drift=collect_drifted_objects(request.state, request.refreshed_objects),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
@@ -328,7 +312,7 @@ def build_refresh_plan(
     )
     all_diagnostics = [
         *diagnostics,
-        *check_unfinished_changes(prior),
+        *refresh_changes.check_unfinished_changes(prior),
         *variable_results.problems,
         *outputs.diagnostics,
         *condition_results.problems,
@@ -355,9 +339,9 @@ def _collect_upgrades_and_warnings(
 
 def _measure_certainty(
     outcome: PlacementPhasesResult, request: PlanRequest, prior: PriorState, *, has_separation_rules: bool
-) -> tuple[int, dict[str, SiteCertainty]]:
+) -> tuple[int, dict[str, placement_fit.SiteCertainty]]:
     """Return the number of samples, and the certainties by site, corrected by the accuracy of earlier predictions."""
-    samples, certainties = measure_site_certainties(
+    samples, certainties = placement_fit.measure_site_certainties(
         outcome.sites,
         request.samples,
         first=request.first_sample,
@@ -370,7 +354,7 @@ def _measure_certainty(
         record = parse_record(current.private)
         if record:
             records[str(current.attributes.get("id"))] = record
-    return samples, lower_certainty_to_accuracy(certainties, records)
+    return samples, placement_fit.lower_certainty_to_accuracy(certainties, records)
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
@@ -401,7 +385,7 @@ def _validate_plan(
     blocks: BlockPlanner,
     outcome: PlacementPhasesResult,
     diagnostics: Sequence[Diagnostic],
-    certainty: Mapping[str, SiteCertainty] | None,
+    certainty: Mapping[str, placement_fit.SiteCertainty] | None,
 ) -> PlanValidation:
     """Validate the outcome. While there are other errors, capacity and separation are not reported: they
     would change with the fix. `certainty` is None without separation rules.
@@ -412,21 +396,20 @@ def _validate_plan(
     all_diagnostics = [
         *diagnostics,
         *(
-            list(check_removed_cells(instances, types, outcome.sites, vms))
-            or check_overcommitted_machines(instances, outcome.sites, vms)
+            list(placement_fit.check_removed_cells(instances, types, outcome.sites, vms))
+            or placement_fit.check_overcommitted_machines(instances, outcome.sites, vms)
         ),
-        *check_changed_sku_cells(instances.values(), vms),
-        *check_vf_capacity(vms),
-        *check_unlocated_vms(vms),
-        *check_placement_groups(vms),
+        *placement_fit.check_changed_sku_cells(instances.values(), vms),
+        *placement_fit.check_vf_capacity(vms),
+        *placement_fit.check_unlocated_vms(vms),
+        *placement_fit.check_placement_groups(vms),
     ]
     all_diagnostics += _check_existing_vms(blocks, outcome)
-    forgotten_hosts = [
-        str(address)
-        for address, instance in instances.items()
-        if instance.action is Action.FORGET and instance.type.add_to_inventory is not None  # a rack or machine
-    ]
-    failures = collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)  # errors, and pools without capacity
+    forgotten = [instance for instance in instances.values() if instance.action is Action.FORGET]
+    forgotten_hosts = [str(instance.address) for instance in forgotten if instance.type.add_to_inventory is not None]
+    failures = placement_fit.collect_fit_failures(
+        vms, blocks.outside_targets, forgotten_hosts
+    )  # errors, and pools without capacity
     # A VM without capacity makes values unknown: an error about one is only a consequence.
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
@@ -504,8 +487,8 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
     return replace(
         plan,
         diagnostics=tuple(unique),
-        variables=collect_variable_values(request),
-        basis=replace(plan.basis, ephemeral_variables=list_ephemeral_variables(request)),
+        variables=root_outputs.collect_variable_values(request),
+        basis=replace(plan.basis, ephemeral_variables=root_outputs.list_ephemeral_variables(request)),
         refreshed_objects=refreshed_objects,
         lineage=state.lineage,
         serial=state.serial,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
@@ -33,14 +33,17 @@ class ExplainedVm(Struct, frozen=True):
 Edge: TypeAlias = tuple[str, str]
 
 
-def index_site_resources(changes: Iterable[Change]) -> dict[str, SiteResources]:
-    """Return the resources recorded in the notes of sites, by site id; simulated sites have none."""
-    resources: dict[str, SiteResources] = {}
+def iterate_observed_sites(changes: Iterable[Change]) -> Iterator[tuple[Change, SiteResources]]:
+    """Yield the changes of sites read by a provider, each with the resources recorded in its note."""
     for change in changes:
-        recorded = read_recorded_site_resources(change.private)
-        if recorded is not None:
-            resources[change.id] = recorded  # only sites have such a note
-    return resources
+        resources = read_recorded_site_resources(change.private)
+        if resources is not None:  # only sites have such a note, and simulated ones have none
+            yield change, resources
+
+
+def index_site_resources(changes: Iterable[Change]) -> dict[str, SiteResources]:
+    """Return the resources of the sites read by a provider, by site id."""
+    return {change.id: resources for change, resources in iterate_observed_sites(changes)}
 
 
 class PlanResult(Struct, frozen=True):

@@ -8,7 +8,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.placements.vm_demands import PoolDemand, index_pools
 from nexusform.planning.conclusion.vm_placement_rows import is_platform_scale_in
-from nexusform.planning.vm_planning.site_plans import build_vm_name
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
 from nexusform.planning.vm_planning.vm_object import ROLLING, VmObject, find_changed_argument
 from nexusform.plans.maintenance import DrainObstacles, PoolNodeRecreation, Upgrade
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
@@ -144,34 +144,42 @@ class _ScaleInPools:
         self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}  # by site and excluded pool
         for vms in objects:
             for prior in vms.prior_pools:
-                if vms.request.site is not None and is_platform_scale_in(vms, prior):  # Azure chooses the VMs
-                    self._pools.setdefault(vms.request.site.id, []).append((vms, prior))
+                if is_platform_scale_in(vms, prior):  # Azure chooses the VMs
+                    self._pools.setdefault(vms.request.demand.site_id, []).append((vms, prior))
 
     def find_dependencies(self, vms: VmObject, pool: PoolDemand) -> tuple[str, ...]:
         """Return the other pools with a scale-in if this pool would lack capacity while all their VMs remained: its
         placement depends on them. Return () if it fits in any case.
         """
         site = vms.request.site
-        if site is None or site.id not in self._pools:
+        if site is None:
             return ()
-        own_name = _get_pool_name(vms, pool)  # address and pool
-        other_pools = [
-            (other, prior) for other, prior in self._pools[site.id] if _get_pool_name(other, prior) != own_name
-        ]
+        own_name = _get_pool_name(vms, pool)
+        pools = self._pools.get(site.id, [])
+        other_pools = [(other, prior) for other, prior in pools if _get_pool_name(other, prior) != own_name]
         if not other_pools:
             return ()
-        # One replay for all pools of a site without a scale-in of their own: they exclude none: ("", "").
-        excluded = own_name if len(other_pools) < len(self._pools[site.id]) else ("", "")
-        if (site.id, excluded) not in self._outcomes:
-            scheduler = site.base.copy()
-            for other_object, prior in other_pools:
-                _reserve_capacity_of_removed_vms(scheduler, other_object, prior)
-            self._outcomes[site.id, excluded] = run_operations(scheduler, site.operations)
-        outcome = self._outcomes[site.id, excluded]
+        # All pools without a scale-in of their own share one replay, with ("", "") in place of their name.
+        excluded = own_name if len(other_pools) < len(pools) else ("", "")
+        outcome = self._place_with_remaining_vms(site, other_pools, excluded)
         tokens = [vms.placements.tokens[key] for key in pool.keys if key in vms.placements.tokens]
         if all(outcome.get(token) is not None for token in tokens):
             return ()
         return tuple(f"{other_object.prior.cluster}/{prior.pool}" for other_object, prior in other_pools)
+
+    def _place_with_remaining_vms(
+        self, site: SitePlan, pools: Iterable[_Pool], excluded: _Name
+    ) -> Mapping[Token, Placement | None]:
+        """Return the placements of the plan as if the VMs removed from these pools remained: all pools of the site
+        with a scale-in except the `excluded` one. It is computed once for each excluded pool.
+        """
+        key = (site.id, excluded)
+        if key not in self._outcomes:
+            scheduler = site.base.copy()
+            for vms, prior in pools:
+                _reserve_capacity_of_removed_vms(scheduler, vms, prior)
+            self._outcomes[key] = run_operations(scheduler, site.operations)
+        return self._outcomes[key]
 
 
 def _reserve_capacity_of_removed_vms(scheduler: RackScheduler, vms: VmObject, prior: PoolDemand) -> None:

@@ -6,19 +6,15 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ResourceType
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
+from nexusform.placements.vm_demands import index_vms
 from nexusform.planning.conclusion.vm_placement_rows import OBSERVED_ELSEWHERE, REASONS
 from nexusform.planning.preparation.prior_state import PriorState, iterate_vm_owners
-from nexusform.planning.vm_planning.site_plans import (
-    SitePlan,
-    build_inventory,
-    build_recorded_context,
-    build_sites,
-    list_machines,
-)
+from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import MACHINE_FORGOTTEN, MACHINE_REMOVED
 from nexusform.planning.vm_planning.vm_placement_steps import find_moved_vms
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange
 from nexusform.resources.address import Address, compute_address_order
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.objects import InstanceState, ObjectState, iterate_current_objects
 
 
@@ -41,6 +37,7 @@ def build_moved_changes(prior: PriorState) -> Iterator[Change]:
 
 
 def _build_no_op_change(address: Address, current: ObjectState, previous: Address | None = None) -> Change:
+    """Build the change of an object that stays as it is; `previous` is its address in state if it moves."""
     return Change(
         address=address,
         action=Action.NO_OP,
@@ -70,42 +67,46 @@ def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
             yield build_warning(kind, detail, address=name, block=name, brief=summary)
 
 
-def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -> Mapping[str, SitePlan]:
+def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -> Mapping[str, site_plans.SitePlan]:
     """Return the sites as read by the providers."""
-    objects = [(address, current.attributes) for address, current in _sort_objects(prior.instances)]
-    return build_sites(build_inventory(objects, types))[0]
+    sites, _ = site_plans.build_sites(site_plans.build_object_inventory(_sort_objects(prior.instances), types))
+    return sites
 
 
 def list_observed_rows(
-    prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
+    prior: PriorState, types: Mapping[str, ResourceType], sites: Mapping[str, site_plans.SitePlan]
 ) -> Iterator[PlacementChange]:
     """Yield a row for every VM on a missing machine (removed outside nexusform, or missing in state before), and for
     every VM observed on another machine than recorded in state.
     """
-    in_state = ((address, current.attributes) for address, current in prior.state.list_current_objects())
-    recorded_machines = list_machines(build_inventory(in_state, types))  # by racks and machines in state
-    context = build_recorded_context(prior, types)
+    recorded_inventory = site_plans.build_object_inventory(prior.state.list_current_objects(), types)
+    recorded_machines = site_plans.list_machines(recorded_inventory)
+    context = site_plans.build_recorded_context(prior, types)
     for address, current, family in iterate_vm_owners(_sort_objects(prior.instances), types):
         demand, _ = family.build_demand(current.attributes, context, address)
         site_id = str(current.attributes.get("id", "")).partition("/")[0]
-        existing = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(current.attributes)}
+        existing = index_vms(family.list_existing_vms(current.attributes))
         recorded = prior.get_recorded_object(address) or current
         moved = find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
         for key, vm in existing.items():
-            action, trigger = PlacementAction.KEEP, OBSERVED_ELSEWHERE
-            if site_id not in sites or vm.placement.machine not in sites[site_id].machines:
-                is_recorded = (site_id, vm.placement.machine) in recorded_machines
-                action = PlacementAction.LOSE
-                trigger = MACHINE_REMOVED if is_recorded else MACHINE_FORGOTTEN  # missing in state before
-            elif key not in moved:
+            machine_key = (site_id, vm.placement.machine)
+            has_machine = site_id in sites and vm.placement.machine in sites[site_id].machines
+            if has_machine and key not in moved:
                 continue
+            action, trigger = PlacementAction.KEEP, OBSERVED_ELSEWHERE
+            source: Placement | None = moved.get(key)
+            target: Placement | None = vm.placement
+            if not has_machine:
+                action, source, target = PlacementAction.LOSE, vm.placement, None
+                # Without a resource in the state, the machine was forgotten before.
+                trigger = MACHINE_REMOVED if machine_key in recorded_machines else MACHINE_FORGOTTEN
             yield PlacementChange(
                 address=address,
                 kind=VM,
                 object=vm.name,
                 action=action,
-                source=vm.placement if action is PlacementAction.LOSE else moved[key],
-                target=None if action is PlacementAction.LOSE else vm.placement,
+                source=source,
+                target=target,
                 trigger=trigger,
                 cluster=demand.cluster if demand is not None else "",
                 pool=vm.pool,

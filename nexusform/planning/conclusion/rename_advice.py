@@ -36,7 +36,7 @@ def build_rename_diagnostics(
     for instance in instances:
         if instance.action is Action.DELETE:
             deleted_by_type[instance.address.type].append(instance)
-        elif instance.action is Action.CREATE and instance.prior is None:
+        elif instance.action is Action.CREATE:
             created_by_type[instance.address.type].append(instance)
     for name in sorted(deleted_by_type.keys() & created_by_type.keys()):
         deleted, created = deleted_by_type[name], created_by_type[name]
@@ -74,12 +74,16 @@ def _group_by_block(instances: Iterable[Instance]) -> list[_Group]:
 
 
 def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[_Group, _Group]]:
-    """Yield the pairs of similar groups without another similar partner on either side."""
-    if len(old) > _MAXIMUM_COMPARED or len(new) > _MAXIMUM_COMPARED:
-        return  # too many pairs to compare
+    """Yield the pairs of similar groups without another similar partner on either side.
+
+    With two candidates, any advice would be a guess. Too many groups are not compared: that would take too long.
+    """
+    if max(len(old), len(new)) > _MAXIMUM_COMPARED:
+        return
     similar_pairs = [pair for pair in product(old, new) if _has_only_similar_instances(*pair)]
     for before, after in similar_pairs:
-        if sum(before is first or after is second for first, second in similar_pairs) == 1:  # only this pair
+        pairs_with_either = sum(before is first or after is second for first, second in similar_pairs)
+        if pairs_with_either == 1:  # this pair alone
             yield before, after
 
 
@@ -104,8 +108,7 @@ def _is_compatible(before: Any, after: Any) -> bool:
     if isinstance(after, Mapping) and isinstance(before, Mapping):
         return all(_is_compatible(before.get(name), value) for name, value in after.items() if value is not None)
     if isinstance(after, (list, tuple)) and isinstance(before, (list, tuple)):
-        pairs = zip(before, after, strict=False)
-        return len(before) == len(after) and all(_is_compatible(first, second) for first, second in pairs)
+        return len(before) == len(after) and all(map(_is_compatible, before, after))
     return bool(before == after)
 
 

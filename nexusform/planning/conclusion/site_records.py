@@ -17,20 +17,11 @@ from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key, index_pools
-from nexusform.planning.conclusion.plan_result import PlanResult
+from nexusform.planning.conclusion.plan_result import PlanResult, index_site_resources, iterate_observed_sites
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
-from nexusform.planning.vm_planning.site_plans import (
-    SiteLayout,
-    SiteObject,
-    SitePlan,
-    build_demand,
-    build_site_layout,
-    build_vm_name,
-    find_sku,
-    place_unmanaged_vms,
-)
+from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
-from nexusform.plans.plan import Action, Change, Plan
+from nexusform.plans.plan import Action, Plan
 from nexusform.plans.site_capacity.occupancy import (
     PoolVms,
     SiteMachine,
@@ -45,12 +36,10 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
     ClusterNodeCounts,
     SiteResourceCapacity,
     SiteResourceKind,
-    SiteResources,
     compute_site_resource_capacity,
     count_nodes,
     find_configured_node_network,
     format_shortage,
-    read_recorded_site_resources,
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import (
@@ -90,8 +79,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
         from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 
         plan = mark_existing_findings(plan)
-    if any(row.is_insufficient for row in other_capacity):
-        plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))  # it marks existing ones itself
+    plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))  # it marks existing ones itself
     return replace(result, plan=plan)
 
 
@@ -109,17 +97,17 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
     plan = result.plan
     if not any(change.before or SUPPLIES in change.note for change in plan.changes):
         return result  # neither an existing object nor a site read by a provider
-    from nexusform.planning.conclusion.network_references import list_missing_data, warn_missing_networks
-    from nexusform.planning.conclusion.version_changes import check_version_changes
+    from nexusform.planning.conclusion import cluster_findings
 
-    problems = (*check_version_changes(result, registries), *warn_missing_networks(result))
+    version_problems = cluster_findings.check_version_changes(result, registries)
+    problems = (*version_problems, *cluster_findings.warn_missing_networks(result))
     return replace(
         result,
         plan=replace(
             plan,
             diagnostics=(*plan.diagnostics, *problems),
             errored=plan.errored or has_errors(problems),
-            missing_data=tuple(list_missing_data(result)),
+            missing_data=tuple(cluster_findings.list_missing_data(result)),
         ),
     )
 
@@ -137,8 +125,7 @@ def _collect_site_resource_capacity(
     result: PlanResult, before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[SiteResourceCapacity, ...]:
     """Return the capacity besides machines of the sites read by a provider, by site id; () without such sites."""
-    plan = result.plan
-    observed_sites = list(_iterate_observed_sites(plan))
+    observed_sites = index_site_resources(result.plan.changes)
     if not observed_sites:
         return ()
     claims_by_cluster = dict(  # volume claims before and after the plan, as a pair
@@ -147,27 +134,18 @@ def _collect_site_resource_capacity(
     claims_before = {cluster: claims for cluster, (claims, _) in claims_by_cluster.items()}
     claims_after = {cluster: claims for cluster, (_, claims) in claims_by_cluster.items()}
     network_by_cluster: dict[str, str] = {}
-    for change in plan.changes:
+    for change in result.plan.changes:
         network = find_configured_node_network(get_mapping(change.after))
         if network:
             network_by_cluster[get_text(change.after, "name")] = network
     rows: dict[str, tuple[SiteResourceCapacity, ...]] = {}
-    for site, _, supplies in observed_sites:  # a name of a site is its id, too
+    for site, supplies in observed_sites.items():  # the id of a site is its name, too
         sides = [
             count_nodes(side[site].pools, network_by_cluster, claims) if site in side else ClusterNodeCounts()
             for side, claims in ((before, claims_before), (after, claims_after))
         ]
         rows[site] = compute_site_resource_capacity(site, site, supplies, *sides)
     return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))
-
-
-def _iterate_observed_sites(plan: Plan) -> Iterator[tuple[str, Change, SiteResources]]:
-    """Yield the name, the change and the recorded resources of the sites read by a provider."""
-    for change in plan.changes:
-        resources = read_recorded_site_resources(change.private)
-        attributes = change.after or change.before
-        if resources is not None and attributes is not None:
-            yield str(attributes["name"]), change, resources
 
 
 def compute_headroom(
@@ -221,7 +199,9 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
     uncertain: dict[str, None] = {}
     known_counts: dict[Hashable, Interval] = {}  # filled by the scheduler, to count equal demands once
     for owner, pool in pools:
-        capacity = occupied.site.scheduler.count_free_slots(build_demand(owner, pool, number=0), known_counts)
+        capacity = occupied.site.scheduler.count_free_slots(
+            site_plans.build_demand(owner, pool, number=0), known_counts
+        )
         if capacity.maximum < pool.surge_size:
             without_capacity[owner.cluster] = None
         elif capacity.minimum < pool.surge_size:
@@ -258,7 +238,7 @@ class VmOnSite(Struct, frozen=True):
 class SiteWithVms(Struct):
     """One site on one side: its scheduler with all VMs, their owners, and the pools of NKS clusters in plan order."""
 
-    site: SitePlan
+    site: site_plans.SitePlan
     vms: list[VmOnSite] = field(default_factory=list)
     unmanaged_vms: list[UnmanagedVm] = field(default_factory=list)
     pools: list[tuple[VmDemand, PoolDemand]] = field(default_factory=list)
@@ -274,17 +254,8 @@ def build_occupied_sites(
     """Return the sites with their VMs before or after a plan, by id. `objects` are the VM objects read and decided by
     it, `prior_notes` the private notes before the plan if they differ from those after it.
     """
-    present: list[SiteObject] = []
-    for change in plan.changes:
-        if change.deposed:  # left over from a replacement, without VMs
-            continue
-        # The VMs of a forgotten object keep running after the plan, with its attributes before the plan.
-        is_kept = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
-        attributes = change.before if side is BeforeOrAfter.BEFORE or is_kept else change.after
-        if attributes is not None:
-            private = prior_notes.get(change.address, change.private)
-            present.append(SiteObject(change.address, attributes, change.creation, private))
-    layout = build_site_layout(present, registries, plan.catalogue)
+    present = _list_objects_on_side(plan, registries, side, prior_notes)
+    layout = site_plans.build_site_layout(present, registries, plan.catalogue)
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
     for kind, site_object in layout.objects:
         vm_object = objects.get(site_object.address)
@@ -297,8 +268,25 @@ def build_occupied_sites(
     # An unmanaged VM with the name of an existing one is the same VM; with the name of a new one, another VM.
     existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
     for occupied in sites.values():
-        occupied.unmanaged_vms = place_unmanaged_vms(occupied.site, existing_names)
+        occupied.unmanaged_vms = site_plans.place_unmanaged_vms(occupied.site, existing_names)
     return sites
+
+
+def _list_objects_on_side(
+    plan: Plan, registries: PluginRegistries, side: BeforeOrAfter, prior_notes: Mapping[Address, Mapping[str, Any]]
+) -> Iterator[site_plans.SiteObject]:
+    """Yield the objects that exist before or after a plan, with their attributes at that time.
+
+    The VMs of a forgotten object keep running after the plan, so it is on that side, too, as it was before.
+    """
+    for change in plan.changes:
+        if change.deposed:  # left over from a replacement, without VMs
+            continue
+        is_kept = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
+        attributes = change.before if side is BeforeOrAfter.BEFORE or is_kept else change.after
+        if attributes is not None:
+            note = prior_notes.get(change.address, change.private)
+            yield site_plans.SiteObject(change.address, attributes, change.creation, note)
 
 
 def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
@@ -312,9 +300,9 @@ def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence
 
 def _place_vms(
     kind: ResourceType,
-    site_object: SiteObject,
+    site_object: site_plans.SiteObject,
     vms: Sequence[PlacedVm],
-    layout: SiteLayout,
+    layout: site_plans.SiteLayout,
     sites: Mapping[str, SiteWithVms],
     *,
     is_managed: bool,
@@ -335,8 +323,10 @@ def _place_vms(
 
     for vm in sorted(vms, key=build_sort_key):
         pool = pools.get(vm.pool)
-        sku = find_sku(vm, pool, layout.skus)
-        result = occupied.site.place_existing_vm(build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement)
+        sku = site_plans.find_sku(vm, pool, layout.skus)
+        result = occupied.site.place_existing_vm(
+            site_plans.build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement
+        )
         if result is None:  # its machine is missing
             continue
         _, placement = result
@@ -346,19 +336,20 @@ def _place_vms(
 
 def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_plan: Mapping[Address, int]) -> SiteVms:
     """Build a site with its racks, machines and VMs before and after the plan; at least one side is not None."""
-    sides = [side for side in (before, after) if side is not None]
-    present = sides[-1]  # the site after the plan, or a removed one before it
-    unmanaged_vms = {(vm.placement.machine, vm.name): vm for side in sides for vm in side.unmanaged_vms}
-    pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
+    present = after or before  # a removed site as it was before
+    assert present is not None
+    absent = SiteWithVms(replace(present.site, racks=(), machines={}))  # the side without the site, if there is one
+    before, after = before or absent, after or absent
+    unmanaged_vms = {(vm.placement.machine, vm.name): vm for vm in (*before.unmanaged_vms, *after.unmanaged_vms)}
+    pools_before, pools_after = _group_by_pool(before.vms), _group_by_pool(after.vms)
     pool_keys = dict.fromkeys((*pools_after, *pools_before))  # address, pool and SKU
     pools = tuple(
         _build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, []))
         for key in sorted(pool_keys, key=lambda pool_key: order_in_plan[pool_key[0]])
     )
-    racks = {rack.name: rack for side in sides for rack in side.site.racks}
-    machines_before = before.site.machines if before else {}
-    machines_after = after.site.machines if after else {}
-    # A machine before and after the plan is described as after it.
+    # A rack or machine before and after the plan is described as after it.
+    racks = {rack.name: rack for rack in (*before.site.racks, *after.site.racks)}
+    machines_before, machines_after = before.site.machines, after.site.machines
     machines = {**machines_before, **machines_after}.items()
     return SiteVms(
         id=present.site.id,
@@ -415,7 +406,7 @@ _REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
 
 def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
     """Yield a warning per shortage of a site resource; those unchanged by the plan are existing findings."""
-    sites = {name: change for name, change, _ in _iterate_observed_sites(plan)}
+    sites = {change.id: change for change, _ in iterate_observed_sites(plan.changes)}
     volume_sizes = {row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES}
     for row in plan.other_capacity:
         # If volumes alone exceed the storage, equal claims are not reported again.

@@ -14,6 +14,7 @@ from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import MACHINE_EVACUATED, ROLLING, VmObject
 from nexusform.plans.plan import Action, Change, Step, StepKind
 from nexusform.resources.address import Address
+from nexusform.resources.graph import sort_topologically
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import Operation, ReleaseOperation, run_operations
 from nexusform.scheduling.racks.vms import Placement
@@ -182,21 +183,13 @@ def add_capacity_waits(
 
 
 def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
-    """Remove those of `waits` (added last) between steps stuck in a cycle; all earlier waits stay."""
-    # The steps waiting for each other in a cycle, or for such a step: nothing else keeps a step from starting.
-    followers: dict[int, list[int]] = {}
-    open_counts: dict[int, int] = {}  # waits for steps not done yet
-    for draft in graph.drafts:
-        open_counts[draft.id] = len(draft.waits)
-        for awaited in draft.waits:
-            followers.setdefault(awaited, []).append(draft.id)
-    ready = [step for step, count in open_counts.items() if count == 0]
-    while ready:
-        for follower in followers.get(ready.pop(), ()):
-            open_counts[follower] -= 1
-            if open_counts[follower] == 0:
-                ready.append(follower)
-    stuck_steps = {step for step, count in open_counts.items() if count > 0}
+    """Remove those of `waits` (added last) between steps stuck in a cycle; all earlier waits stay.
+
+    Stuck are the steps that wait for each other in a cycle, or for such a step: they have no place in an order.
+    """
+    all_waits = {draft.id: draft.waits for draft in graph.drafts}
+    ordered_steps = sort_topologically(all_waits, position={step: step for step in all_waits})
+    stuck_steps = all_waits.keys() - set(ordered_steps)
     for step in stuck_steps:
         graph.drafts[step].waits -= waits.get(step, set()) & stuck_steps
 

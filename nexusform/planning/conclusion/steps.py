@@ -139,17 +139,19 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return by address the referenced blocks completed only after it (`concurrent_types`); none for unknown values."""
-    present_types = {change.address.type for change in changes}  # checking all types would load every domain
-    concurrent_types = {name: types[name].concurrent_types for name in present_types if name in types}
+    """Return by address the referenced blocks that are completed only after it (`concurrent_types` of its type).
+
+    An object with unknown values has none: it waits for the results of the objects it refers to.
+    """
     type_of = {str(change.address.config_address): change.address.type for change in changes}
+    known_types = set(type_of.values()).intersection(types)  # looking up all types would load every domain
+    concurrent_types = {name: types[name].concurrent_types for name in known_types}
     concurrent_blocks: dict[Address, AbstractSet[str]] = {}
     for change in changes:
         own_types = concurrent_types.get(change.address.type)
-        if own_types and change.after is not None and not has_unknown_part(change.after):
-            concurrent_blocks[change.address] = {
-                block for block in change.dependencies if type_of.get(block) in own_types
-            }
+        if own_types and not has_unknown_part(change.after):
+            blocks = {block for block in change.dependencies if type_of.get(block) in own_types}
+            concurrent_blocks[change.address] = blocks
     return concurrent_blocks
 
 
@@ -234,28 +236,22 @@ class _UsedObjectIndex:
     def __init__(self, changes: Sequence[Change], machines: Mapping[Address, UsedMachines], types: Types) -> None:
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
-        for change in changes:
-            if change.deposed:
-                continue
+        current_changes = [change for change in changes if not change.deposed]
+        for change in current_changes:
             if change.before is not None:
                 before[change.address] = change.before
             if change.after is not None:
                 after[change.address] = change.after
         created = {change.address for change in changes if change.action in _CREATES}
-        references: dict[str, list[tuple[str, ObjectReference]]] = {}  # by type: referring attributes
-        for type_name in dict.fromkeys(change.address.type for change in changes):
-            if type_name in types:
-                attributes = types[type_name].schema.attributes.items()
-                references[type_name] = [
-                    (attribute, schema.refers_to) for attribute, schema in attributes if schema.refers_to is not None
-                ]
+        type_names = dict.fromkeys(change.address.type for change in current_changes)  # each once, in order
+        references = {name: _list_references(types[name]) for name in type_names}
         self._before = _ObjectIndex(before, references)
         self._after = _ObjectIndex(after, references)
         # Racks and machines by id: `<site>/<rack>`, `<site>/<rack>/<machine>`.
         self._places_before = {
             str(values.get("id")): address
             for address, values in before.items()
-            if address.type in types and types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE)
+            if types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE)
         }
         self._offers_to_await = {  # resources with a step before new VMs can be placed on them, by address as text
             str(address): address
@@ -284,6 +280,12 @@ class _UsedObjectIndex:
                 yield self._places_before[place_id]
 
 
+def _list_references(resource_type: ResourceType) -> list[tuple[str, ObjectReference]]:
+    """Return the attributes of a type that refer to other objects, each with its reference."""
+    attributes = resource_type.schema.attributes.items()
+    return [(name, attribute.refers_to) for name, attribute in attributes if attribute.refers_to is not None]
+
+
 def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     """Return whether the step of a rack or machine may add capacity: new or unknown machines, changed hardware, or a
     change of existing cordons. No VM waits for other changes, such as the first cordon.
@@ -291,9 +293,8 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     machines, machines_before = get_mapping(after, "machines"), get_mapping(before, "machines")
     if before is None or has_unknown_part(machines) or machines.keys() - machines_before.keys():  # new or unknown
         return True
-    return any(before.get(name) != after.get(name) for name in _OFFERED) or any(
-        before.get(name) and before.get(name) != after.get(name) for name in _CORDONS
-    )
+    existing_cordons = [name for name in _CORDONS if before.get(name)]
+    return any(before.get(name) != after.get(name) for name in (*_OFFERED, *existing_cordons))
 
 
 # Attributes of racks and machines: offered capacity, and closed machines.

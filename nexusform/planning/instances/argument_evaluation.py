@@ -38,23 +38,20 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     address, block = str(instance.address), instance.block_header
     diagnostics = [replace(problem, address=address, block=block) for problem in remarks.problems]
     diagnostics += [*write_only_problems, *_check_null_elements(instance, arguments)]
-    files = evaluation.settings.files
-    if resource_type.unpack_arguments is not None and files is not None:
-        unpacked, problems = resource_type.unpack_arguments(arguments, files)
-        arguments |= unpacked
-        diagnostics += instance.build_diagnostics(problems)
-    if resource_type.fill is not None:
-        filled = resource_type.fill(arguments)  # omitted arguments follow from others
-        arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
+    unpacked, problems = resource_type.unpack_arguments(arguments, evaluation.settings.files)
+    arguments |= unpacked  # those in a file named by another argument
+    diagnostics += instance.build_diagnostics(problems)
+    filled = resource_type.fill(arguments)  # omitted arguments follow from others
+    arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
     diagnostics += _set_default_name(instance, arguments)
     diagnostics += _remove_observed_arguments(instance, arguments)
     sensitive = _add_computed_paths_exposing_secrets(resource_type.schema, tuple(remarks.sensitive))
     instance.arguments = replace(instance.arguments, sensitive=sensitive)
     secret_problems = _check_secret_placements(instance)
     diagnostics += secret_problems
-    if resource_type.check is not None and not secret_problems:  # a check could reveal the secret
+    if not secret_problems:  # else a check could reveal the secret
         diagnostics += [instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)]
-    if resource_type.adjust is not None and instance.prior is not None:
+    if instance.prior is not None:
         adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)  # to prior equal ones
         arguments |= adjusted
         if UNFINISHED_KEY not in instance.prior_note:  # a change that failed may be undone
@@ -64,12 +61,8 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     config = arguments  # with prior values at the paths of ignore_changes
     if before is not None:
         config = apply_ignore_changes(arguments, before, lifecycle.ignore_changes, everything=lifecycle.ignore_all)
-    find_secrets = resource_type.list_secrets if not instance.is_invalid else None
-    instance.arguments = replace(
-        instance.arguments,
-        config=config,
-        secrets=find_secrets(arguments) if find_secrets is not None else instance.arguments.secrets,
-    )
+    secrets = instance.arguments.secrets if instance.is_invalid else resource_type.list_secrets(arguments)
+    instance.arguments = replace(instance.arguments, config=config, secrets=secrets)
     return diagnostics
 
 
@@ -106,7 +99,7 @@ def _replace_write_only(
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
     """Yield the names of ephemeral root variables with a text (not too short) inside the `public` values."""
     text = "\n".join(map(str, public.values()))
-    for name, value in evaluation.settings.variables.items() if text else ():
+    for name, value in evaluation.settings.variables.items():
         declared = evaluation.settings.configuration.root.variables.get(name)
         if declared is None or not declared.ephemeral:
             continue
@@ -139,8 +132,7 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
     block = instance.block
     assert block is not None
     if block.count is None and block.for_each is None:
-        prior_name = instance.prior.attributes.get("name") if instance.prior is not None else None
-        arguments["name"] = prior_name or block.name
+        arguments["name"] = get_mapping(instance.before).get("name") or block.name
         return []
     key = "each.key" if block.for_each is not None else "count.index"
     return [
@@ -195,7 +187,7 @@ def _check_secret_placements(instance: Instance) -> list[Diagnostic]:
         if not isinstance(attribute, AttributeSchema) or isinstance(attribute.type, MapType):
             continue
         # A value displayed in other attributes makes these sensitive instead.
-        if attribute.displayed_in or not (attribute.decides_placement and attribute.is_configurable):
+        if attribute.displayed_in or not attribute.decides_placement:
             continue
         detail = (
             f'"{format_argument(path, instance.type.schema)}" affects a name or a location, and every '

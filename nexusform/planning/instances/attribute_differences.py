@@ -9,7 +9,15 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.interfaces.plugins import UNFINISHED_KEY
-from nexusform.json_data.plain_data import Path, convert_to_plain, get_mapping, get_part, list_unknown_paths
+from nexusform.json_data.plain_data import (
+    Path,
+    convert_to_plain,
+    get_list,
+    get_mapping,
+    get_part,
+    list_unknown_paths,
+    replace_part_at_path,
+)
 from nexusform.language.syntax.syntax_nodes import (
     Expression,
     Index,
@@ -68,18 +76,21 @@ def _get_absent_value(block: NestedBlock) -> Any:
 def _iterate_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path
 ) -> Iterable[Path]:
-    """Yield the paths of changed arguments that cannot be updated in place."""
+    """Yield the paths of changed arguments that cannot be updated in place.
+
+    A computed argument without a configured value is not changed. An unknown value differs from every prior one,
+    because it may become another value. A missing block in state equals a missing block in the configuration.
+    """
     for name, attribute in schema.attributes.items():
-        if attribute.on_change is not OnChange.REPLACE or not attribute.is_configurable:
-            continue  # updated in place, or no argument
+        if attribute.on_change is not OnChange.REPLACE:
+            continue
         before, after = prior.get(name), config.get(name)
-        if after is None and attribute.computed:
-            continue  # the configuration requests no other value
-        if before != after:  # an unknown value differs from everything: it may resolve to another value
+        is_left_to_provider = after is None and attribute.computed
+        if before != after and not is_left_to_provider:
             yield (*prefix, name)
     for name, block in schema.blocks.items():
-        # A missing block in state equals a missing block in the configuration.
-        before, after = (prior.get(name) or _get_absent_value(block), config.get(name) or _get_absent_value(block))
+        absent = _get_absent_value(block)
+        before, after = prior.get(name) or absent, config.get(name) or absent
         if before == after:
             continue
         if block.on_change is OnChange.REPLACE:
@@ -93,8 +104,7 @@ def find_pool_replacing_paths(
 ) -> Iterator[Path]:
     """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL); new pools have none."""
     for name, attribute in schema.attributes.items():
-        is_replacing = attribute.on_change is OnChange.REPLACE_POOL and attribute.is_configurable
-        if is_replacing and _has_difference(prior.get(name), config.get(name)):
+        if attribute.on_change is OnChange.REPLACE_POOL and _has_difference(prior.get(name), config.get(name)):
             yield (*prefix, name)
     for name, block in schema.blocks.items():
         before, after = prior.get(name), config.get(name)
@@ -114,7 +124,7 @@ def _has_difference(before: Any, after: Any) -> bool:
 def find_unknown_placement_paths(schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()) -> Iterable[Path]:
     """Yield the paths of unknown values in arguments that determine placements."""
     for name, attribute in schema.attributes.items():
-        if attribute.decides_placement and attribute.is_configurable:
+        if attribute.decides_placement:
             yield from list_unknown_paths(config.get(name), (*prefix, name))
     for name, block in schema.blocks.items():
         value = config.get(name)
@@ -168,43 +178,30 @@ def apply_ignore_changes(
         return {name: prior.get(name, value) for name, value in config.items()}
     merged = dict(config)
     for path in paths:
-        _copy_prior_value(merged, prior, path)
+        merged = _restore_prior_value(merged, prior, path)
     return merged
 
 
-def _copy_prior_value(target: dict[Any, Any], prior: Any, path: Path) -> None:
-    """Copy the prior value at a path into `target`; containers on the path are copied before they change. A value
-    missing in the prior object is removed. One missing on both sides is skipped.
+def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path: Path) -> Any:
+    """Return the arguments with the prior value at a path. Containers on the path are copied before they change.
+
+    A name missing in the prior object is removed. The arguments are unchanged if either side lacks the block, map or
+    list with the last step of the path, and a list keeps its length: an index must exist on both sides.
     """
-    step, deeper_path = path[0], path[1:]
-    if not isinstance(prior, dict) or (step not in prior and step not in target):
-        return
-    inner, prior_value = target.get(step), prior.get(step)
-    if not deeper_path:
-        if step in prior:
-            target[step] = prior_value
+    container_path, step = path[:-1], path[-1]
+    container, prior_container = get_part(config, container_path), get_part(prior, container_path)
+    restored = container
+    if isinstance(container, dict) and isinstance(prior_container, dict):
+        restored = dict(container)
+        if step in prior_container:
+            restored[step] = prior_container[step]
         else:
-            target.pop(step, None)
-    elif isinstance(inner, dict):
-        copy = dict(inner)
-        _copy_prior_value(copy, prior_value, deeper_path)
-        target[step] = copy
-    elif isinstance(inner, list) and isinstance(prior_value, list):
-        target[step] = _restore_prior_element(inner, prior_value, deeper_path)
-
-
-def _restore_prior_element(planned: list[Any], prior: list[Any], path: Path) -> list[Any]:
-    """Return the planned list with the prior value at one path; unchanged if either list lacks the index."""
-    index, deeper_path = path[0], path[1:]
-    if not isinstance(index, int) or index >= len(planned) or index >= len(prior):
-        return planned
-    copy = list(planned)
-    if not deeper_path:
-        copy[index] = prior[index]
-    elif isinstance(copy[index], dict):
-        copy[index] = dict(copy[index])
-        _copy_prior_value(copy[index], prior[index], deeper_path)
-    return copy
+            restored.pop(step, None)
+    elif isinstance(step, int) and isinstance(container, list):
+        common_length = len(get_list(prior_container)[: len(container)])
+        if step < common_length:
+            restored = [*container[:step], prior_container[step], *container[step + 1 :]]
+    return replace_part_at_path(config, container_path, restored)
 
 
 def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
@@ -276,8 +273,8 @@ class TriggerReference(Struct, frozen=True):
 
 def is_replacement_triggered(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> bool:
     """Return whether a reference of replace_triggered_by targets an object to update or replace."""
-    if instance.prior is None or instance.module is None:
-        return False  # only existing configured objects are replaced
+    if instance.prior is None:
+        return False  # only existing objects are replaced
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, partial(_read_key, instance, evaluation))
         if trigger is not None:
@@ -306,8 +303,8 @@ def _read_key(instance: Instance, evaluation: Evaluation, expression: Expression
     assert instance.module is not None
     assert instance.repetition is not None
     value = evaluation.evaluate_expression(expression, evaluation.build_scope(instance.module, instance.repetition))
-    plain = convert_to_plain(value)[0] if value is not None else None
-    return plain if isinstance(plain, str | int) and not isinstance(plain, bool) else None
+    plain: Any = convert_to_plain(value)[0] if value is not None else None
+    return plain if type(plain) in (str, int) else None
 
 
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:

@@ -137,18 +137,23 @@ class BlockPlanner:
             if self.selection.has(address):
                 yield instance
             else:
-                # The instance is outside the selection. If it is new, references to it are unknown: it is not absent.
-                if instance.prior is None:
-                    resource_view = evaluation.get_resource_view(instance.address)
-                    resource_view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)  # unknown
-                # The capacity of a new or different rack or machine is not used: an error may name it.
-                if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
-                    argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
-                    before = instance.before
-                    configured = get_mapping(instance.config).items()
-                    # New or different: an unset argument changes nothing.
-                    if before is None or any(value and before.get(name) != value for name, value in configured):
-                        self.outside_targets.append(str(instance.address))
+                self._record_instance_outside_selection(instance, evaluation)
+
+    def _record_instance_outside_selection(self, instance: Instance, evaluation: Evaluation) -> None:
+        """Record an instance that is configured, but not planned because of -target or -exclude.
+
+        References to a new one are unknown: it is not absent. The capacity of a new or different rack or machine is not
+        used, and errors of missing capacity name it.
+        """
+        if instance.prior is None:
+            resource_view = evaluation.get_resource_view(instance.address)
+            resource_view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)  # unknown
+        if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
+            argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
+            before, configured = instance.before, get_mapping(instance.config).items()
+            # An unset argument changes nothing.
+            if before is None or any(value and before.get(name) != value for name, value in configured):
+                self.outside_targets.append(str(instance.address))
 
     def _build_removed_instances(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
@@ -283,8 +288,7 @@ class BlockPlanner:
         derived_values: dict[str, object] = {}
         if not instance.is_invalid:
             derived_values["id"] = instance.type.build_id(values)
-            if instance.type.derive is not None:
-                derived_values |= instance.type.derive(values)
+            derived_values |= instance.type.derive(values)
         computed = {**computed, **self._find_value_overrides(instance)}
         is_requested = self.selection.is_replacement_requested(instance.address)
         decision = decide_action(instance, {**derived_values, **computed}, is_requested=is_requested)
@@ -323,8 +327,8 @@ class BlockPlanner:
             return False
         config = get_mapping(instance.config)
         attributes = instance.type.schema.attributes.items()
-        references = [config.get(name) for name, attribute in attributes if attribute.refers_to is not None]
-        return not self._replaced_hosts.isdisjoint(reference for reference in references if isinstance(reference, str))
+        hosts = [config.get(name) for name, attribute in attributes if attribute.refers_to is not None]  # site or rack
+        return not self._replaced_hosts.isdisjoint(hosts)
 
     def record_decision(self, instance: Instance) -> None:
         """Record a decided instance for replace_triggered_by."""

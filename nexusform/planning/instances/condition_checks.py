@@ -82,8 +82,7 @@ def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[D
     conditions = [("precondition", condition, before) for condition in lifecycle.preconditions]
     conditions += [("postcondition", condition, after) for condition in lifecycle.postconditions]
     subject = ConditionSubject("resource", str(instance.address), instance.block_header)
-    problems, check = evaluate_conditions(subject, conditions, evaluation)
-    return problems, [check]
+    return evaluate_conditions(subject, conditions, evaluation)
 
 
 class ConditionSubject(Struct, frozen=True):
@@ -96,8 +95,13 @@ class ConditionSubject(Struct, frozen=True):
 
 def evaluate_conditions(
     subject: ConditionSubject, conditions: Sequence[tuple[str, Condition, InstanceScope]], evaluation: Evaluation
-) -> tuple[list[Diagnostic], CheckResult]:
-    """Evaluate the conditions of one subject, each with its kind and scope. The result is the worst of them."""
+) -> tuple[list[Diagnostic], list[CheckResult]]:
+    """Evaluate the conditions of one subject, each with its kind and scope.
+
+    Return the problems and one result, the worst of all conditions; no result without conditions.
+    """
+    if not conditions:
+        return [], []
     problems: list[Diagnostic] = []
     positions: list[Span] = []
     worst_status = "pass"
@@ -109,7 +113,7 @@ def evaluate_conditions(
         if status == "fail":
             problems.append(build_failure(condition, kind, message, subject.address, subject.header, scope))
     messages = tuple(problem.detail for problem in problems)
-    return problems, CheckResult(subject.kind, subject.address, worst_status, messages, tuple(positions))
+    return problems, [CheckResult(subject.kind, subject.address, worst_status, messages, tuple(positions))]
 
 
 _BROKEN_STATUSES = ("fail", "error")

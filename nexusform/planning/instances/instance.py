@@ -52,11 +52,10 @@ _NO_DECISION = ActionDecision()
 
 
 class Instance(Struct):
-    """One instance of a managed resource, with its arguments and decision set stage by stage. `prior` is the
-    object as read by the provider (None: it does not exist). References to invalid instances (`is_invalid`)
-    are unknown; of a rejected one a precondition fails. `forced_reason` is an external reason to replace
-    (action_reason), with its placement trigger. `private` is the new private note (None: unchanged); this alone is no
-    change.
+    """One instance of a managed resource, with its arguments and decision set stage by stage. `prior` is the object as
+    read by the provider (None: it does not exist). References to invalid instances (`is_invalid`) are unknown; of a
+    rejected one a precondition fails. `forced_reason` is an external reason to replace (action_reason), with its
+    placement trigger. `private` is the new private note (None: unchanged); this alone is no change.
     """
 
     address: Final[Address]
@@ -179,18 +178,20 @@ class Instance(Struct):
         """
         values = arguments if arguments is not None else self.config or {}
         text = values.get(str(problem.path[0])) if problem.path and problem.line else None  # to show its line
+        detail, brief, line = problem.detail, problem.brief, get_text_line(text, problem.line)
         is_secret = any(problem.path[: len(path)] == path for path in self.arguments.sensitive)
-        is_hidden = is_secret and problem.id != SENSITIVE_PLACEMENT  # it says nothing about the value
+        if is_secret and problem.id != SENSITIVE_PLACEMENT:  # that one says nothing about the value
+            detail, brief, line = _HIDDEN_DETAIL, "", None
         return build_diagnostic(
             problem.severity,
             problem.id,
-            _HIDDEN_DETAIL if is_hidden else problem.detail,
+            detail,
             self.locate(problem.path),
             address=str(self.address),
             block=self.block_header,
             headline=problem.headline,
-            brief="" if is_hidden else problem.brief,
-            line=None if is_hidden else get_text_line(text, problem.line),
+            brief=brief,
+            line=line,
         )
 
     def build_diagnostics(self, problems: Iterable[Problem]) -> list[Diagnostic]:

@@ -4,19 +4,19 @@ They are checked after everything is planned, in every instance of every module.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Check, Condition, Configuration, Variable
+from nexusform.configuration.declarations.configuration import Check, Configuration, Variable
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
 from nexusform.planning.instances.condition_checks import ConditionSubject, evaluate_conditions
-from nexusform.planning.name_resolution.instance_scope import InstanceScope, ModuleInstance
+from nexusform.planning.modules.root_outputs import iterate_module_instances
+from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
 from nexusform.planning.plan_request import PlanRequest
-from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.planning.preparation.target_selection import Selection, find_selected_outputs
 from nexusform.plans.plan import CheckResult, Mode
 from nexusform.resources.address import Address
@@ -32,43 +32,44 @@ class ConditionResults(Struct):
     problems: list[Diagnostic] = field(default_factory=list)
     checks: list[CheckResult] = field(default_factory=list)
 
-    def add_results(self, results: ConditionResults) -> None:
-        """Add other results."""
-        self.problems += results.problems
-        self.checks += results.checks
+    def add_all(self, parts: Iterable[ConditionResults]) -> None:
+        """Add the results of several objects."""
+        for part in parts:
+            self.problems += part.problems
+            self.checks += part.checks
 
 
 def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
-    """Check the conditions outside resources: in a destroy plan of variables, in a partial one also of some outputs."""
+    """Check the conditions outside of managed resources.
+
+    A destroy plan checks those of variables only. A partial plan (-target, -exclude) adds those of its root outputs,
+    and of outputs of other modules with a precondition that failed: something in the plan reads them.
+    """
     configuration = request.configuration
     results = check_variable_validations(configuration, evaluation)
     if request.mode is Mode.DESTROY:
         return results
     selected_outputs = find_selected_outputs(selection, configuration)
     if selected_outputs is not None:
-        for instance in _iterate_module_instances(configuration, evaluation):
-            rejected = {name for path, name in evaluation.rejected_values if path == instance.path}
-            names = [name for name in instance.module.outputs if f"output.{name}" in rejected]
-            for part_results in _check_output_preconditions(
-                instance, evaluation, names if instance.path else selected_outputs
-            ):
-                results.add_results(part_results)
+        for instance in iterate_module_instances(configuration, evaluation):
+            names: Iterable[str] = selected_outputs  # of the root module
+            if instance.path:
+                outputs, rejected = instance.module.outputs, evaluation.rejected_values
+                names = [name for name in outputs if (instance.path, f"output.{name}") in rejected]
+            results.add_all(_check_output_preconditions(instance, evaluation, names))
         return results
-    for instance in _iterate_module_instances(configuration, evaluation):
-        for part_results in _check_conditions_of_resources(instance, evaluation, modes=_DATA):
-            results.add_results(part_results)
-        for part_results in _check_output_preconditions(instance, evaluation, instance.module.outputs):
-            results.add_results(part_results)
-    for instance in _iterate_module_instances(configuration, evaluation):
-        for check in instance.module.checks:
-            results.add_results(_evaluate_check_block(check, instance, evaluation))
+    for instance in iterate_module_instances(configuration, evaluation):
+        results.add_all(_check_conditions_of_resources(instance, evaluation, modes=_DATA))
+        results.add_all(_check_output_preconditions(instance, evaluation, instance.module.outputs))
+    for instance in iterate_module_instances(configuration, evaluation):
+        results.add_all(_evaluate_check_block(check, instance, evaluation) for check in instance.module.checks)
     return results
 
 
 def check_variable_validations(configuration: Configuration, evaluation: Evaluation) -> ConditionResults:
     """Check the validation rules of all variables."""
     results = ConditionResults()
-    for instance in _iterate_module_instances(configuration, evaluation):
+    for instance in iterate_module_instances(configuration, evaluation):
         for variable in instance.module.variables.values():
             subject = ConditionSubject(
                 "input_variable", _build_address(instance, f"var.{variable.name}"), f'variable "{variable.name}"'
@@ -80,18 +81,16 @@ def check_variable_validations(configuration: Configuration, evaluation: Evaluat
             if rejected_value is not None:
                 evaluation.set_variable(instance, variable.name, rejected_value)
             conditions = [("variable", condition, scope) for condition in variable.validations]
-            variable_results = _evaluate_conditions(subject, conditions, evaluation)
+            variable_problems, checks = evaluate_conditions(subject, conditions, evaluation)
             evaluation.set_variable(instance, variable.name, value)
-            problems = [
-                _move_problem_to_call(problem, variable, subject, instance) for problem in variable_results.problems
-            ]
-            results.add_results(ConditionResults(problems, variable_results.checks))
+            problems = [_move_problem_to_call(problem, variable, subject, instance) for problem in variable_problems]
+            results.add_all([ConditionResults(problems, checks)])
     return results
 
 
 def check_current_conditions(request: PlanRequest, evaluation: Evaluation) -> Iterator[ConditionResults]:
     """Yield the results of all conditions besides variables against current objects, one by one."""
-    for instance in _iterate_module_instances(request.configuration, evaluation):
+    for instance in iterate_module_instances(request.configuration, evaluation):
         yield from _check_conditions_of_resources(instance, evaluation, modes=_ALL)
         yield from _check_output_preconditions(instance, evaluation, instance.module.outputs)
         for check in instance.module.checks:
@@ -102,26 +101,10 @@ def evaluate_current_conditions(request: PlanRequest, evaluation: Evaluation) ->
     """Return the results of all conditions besides variables against current objects, with all problems as warnings."""
     reported_count = len(evaluation.diagnostics)
     results = ConditionResults()
-    for part_results in check_current_conditions(request, evaluation):
-        results.add_results(part_results)
+    results.add_all(check_current_conditions(request, evaluation))
     problems = [*results.problems, *evaluation.diagnostics[reported_count:]]
     results.problems = [replace(problem, severity=Severity.WARNING) for problem in problems]
     return results
-
-
-def _iterate_module_instances(configuration: Configuration, evaluation: Evaluation) -> Iterator[ModuleInstance]:
-    for module in iterate_modules(configuration.root):
-        yield from evaluation.list_module_instances(module.path)
-
-
-def _evaluate_conditions(
-    subject: ConditionSubject, conditions: Sequence[tuple[str, Condition, InstanceScope]], evaluation: Evaluation
-) -> ConditionResults:
-    """Evaluate the conditions of one subject, each with its kind and scope. The result is the worst of them."""
-    if not conditions:
-        return ConditionResults()
-    problems, check = evaluate_conditions(subject, conditions, evaluation)
-    return ConditionResults(problems, [check])
 
 
 def _build_address(instance: ModuleInstance, name: str) -> str:
@@ -133,7 +116,8 @@ def _move_problem_to_call(
 ) -> Diagnostic:
     """Return a failed validation at the source of the value (module call or variable). Its text names the rule."""
     span = problem.subject
-    rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}" if span else "?"
+    assert span is not None, "a failed condition has a position"
+    rule = f"{span.filename}:{span.start.line},{span.start.column}-{span.end.column}"
     call = instance.call
     source_span, block = variable.span, subject.header
     if call is not None and variable.name in call.inputs:
@@ -165,9 +149,8 @@ def _check_conditions_of_resources(
                 after = evaluation.build_scope(instance, repetition, item)  # with `self`
                 conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
                 conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
-                yield _evaluate_conditions(
-                    ConditionSubject("resource", str(address), block.header), conditions, evaluation
-                )
+                subject = ConditionSubject("resource", str(address), block.header)
+                yield ConditionResults(*evaluate_conditions(subject, conditions, evaluation))
 
 
 def _check_output_preconditions(
@@ -178,9 +161,8 @@ def _check_output_preconditions(
     for name in names:
         output = instance.module.outputs[name]
         subject = ConditionSubject("output_value", _build_address(instance, f"output.{name}"), f'output "{name}"')
-        yield _evaluate_conditions(
-            subject, [("output", condition, scope) for condition in output.preconditions], evaluation
-        )
+        conditions = [("output", condition, scope) for condition in output.preconditions]
+        yield ConditionResults(*evaluate_conditions(subject, conditions, evaluation))
 
 
 def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:
@@ -196,11 +178,10 @@ def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Ev
     is_unread = has_errors(inner_evaluation.diagnostics)  # of the data block
     subject = ConditionSubject("check", _build_address(instance, f"check.{check.name}"), f'check "{check.name}"')
     scope = inner_evaluation.build_scope(module)
-    results = _evaluate_conditions(
-        subject, [("check", condition, scope) for condition in check.asserts], inner_evaluation
-    )
-    problems = [*inner_evaluation.diagnostics, *results.problems]
+    conditions = [("check", condition, scope) for condition in check.asserts]
+    assert_problems, results = evaluate_conditions(subject, conditions, inner_evaluation)
+    problems = [*inner_evaluation.diagnostics, *assert_problems]
     return ConditionResults(
         [replace(problem, severity=Severity.WARNING) for problem in problems],
-        [replace(result, status="error") if is_unread else result for result in results.checks],
+        [replace(result, status="error") if is_unread else result for result in results],
     )

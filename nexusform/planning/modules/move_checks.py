@@ -6,7 +6,7 @@ from nexusform.configuration.declarations.configuration import Configuration, Mo
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.preparation.move_statements import (
+from nexusform.planning.preparation.moves import (
     MoveStatement,
     find_move_cycles,
     get_resource_name,
@@ -82,19 +82,14 @@ class _MoveChecker:
             if child is None:
                 return None
             instance = child
-        if not source.type:
-            last = source.module[-1]
-            call = instance.module.calls.get(last.name)
-            if call is None:
-                return None
-            exists = statement.is_for_all_instances or self._find_module_instance_at_step(instance, last) is not None
-            return _get_declaration_span(call) if exists else None
-        block = instance.module.resources.get(get_resource_name(source))
-        if block is None:
+        declared: ResourceBlock | ModuleCall | None = instance.module.resources.get(get_resource_name(source))
+        key = source.key
+        if not source.type:  # it names a module
+            declared, key = instance.module.calls.get(source.module[-1].name), source.module[-1].key
+        if declared is None:
             return None
-        keys = {repetition.key for repetition in self.evaluation.list_repetitions(instance, block)}
-        exists = statement.is_for_all_instances or source.key in keys
-        return _get_declaration_span(block) if exists else None
+        keys = {repetition.key for repetition in self.evaluation.list_repetitions(instance, declared)}
+        return _get_declaration_span(declared) if statement.is_for_all_instances or key in keys else None
 
     def _find_module_instance_at_step(self, parent: ModuleInstance, step: ModulePathStep) -> ModuleInstance | None:
         if step.name not in parent.module.calls:  # the call was removed with the object

@@ -10,6 +10,7 @@ from nexusform.configuration.declarations.configuration import Configuration, Ou
 from nexusform.configuration.reference_checks import Declaration
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.json_data.plain_data import Refinements, convert_to_plain, list_refinements
+from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation, check_ephemeral_output
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import build_block_address, iterate_modules
@@ -174,22 +175,25 @@ def list_ephemeral_variables(request: PlanRequest) -> tuple[str, ...]:
     )
 
 
+def iterate_module_instances(configuration: Configuration, evaluation: Evaluation) -> Iterator[ModuleInstance]:
+    """Yield the instances of all modules, those of a caller before those of the modules it calls."""
+    for module in iterate_modules(configuration.root):
+        yield from evaluation.list_module_instances(module.path)
+
+
 def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:
     """Read data blocks without references, too, so that their problems are reported."""
-    for module in iterate_modules(configuration.root):
-        for block in module.resources.values():
+    for instance in iterate_module_instances(configuration, evaluation):
+        for block in instance.module.resources.values():
             if block.mode == "data":
-                for instance in evaluation.list_module_instances(module.path):
-                    evaluation.get_resource(instance, block)
+                evaluation.get_resource(instance, block)
 
 
 def evaluate_all_outputs(configuration: Configuration, evaluation: Evaluation) -> None:
     """Evaluate module outputs without references, too, so that their problems are reported."""
-    for module in iterate_modules(configuration.root):
-        if module.outputs:
-            for instance in evaluation.list_module_instances(module.path):
-                for name in module.outputs:
-                    evaluation.get_output(instance, name)
+    for instance in iterate_module_instances(configuration, evaluation):
+        for name in instance.module.outputs:
+            evaluation.get_output(instance, name)
 
 
 # Workloads of a site change from day to day.

@@ -31,7 +31,7 @@ from nexusform.planning.name_resolution.repetition import InstanceView, Resource
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.resources.address import Address, ConfigAddress, Mode, parse_address
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.state.objects import State
+from nexusform.state.objects import EMPTY_INSTANCE, State
 
 
 class PlanClock:
@@ -69,38 +69,14 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
             new_uuid=request.new_uuid,
         )
 
-    def read_data(
-        block: ResourceBlock, arguments: Mapping[str, Any], address: str
-    ) -> tuple[DataResult | None, list[Diagnostic]]:
-        """Return the result of a data block, None on errors, and its problems; `reads` records everything it reads."""
-        source = registries.data_sources[block.type]
-        override = _find_data_override(source, arguments, address, request)
-        if override is not None:  # of a test (override_data); it replaces reading
-            return DataResult(override), []
-        context = ReadContext(
-            files=FileReadRecorder(request.files, reads.data_files),
-            now=request.now,
-            managed_names=_list_managed_names(request, state),
-            types=registries.resource_types,
-            list_configured=lambda type_name: _list_configured_arguments(settings, type_name),
-        )
-        if request.read_state is not None:
-            read_state = partial(_read_remote_state_and_record, request.read_state, block.name, address, reads.states)
-            context = replace(context, read_state=read_state)
-        if request.query is not None:
-            context = replace(context, query_server=partial(_query_server_and_record, request.query, reads.answers))
-        answer, problems = _read_data_source(source, arguments, context)
-        body = bodies.get_body(block)
-        assert body is not None, "its arguments were evaluated"
-        return answer, [_build_diagnostic(problem, block, body, address) for problem in problems]
-
+    reader = _DataBlockReader(request, bodies, state, reads)
     settings = EvaluationSettings(
         configuration=request.configuration,
         variables=request.variables,
         functions=functions,
         get_body=bodies.get_body,
         schemas=registries.schemas,
-        read_data=read_data,
+        read_data=reader.read,
         working_directory=request.working_directory,
         workspace=request.workspace,
         is_applying=request.is_applying,
@@ -108,11 +84,55 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
         files=FileReadRecorder(request.files, reads.files),
         maximum_instances=request.limits.instances,
     )
+    reader.settings = settings
     return settings
 
 
+class _DataBlockReader:
+    """Reader of the data blocks of one plan; `reads` records everything they read. `settings` are those of the plan,
+    set before the first block is read.
+    """
+
+    def __init__(self, request: PlanRequest, bodies: PreparedBodyCache, state: State, reads: EvaluationReads) -> None:
+        self._request = request
+        self._bodies = bodies
+        self._state = state
+        self._reads = reads
+        self.settings: EvaluationSettings
+
+    def read(
+        self, block: ResourceBlock, arguments: Mapping[str, Any], address: str
+    ) -> tuple[DataResult | None, list[Diagnostic]]:
+        """Return the result of a data block, None on errors, and its problems."""
+        request, reads = self._request, self._reads
+        source = request.registries.data_sources[block.type]
+        override = _find_data_override(source, arguments, address, request)
+        if override is not None:  # of a test (override_data); it replaces reading
+            return DataResult(override), []
+        context = ReadContext(
+            files=FileReadRecorder(request.files, reads.data_files),
+            now=request.now,
+            managed_names=_list_managed_names(request, self._state),
+            types=request.registries.resource_types,
+            list_configured=partial(_list_configured_arguments, self.settings),
+        )
+        if request.read_state is not None:
+            read_state = partial(_read_remote_state_and_record, request.read_state, block.name, address, reads.states)
+            context = replace(context, read_state=read_state)
+        if request.query is not None:
+            context = replace(context, query_server=partial(_query_server_and_record, request.query, reads.answers))
+        answer, problems = _read_data_source(source, arguments, context)
+        body = self._bodies.get_body(block)
+        assert body is not None, "its arguments were evaluated"
+        return answer, [_build_diagnostic(problem, block, body, address) for problem in problems]
+
+
 def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> list[dict[str, Any]]:
-    """Return the arguments of the managed blocks of a type; values from data or resources are unknown."""
+    """Return the arguments of the managed blocks of a type, each with its name.
+
+    A data source needs them before anything is planned: no data is read for them, and values from data or resources
+    are unknown.
+    """
     tentative = replace(settings, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True)
     evaluation = Evaluation(tentative)
     configured: list[dict[str, Any]] = []
@@ -120,8 +140,7 @@ def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> 
         if (block.mode, block.type) != ("managed", type_name):
             continue
         prepared = settings.get_body(block)
-        if prepared is None:  # an unknown type
-            continue
+        assert prepared is not None, "data sources ask only for types that are part of nexusform"
         for instance in evaluation.list_module_instances(path):
             for repetition in evaluation.list_repetitions(instance, block):
                 arguments, _, _ = prepared.evaluate(evaluation.build_scope(instance, repetition))
@@ -194,10 +213,8 @@ def _find_data_override(
     source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
 ) -> dict[str, Any] | None:
     """Return the attributes of an overridden data block, those not overridden as configured; None to read the block."""
-    if not request.data_overrides:  # only tests have some
-        return None
     block = parse_address(address)
-    values = next((data.values for data in request.data_overrides if data.is_for(block)), None)
+    values = next((data.values for data in request.data_overrides if data.is_for(block)), None)  # only tests have some
     if values is None:  # it is not overridden
         return None
     names = (*source.schema.attributes, *source.schema.blocks)
@@ -217,7 +234,7 @@ def _read_data_source(
             "value is known only after apply.",
         )
         return None, [unknown_argument_problem]
-    problems = source.check(arguments) if source.check is not None else []
+    problems = source.check(arguments)
     if has_errors(problems):
         return None, problems
     assert source.read is not None
@@ -270,16 +287,17 @@ class PreparedBodyCache:
 
     def get_body(self, block: ResourceBlock) -> PreparedBody | None:
         """Return the block's body, None for an unknown type. Problems are reported; invalid parts read as unknown."""
-        if block.address not in self._cache:
-            schema = self._schemas[block.mode].get(block.type)
-            body = None
-            if schema is not None:
-                body, problems = build_prepared_resource(block, schema)
-                self.diagnostics += problems
-                if has_errors(problems):
-                    self.invalid_blocks.add(block.address)
-            self._cache[block.address] = body
-        return self._cache[block.address]
+        if block.address in self._cache:
+            return self._cache[block.address]
+        schema = self._schemas[block.mode].get(block.type)
+        body = None
+        if schema is not None:
+            body, problems = build_prepared_resource(block, schema)
+            self.diagnostics += problems
+            if has_errors(problems):
+                self.invalid_blocks.add(block.address)
+        self._cache[block.address] = body
+        return body
 
 
 class StateEvaluation(Evaluation):
@@ -306,9 +324,9 @@ class StateEvaluation(Evaluation):
         for repetition in expansion.repetitions:
             address = Address(instance.path, "managed", block.type, block.name, repetition.key)
             item = InstanceView(attributes=None, sensitive=(), schema=kind.schema, present=kind.present)
-            recorded = self._state.instances.get(address)
-            if recorded is not None and recorded.current is not None:
-                item.attributes, item.sensitive = recorded.current.attributes, recorded.current.sensitive
+            recorded = self._state.instances.get(address, EMPTY_INSTANCE).current
+            if recorded is not None:
+                item.attributes, item.sensitive = recorded.attributes, recorded.sensitive
             view.items[repetition.key] = item
         return view
 

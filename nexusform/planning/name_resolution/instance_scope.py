@@ -15,7 +15,6 @@ from nexusform.configuration.declarations.configuration import (
     ResourceBlock,
     Variable,
 )
-from nexusform.configuration.declarations.limits import DEFAULT
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.interfaces.plugins import DataResult, Files
 from nexusform.language.evaluator import Scope
@@ -75,12 +74,12 @@ class EvaluationSettings(Struct, frozen=True):
     read_data: Callable[[ResourceBlock, Mapping[str, Any], str], tuple[DataResult | None, list[Diagnostic]]]
     working_directory: str
     workspace: str
+    reads: EvaluationReads
+    maximum_instances: int
+    files: Files
     is_applying: bool = False
     is_tentative: bool = False
     validates_variables: bool = True
-    reads: EvaluationReads = field(default_factory=EvaluationReads)
-    maximum_instances: int = DEFAULT.instances
-    files: Files | None = None
 
 
 class NameResolver(Protocol):

@@ -114,19 +114,19 @@ class Evaluation:
 
     def list_module_instances(self, path: tuple[str, ...]) -> list[ModuleInstance]:
         """Return the instances of a module by its static path (names without keys), in order of their keys."""
-        instances = self._modules.get(path)
-        if instances is None:
-            instances = []
-            for parent in self.list_module_instances(path[:-1]):
-                call = parent.module.calls[path[-1]]
-                for repetition in self.get_module_expansion(parent, call).repetitions:
-                    step = ModulePathStep(call.name, repetition.key)
-                    instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)
-                    self._by_path[instance.path] = instance
-                    instances.append(instance)
-                if len(instances) > self.settings.maximum_instances:
-                    raise build_limit_error("module instances", "instances", self.settings.maximum_instances)
-            self._modules[path] = instances
+        if path in self._modules:
+            return self._modules[path]
+        instances: list[ModuleInstance] = []
+        for parent in self.list_module_instances(path[:-1]):
+            call = parent.module.calls[path[-1]]
+            for repetition in self.get_module_expansion(parent, call).repetitions:
+                step = ModulePathStep(call.name, repetition.key)
+                instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)
+                self._by_path[instance.path] = instance
+                instances.append(instance)
+            if len(instances) > self.settings.maximum_instances:
+                raise build_limit_error("module instances", "instances", self.settings.maximum_instances)
+        self._modules[path] = instances
         return instances
 
     def has_known_modules(self, path: tuple[str, ...]) -> bool:
@@ -201,7 +201,10 @@ class Evaluation:
         return self._cache[key]
 
     def is_every_condition_met(self, conditions: Iterable[Condition], scope: Scope) -> bool:
-        """Return whether no condition is false, null or invalid; the checks of conditions report the reasons."""
+        """Return whether no condition is false, null or invalid; the checks of conditions report the reasons.
+
+        An unknown condition may still hold. Conditions may be text: "true" is true, as in Terraform.
+        """
         for condition in conditions if self.settings.validates_variables else ():
             value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)
             if value is None or (value.is_known and value.raw is not True and value.raw != "true"):  # null or false
@@ -222,20 +225,16 @@ class Evaluation:
         value = self.evaluate_expression(expression, self.build_scope(instance.parent, instance.repetition))
         if value is None:
             return build_unknown(declared.type)
-        kind = detail = ""
         subject = f'variable "{declared.name}" of module "{instance.call.name}"'
-        # A null argument means the default, unless the variable is nullable.
-        if value.is_known and value.is_null and not declared.nullable:
-            value = default
-            if declared.default is None:
-                kind = "required-variable-not-set"
-                detail = (
-                    f"The {subject} may not be null and has no default. Pass a value, or give the variable a default."
-                )
-        if value.has_ephemeral and not declared.ephemeral:
+        if value.is_null and not declared.nullable:  # a null argument means the default
+            if declared.default is not None:
+                return default
+            kind = "required-variable-not-set"
+            detail = f"The {subject} may not be null and has no default. Pass a value, or give the variable a default."
+        elif value.has_ephemeral and not declared.ephemeral:
             kind = "ephemeral-value-not-allowed"
             detail = f"The {subject} takes no ephemeral values. Add ephemeral = true to the variable."
-        if not kind:
+        else:
             try:
                 return convert_value(value, declared.type)
             except ConversionProblem as problem:
@@ -269,22 +268,28 @@ class Evaluation:
         if self._depth:  # nested in the evaluation of another value
             self._compute_and_cache(named_value)
         else:
-            # The value may be at the end of a long chain. At the maximum depth the exception names the deepest value:
-            # it is evaluated first, then its users again.
-            pending = [named_value]
-            while pending:
-                reported_count = len(self.diagnostics)
-                try:
-                    if pending[-1].key not in self._cache:
-                        self._compute_and_cache(pending[-1])
-                    pending.pop()
-                except _MaximumDepthExceeded as exceeded:
-                    del self.diagnostics[reported_count:]  # they are reported on re-evaluation
-                    if any(exceeded.named.key == pending_value.key for pending_value in pending):
-                        self._cache[exceeded.named.key] = build_unknown(DYNAMIC)  # a cycle, reported elsewhere
-                    else:
-                        pending.append(exceeded.named)
+            self._compute_long_chain(named_value)
         return self._cache[named_value.key]
+
+    def _compute_long_chain(self, named_value: _LocalOrOutput) -> None:
+        """Evaluate a local or an output that may be at the end of a long chain of references.
+
+        Beyond the maximum depth, an exception names the deepest value. It is evaluated first, then its users again.
+        """
+        pending = {named_value.key: named_value}  # each needs the one after it
+        while pending:
+            key, deepest_value = next(reversed(pending.items()))
+            reported_count = len(self.diagnostics)
+            try:
+                if key not in self._cache:
+                    self._compute_and_cache(deepest_value)
+                del pending[key]
+            except _MaximumDepthExceeded as exceeded:
+                del self.diagnostics[reported_count:]  # they are reported on re-evaluation
+                if exceeded.named.key in pending:
+                    self._cache[exceeded.named.key] = build_unknown(DYNAMIC)  # a cycle, reported elsewhere
+                else:
+                    pending[exceeded.named.key] = exceeded.named
 
     def _compute_and_cache(self, named_value: _LocalOrOutput) -> None:
         """Evaluate a local or an output into the cache (unknown on errors); its diagnostics name its block."""
@@ -331,12 +336,15 @@ class Evaluation:
             return build_unknown(DYNAMIC)
         if expansion.shape == DISABLED:  # by enabled = false
             return NULL
+        outputs_by_key = {
+            repetition.key: self._build_module_output_object(parent, call, repetition.key)
+            for repetition in expansion.repetitions
+        }
         if expansion.shape == SINGLE:
-            return self._build_module_output_object(parent, call, key=None)
-        keys = [repetition.key for repetition in expansion.repetitions]
+            return outputs_by_key[None]
         if expansion.shape == LIST:
-            return build_tuple([self._build_module_output_object(parent, call, key) for key in keys])
-        return build_object({str(key): self._build_module_output_object(parent, call, key) for key in keys})
+            return build_tuple(outputs_by_key.values())
+        return build_object({str(key): outputs for key, outputs in outputs_by_key.items()})
 
     def _build_module_output_object(self, parent: ModuleInstance, call: ModuleCall, key: Key) -> Value:
         """Return the outputs of one module instance as an object; unknown for an unreadable module (reported)."""

@@ -1,8 +1,8 @@
-"""RepetitionData by count and for_each: the instances of a block, and their views in expressions."""
+"""Repetition by count and for_each: the instances of a block, and their views in expressions."""
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from math import isfinite
+from math import inf
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
@@ -116,19 +116,24 @@ def _expand_count(expression: Expression, value: Value, header: str, maximum: in
 
 
 def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
-    """Return a finite number, also from text; None for other values."""
+    """Return a finite number, also from text ("3"); None for other values, such as true or "many"."""
+    number = plain
     if isinstance(plain, str):
         try:
-            plain = float(plain)
+            number = float(plain)
         except ValueError:
             return None
-    if isinstance(plain, bool) or not isinstance(plain, int | float | Fraction):
+    if type(number) not in (int, float, Fraction) or not -inf < number < inf:  # a comparison with NaN is false
         return None
-    return None if isinstance(plain, float) and not isfinite(plain) else plain
+    return number  # type: ignore[no-any-return]  # it has one of these types
 
 
 def _expand_for_each(expression: Expression, value: Value, header: str) -> Expansion:
-    """Expand a for_each into instances by key, in byte order. Only values may be sensitive."""
+    """Expand a for_each into instances by key, in byte order of the keys.
+
+    Keys are part of addresses, and every plan shows those. Of a map the values may be sensitive, but the elements of a
+    set are its keys; a set with a sensitive element is sensitive as a whole.
+    """
 
     def reject(detail: str) -> Expansion:
         return INVALID_EXPANSION, [build_error("invalid-for-each-argument", detail, expression.span, block=header)]
@@ -136,7 +141,7 @@ def _expand_for_each(expression: Expression, value: Value, header: str) -> Expan
     kind = value.type
     if value.is_ephemeral:
         return reject(_EPHEMERAL_REPETITION.format("for_each"))
-    if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):  # elements of a set are keys
+    if value.is_sensitive:
         return reject("Sensitive values, or values derived from them, cannot be used as for_each keys.")
     if not value.is_known and (has_dynamic(kind) or isinstance(kind, MapType | ObjectType | SetType)):
         return BlockExpansion(MAP, (), unknown="for_each"), []  # an unknown value of another type is rejected below
@@ -148,7 +153,7 @@ def _expand_for_each(expression: Expression, value: Value, header: str) -> Expan
     if isinstance(kind, SetType):
         if any(not element.is_known for element in value.raw):
             return BlockExpansion(MAP, repetitions=(), unknown="for_each"), []
-        if any(element.is_null or not isinstance(element.raw, str) for element in value.raw):
+        if any(not isinstance(element.raw, str) for element in value.raw):  # null (None) is no text, either
             return reject('The given "for_each" argument value is unsuitable: a set must hold strings only.')
         keys = sorted((element.raw for element in value.raw), key=str.encode)
         return BlockExpansion(MAP, tuple(RepetitionData(key, build_string(key)) for key in keys)), []

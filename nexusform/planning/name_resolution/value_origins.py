@@ -12,7 +12,7 @@ from nexusform.language.value_descriptions import format_traversal
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, RepetitionData
-from nexusform.resources.address import ConfigAddress, Mode
+from nexusform.resources.address import ConfigAddress, Key, Mode
 from nexusform.values.typed_value import UNKNOWN, Value
 
 _LOOPS = (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor, syntax.Splat)
@@ -27,6 +27,10 @@ class _Definition(Struct, frozen=True):
     instance: ModuleInstance
     repetition: RepetitionData = SINGLE_INSTANCE
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        return self.instance.path, self.expression.span
+
 
 class ValueOriginTracer:
     """Tracer of the parts of one expression; `sources` hold the text of every file it may lead to."""
@@ -36,7 +40,7 @@ class ValueOriginTracer:
         self._texts = {name: source.text.encode() for name, source in sources.items()}
         self._own = own
         self._fails = False
-        self._followed: set[tuple[object, ...]] = set()
+        self._followed: set[tuple[object, ...]] = set()  # keys of definitions
 
     def trace_expression(self, expression: syntax.Expression) -> tuple[TracedExpression, list[Diagnostic]]:
         """Return the trace tree of an expression in the root module."""
@@ -62,17 +66,10 @@ class ValueOriginTracer:
             if not isinstance(part.expression, _PLAIN):
                 is_inside_secret = is_secret and position > 0
                 parts.append(self._build_part(part, instance, hidden=hidden or is_inside_secret))
-        is_repeated = False
-        if isinstance(expression, syntax.Traversal):
-            definition = self._find_definition(expression, instance)
-            if definition is not None:
-                key = (definition.instance.path, definition.expression.span)
-                is_repeated = key in self._followed  # its parts are in the tree already
-                if not is_repeated:
-                    self._followed.add(key)
-                    scope = self._evaluation.build_scope(definition.instance, definition.repetition)
-                    inner_trace, _ = trace_expression(definition.expression, scope)
-                    parts.append(self._build_part(inner_trace, definition.instance, hidden=hidden))
+        definition = self._find_definition(expression, instance)
+        is_repeated = definition is not None and definition.key in self._followed  # its parts are in the tree already
+        if definition is not None and not is_repeated:
+            parts.append(self._build_definition_part(definition, hidden=hidden))
         span = expression.span
         source = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]
         return TracedExpression(
@@ -87,43 +84,62 @@ class ValueOriginTracer:
             has_failed=trace.has_failed and not hidden,
         )
 
+    def _build_definition_part(self, definition: _Definition, *, hidden: bool) -> TracedExpression:
+        """Build the part of the definition of a name, and remember it: a second use does not repeat its parts."""
+        self._followed.add(definition.key)
+        scope = self._evaluation.build_scope(definition.instance, definition.repetition)
+        trace, _ = trace_expression(definition.expression, scope)
+        return self._build_part(trace, definition.instance, hidden=hidden)
+
     def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
-        """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`."""
+        """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`.
+
+        An error has a text only at the innermost part that fails. A part that fails has no other cause here.
+        """
         expression, value = trace.expression, trace.value
-        if not trace.has_failed and isinstance(expression, syntax.Traversal):  # a reference
+        if trace.has_failed:
+            if trace.problem and not hidden:
+                yield f"error: {trace.problem}"
+        elif isinstance(expression, syntax.Traversal):  # a reference
             if value.has_marks or not value.is_wholly_known:
                 yield from self._explain_reference(expression, value, instance)
-        elif not trace.has_failed and isinstance(expression, syntax.Call):  # a function call
+        elif isinstance(expression, syntax.Call):  # a function call
             if expression.name.removeprefix("core::") == "sensitive":
                 yield "sensitive: sensitive() marks it"
-            if trace.value.raw is UNKNOWN and not expression.arguments:  # such as timestamp()
+            if value.raw is UNKNOWN and not expression.arguments:  # such as timestamp()
                 yield f"unknown: {expression.name}() is known after apply"
-        if trace.problem and not hidden:
-            yield f"error: {trace.problem}"
 
-    def _find_definition(self, traversal: syntax.Traversal, instance: ModuleInstance) -> _Definition | None:
+    def _find_definition(self, traversal: syntax.Expression, instance: ModuleInstance) -> _Definition | None:
         """Return the definition of a local, a variable set by a module call, or a module output; else None."""
+        if not isinstance(traversal, syntax.Traversal):  # no reference
+            return None
         root, name = traversal.root.name, _get_step_name(traversal, 0)
         module = instance.module
         if root == "local" and name in module.locals:
             return _Definition(name, module.locals[name].expression, instance)
-        if root == "var" and instance.call is not None and instance.parent is not None:
-            call_input = instance.call.inputs.get(name)
-            if call_input is not None:
-                expression, _ = call_input  # and its span
-                return _Definition(name, expression, instance.parent, instance.repetition)
+        if root == "var" and instance.call is not None and name in instance.call.inputs:
+            assert instance.parent is not None, "a module with a call has a parent"
+            expression, _span = instance.call.inputs[name]
+            return _Definition(name, expression, instance.parent, instance.repetition)
         if root == "module" and name in module.calls:
-            # A module output: `module.NAME.OUTPUT` or `module.NAME[KEY].OUTPUT`.
-            step = next(iter(traversal.steps[1:]), None)
-            key = step.key if isinstance(step, syntax.TraverseIndex) else None
-            output = _get_step_name(traversal, 1 if key is None else 2)
-            if key is not None and not isinstance(key, str):
-                key = int(key)
-            module_instance = self._evaluation.find_module_instance(instance, name, key)
-            if module_instance is None or output not in module_instance.module.outputs:
-                return None
-            return _Definition(output, module_instance.module.outputs[output].expression, module_instance)
+            return self._find_module_output(traversal, instance, name)
         return None
+
+    def _find_module_output(
+        self, traversal: syntax.Traversal, instance: ModuleInstance, call_name: str
+    ) -> _Definition | None:
+        """Return the definition of `module.NAME.OUTPUT` or `module.NAME[KEY].OUTPUT`; None without such an output."""
+        key: Key = None
+        output_position = 1  # steps: the name of the call, perhaps a key, the output
+        step = next(iter(traversal.steps[1:]), None)
+        if isinstance(step, syntax.TraverseIndex):
+            key = step.key if isinstance(step.key, str) else int(step.key)
+            output_position = 2
+        output = _get_step_name(traversal, output_position)
+        module_instance = self._evaluation.find_module_instance(instance, call_name, key)
+        if module_instance is None or output not in module_instance.module.outputs:
+            return None
+        return _Definition(output, module_instance.module.outputs[output].expression, module_instance)
 
     def _explain_reference(self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance) -> Iterator[str]:
         """Yield the reasons of a sensitive or unknown reference: `sensitive: ...` or `unknown: ...`."""

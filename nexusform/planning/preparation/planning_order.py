@@ -243,6 +243,7 @@ def _build_later_phase_reference_errors(
 
 
 def _build_later_phase_reference_error(block: ResourceBlock, need: ConfigAddress) -> Diagnostic:
+    """Build the error for a block that uses values of a block planned after it: the phases would form a cycle."""
     return build_error(
         "cycle",
         f"{block.address} refers to {need}, but every {need.type} is planned after all {block.type} "

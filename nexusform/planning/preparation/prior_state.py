@@ -10,7 +10,7 @@ from nexusform.configuration.declarations.configuration import ImportBlock, Reso
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import ResourceType, VmHandlers
-from nexusform.json_data.plain_data import convert_to_plain
+from nexusform.json_data.plain_data import convert_to_plain, get_list, get_mapping
 from nexusform.language.syntax.syntax_nodes import Expression, Index, RelativeTraversal, Step, Traversal, TraverseIndex
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.name_resolution.instance_scope import InstanceScope
@@ -242,8 +242,8 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
     value = scope.names.evaluate_expression(to.key, scope)
     if value is None or source_steps is None or (not value.is_known and scope.names.settings.is_tentative):
         return None  # already reported, or not known yet
-    plain = convert_to_plain(value)[0]
-    if isinstance(plain, bool) or not isinstance(plain, (str, int)) or value.has_marks:
+    plain: Any = convert_to_plain(value)[0]
+    if type(plain) not in (str, int) or value.has_marks:
         detail = "An instance key must be a known text or whole number, and not sensitive."
         problems.append(build_error("invalid-import-address", detail, to.key.span, block="import"))
         return None
@@ -271,9 +271,11 @@ def _normalize_attributes_to_schema(schema: BlockSchema, attributes: Mapping[str
 def _normalize_block_to_schema(block: NestedBlock, value: Any) -> Any:
     """Return the bodies of a nested block with the attributes of its schema: a list, a map, or one body or None."""
     if block.nesting is Nesting.LIST:
-        return [_normalize_attributes_to_schema(block.schema, part) for part in value or ()]
+        return [_normalize_attributes_to_schema(block.schema, part) for part in get_list(value)]
     if block.nesting is Nesting.MAP:
-        return {label: _normalize_attributes_to_schema(block.schema, part) for label, part in (value or {}).items()}
+        return {
+            label: _normalize_attributes_to_schema(block.schema, part) for label, part in get_mapping(value).items()
+        }
     return None if value is None else _normalize_attributes_to_schema(block.schema, value)
 
 

@@ -1,7 +1,7 @@
 """Selection of blocks and instances by -target, -exclude and -replace."""
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.reference_checks import Declaration, build_dependencies
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import enclose, format_first_items
 from nexusform.planning.preparation.planning_order import PlanningOrder, build_block_address, index_owners
 from nexusform.resources.address import (
     Address,
@@ -129,15 +129,17 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
 
 
 def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
-    """Return the error for moved objects not selected under both addresses, or []; `previous` maps new to old ones."""
+    """Return the error for moved objects not selected under both addresses, or []; `previous` maps new to old ones.
+
+    Both addresses have to be targets, and neither may be excluded. The error lists the options to add or to omit.
+    """
     missing_options: set[str] = set()
-    for new, old in previous.items():
-        for address in (new, old):  # both have to be targets, and neither may be excluded
-            is_named = selection.is_direct_target(address)
-            if selection.targets and not is_named:
-                missing_options.add(f"-target={shlex.quote(str(address.resource))}")
-            patterns = [pattern for pattern in selection.excludes if pattern.is_match(address)]
-            missing_options |= {f"-exclude={shlex.quote(str(pattern))}" for pattern in patterns}
+    for address in (*previous.keys(), *previous.values()):
+        if selection.targets and not selection.is_direct_target(address):
+            missing_options.add(f"-target={shlex.quote(str(address.resource))}")
+        for pattern in selection.excludes:
+            if pattern.is_match(address):
+                missing_options.add(f"-exclude={shlex.quote(str(pattern))}")
     if not missing_options:
         return []
     option, remedy = ("-target", "or add these") if selection.targets else ("-exclude", "or omit these")
@@ -199,7 +201,10 @@ def _is_block_matched_by_pattern(pattern: AddressPattern, block: ConfigAddress) 
 
 
 def split_object_address(text: str) -> tuple[str, str]:
-    """Split `ADDR:OBJECT` at the first colon outside an instance key. A colon without an object stays."""
+    """Split `ADDR:OBJECT` at the first colon outside of an instance key; "" without an object.
+
+    Example: `nexus_rack.r["a:b"]:vm-1` is split before `vm-1`. A quoted character after a backslash ends no key.
+    """
     is_quoted = is_escaped = False
     for index, character in enumerate(text):
         if is_escaped:
@@ -223,7 +228,7 @@ def _parse_patterns(
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
             candidates = [str(block.address) for block in order.blocks if block.address.name == text]  # without type
-            hint = f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
+            hint = enclose(" Did you mean ", format_first_items(candidates, _MAXIMUM_NAMED), "?")
             headline = f"Invalid {option} address"
             problems.append(build_error("invalid-address-in-option", f"{problem}{hint}", headline=headline))
     return patterns
@@ -264,20 +269,29 @@ def _check_pattern_matches(
 def _check_replace_options(
     selection: Selection, known_addresses: Collection[Address], vms: Mapping[Address, Iterable[str]]
 ) -> list[Diagnostic]:
-    """Return errors for -replace without a matching instance or existing VM, or outside of the selection."""
-    problems = []
+    """Return errors for -replace outside of the selection, then for one without a matching instance or existing VM."""
+    unselected_addresses = [address for address in known_addresses if not selection.has(address)]
     texts = [(pattern, str(pattern)) for pattern in selection.replace]
     texts += [(pattern, f"{pattern}:{name}") for pattern, name in selection.heal]
+    problems = []
     for pattern, text in texts:
-        if any(pattern.is_match(address) and not selection.has(address) for address in known_addresses):
+        if any(map(pattern.is_match, unselected_addresses)):
             option = "-target does not select it" if selection.targets else "-exclude excludes it"
             problems.append(build_error("nothing-to-replace", f"-replace={text} has no effect, because {option}."))
-    for pattern in selection.replace:
+    problems += _check_replaced_instances(selection.replace, known_addresses)
+    return [*problems, *_check_healed_vms(selection.heal, vms)]
+
+
+def _check_replaced_instances(
+    patterns: Iterable[AddressPattern], known_addresses: Collection[Address]
+) -> Iterator[Diagnostic]:
+    """Yield an error for each pattern of -replace that does not name exactly one instance."""
+    for pattern in patterns:
         matches = [address for address in known_addresses if pattern.is_match(address)]
         if not matches:
             hint = suggest_name(str(pattern), list(map(str, known_addresses)))
             detail = f"-replace={pattern} names no instance of this configuration.{hint}"
-            problems.append(build_error("nothing-to-replace", detail))
+            yield build_error("nothing-to-replace", detail)
         elif any(str(address) != str(pattern) for address in matches):  # a block with count or for_each
             matches.sort(key=compute_address_order)
             options = [f"-replace={shlex.quote(str(address))}" for address in matches]
@@ -285,14 +299,19 @@ def _check_replace_options(
                 f"{pattern} has instances ({len(options)}). -replace takes one instance; repeat it for several:\n  "
                 + format_first_items(options, _MAXIMUM_LISTED, "\n  ")
             )
-            problems.append(build_error("instance-to-replace-required", detail))
-    for pattern, name in selection.heal:  # single VMs to re-create
-        names_by_instance = [names for address, names in vms.items() if pattern.is_match(address)]
-        existing_names = list(chain.from_iterable(names_by_instance))
+            yield build_error("instance-to-replace-required", detail)
+
+
+def _check_healed_vms(
+    healed_vms: Iterable[tuple[AddressPattern, str]], names_by_instance: Mapping[Address, Iterable[str]]
+) -> Iterator[Diagnostic]:
+    """Yield an error for each VM of -replace=ADDRESS:VM that does not exist before the plan."""
+    for pattern, name in healed_vms:
+        matches = [names for address, names in names_by_instance.items() if pattern.is_match(address)]
+        existing_names = list(chain.from_iterable(matches))
         if name not in existing_names:
             detail = (
                 f"-replace={pattern}:{name} names no existing VM: {pattern} has none named "
                 f'"{name}".{suggest_name(name, existing_names)}'
             )
-            problems.append(build_error("nothing-to-replace", detail))
-    return problems
+            yield build_error("nothing-to-replace", detail)

@@ -347,7 +347,7 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
         texts.append(f"{prefix}availability_zones = [{text}]")
         data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones})
     moved_count = count_moved_vms(plan, "zones_changed")
-    cost = f" It re-places {moved_count:,} existing VMs." if moved_count else ""
+    cost = format_replacement_cost(moved_count)
     # Without the remedy, an upgrade (adding surge VMs) re-places the VMs batch by batch.
     concurrent_count = sum(unplaced.existing_count for unplaced in pools if unplaced.surge)
     if concurrent_count:
@@ -361,6 +361,11 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
 def count_moved_vms(plan: Plan, *triggers: str) -> int:
     """Count the existing VMs that a plan places elsewhere for one of these triggers."""
     return sum(row.action is PlacementAction.MOVE and row.trigger in triggers for row in plan.placements)
+
+
+def format_replacement_cost(moved_count: int) -> str:
+    """Format the number of existing VMs that a remedy re-places as a sentence; "" for none."""
+    return f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
 
 
 # --- planned racks -----------------------------------------------------------------------------
@@ -403,16 +408,7 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
 
 def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try two orders of new clusters: first those without capacity, else all by size. Yield the first with a fit."""
-    # The names of the new clusters in planning order, and their host memory in MiB (1 per VM of an unknown SKU).
-    skus = CATALOGUES[NEWEST].vm_skus
-    new_clusters: dict[Address, str] = {}
-    memory: Counter[Address] = Counter()
-    created_addresses = {change.address for change in shortage.plan.changes if change.action is Action.CREATE}
-    for table in shortage.plan.placement_tables:
-        if table.address in created_addresses:
-            sku = skus.get(table.vm_sku_name)
-            memory[table.address] += table.total_count * (sku.memory_mib if sku is not None else 1)
-            new_clusters[table.address] = table.cluster
+    new_clusters, memory = _measure_new_clusters(shortage.plan)
     if len(new_clusters) < 2:
         return  # a single cluster has no other order
     failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new_clusters))
@@ -432,6 +428,22 @@ def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> I
         text += format_certainty_note(outcome)
         yield Remedy("order", text, {"order": list(map(str, order))})
         return
+
+
+def _measure_new_clusters(plan: Plan) -> tuple[dict[Address, str], Counter[Address]]:
+    """Return the names of the new clusters in planning order, and their host memory in MiB (1 per VM of an unknown
+    SKU), both by address.
+    """
+    skus = CATALOGUES[NEWEST].vm_skus
+    names: dict[Address, str] = {}
+    memory: Counter[Address] = Counter()
+    created_addresses = {change.address for change in plan.changes if change.action is Action.CREATE}
+    for table in plan.placement_tables:
+        if table.address in created_addresses:
+            sku = skus.get(table.vm_sku_name)
+            memory[table.address] += table.total_count * (sku.memory_mib if sku is not None else 1)
+            names[table.address] = table.cluster
+    return names, memory
 
 
 # --- other hints -------------------------------------------------------------------------------
@@ -485,7 +497,7 @@ def _try_hint_argument(
         return
     owners = list(dict.fromkeys(str(hint.address) for hint in hints))
     moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")  # reasons of a move
-    cost = f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
+    cost = format_replacement_cost(moved_count)
     subject = f"the placement_hint of {' and '.join(owners)}"
     text = f'{argument} = "{value}" in {subject}: {_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}'
     data = [{"address": str(hint.address), "hint": hint.index, argument: value} for hint in hints]

@@ -144,15 +144,25 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
 
 
 def _is_consistent_set(planned: Sequence[Any], actual: Sequence[Any], element: Type) -> bool:
-    """Return whether each known element is in the actual set, and each other actual element matches an unknown one."""
-    unknown_elements = [value for value in planned if has_unknown_part(value)]
-    known_elements = [value for value in planned if not has_unknown_part(value)]
-    if not all(any(is_consistent_with_plan(value, other, element) for other in actual) for value in known_elements):
-        return False
-    unplanned = [value for value in actual if not _has_matching_element(known_elements, value, element)]
-    if len(unplanned) > len(unknown_elements):  # an unknown element becomes at most one
-        return False
-    return all(_has_matching_element(unknown_elements, value, element) for value in unplanned)
+    """Return whether an actual set may be the result of a planned one with unknown elements.
+
+    Each known element must be in the actual set. Every other actual element must match an unknown one, and an unknown
+    element becomes at most one of them: {1, unknown} may become {1} or {1, 2}, but not {2} or {1, 2, 3}.
+    """
+    unknown_count = 0
+    known_positions: set[int] = set()  # of the actual elements that match a known one
+    possible_positions: set[int] = set()  # of those that match an unknown one
+    for value in planned:
+        matches = {index for index, other in enumerate(actual) if is_consistent_with_plan(value, other, element)}
+        if has_unknown_part(value):
+            unknown_count += 1
+            possible_positions |= matches
+        elif matches:
+            known_positions |= matches
+        else:
+            return False
+    other_positions = set(range(len(actual))) - known_positions
+    return len(other_positions) <= unknown_count and other_positions <= possible_positions
 
 
 def _convert_number_or_bool_to_text(planned: Any) -> str | None:
@@ -182,11 +192,6 @@ def _get_part_type(value_type: Type, key: str | int) -> Type:
     return DYNAMIC
 
 
-def _has_matching_element(planned: Sequence[Any], actual: Any, element: Type) -> bool:
-    """Return whether an actual element matches one of the planned ones."""
-    return any(is_consistent_with_plan(value, actual, element) for value in planned)
-
-
 def _format_difference(planned: Any, actual: Any, *, is_hidden: bool) -> str:
     if is_hidden:
         return "Its values are sensitive."
@@ -194,11 +199,13 @@ def _format_difference(planned: Any, actual: Any, *, is_hidden: bool) -> str:
 
 
 def _format_value(value: Any) -> str:
-    def encode_value(inner: Any) -> Any:
-        return "(known after apply)" if inner is UNKNOWN else json_codec.convert_mapping(inner)
-
-    text = json_codec.render_json(value, default=encode_value).decode()
+    """Format a value as JSON, without the end of a long text."""
+    text = json_codec.render_json(value, default=_encode_unknown_value).decode()
     return text if len(text) <= _MAXIMUM_DISPLAY_LENGTH else f"{text[: _MAXIMUM_DISPLAY_LENGTH - 3]}..."
+
+
+def _encode_unknown_value(value: Any) -> Any:
+    return "(known after apply)" if value is UNKNOWN else json_codec.convert_mapping(value)
 
 
 def _build_inconsistency_error(subject: str, difference: str, address: str = "") -> Diagnostic:
@@ -230,33 +237,31 @@ def evaluate_final_results(
     `request`). `before` are the previous outputs, kept if no value is known; `wrong_addresses` are the
     addresses of resources, without instance keys, observed differently from the prediction.
     """
+    if plan.mode is Mode.DESTROY or not (wrong_addresses or _has_open_results(plan)):
+        return FinalResults(plan.planned_outputs, plan.checks)
     is_selection = bool(plan.targets or plan.excludes)
     is_partial = is_selection or plan.mode is Mode.REFRESH_ONLY
-    if plan.mode is Mode.DESTROY or not (  # it evaluates none; else nothing was unknown, and no prediction was wrong
-        wrong_addresses
-        or plan.mode is Mode.REFRESH_ONLY
-        or any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
-        or any(check.status == "unknown" for check in plan.checks)
-    ):
-        return FinalResults(plan.planned_outputs, plan.checks)
     evaluation = build_state_evaluation(replace(request, is_applying=True))
-    dependent_names: Collection[str] = ()
-    if wrong_addresses:
-        dependent_names = find_dependent_outputs(request.configuration, wrong_addresses)
+    dependent_names = find_dependent_outputs(request.configuration, wrong_addresses)
     outputs = _FinalOutputs(plan, evaluation, dependent_names)
-    names = sorted(request.configuration.root.outputs)
+    names = set(request.configuration.root.outputs)
     if is_selection:  # other outputs keep the value from before the plan
         planned_names = {change.name for change in plan.outputs}
-        names = [name for name in names if name in planned_names]
-        for name, output in plan.planned_outputs.items():
-            if name not in planned_names:
-                outputs.values[name] = output
-    for name in names:
+        names &= planned_names
+        outputs.values |= {name: kept for name, kept in plan.planned_outputs.items() if name not in planned_names}
+    for name in sorted(names):
         outputs.add_output(name, before.get(name), is_partial=is_partial)
     if is_partial:  # conditions keep their results from the plan
         return FinalResults(outputs.values, plan.checks, tuple(outputs.changed_outputs), tuple(outputs.diagnostics))
     checks, problems = _evaluate_conditions_after_apply(plan, request, evaluation)
     return FinalResults(outputs.values, checks, tuple(outputs.changed_outputs), (*outputs.diagnostics, *problems))
+
+
+def _has_open_results(plan: Plan) -> bool:
+    """Return whether outputs or conditions are to be evaluated after apply: some are unknown, or all are read again."""
+    has_unknown_output = any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
+    has_unknown_check = any(check.status == "unknown" for check in plan.checks)
+    return has_unknown_output or has_unknown_check or plan.mode is Mode.REFRESH_ONLY
 
 
 class _FinalOutputs(Struct):
@@ -371,7 +376,8 @@ def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> di
     for instance in evaluation.list_module_instances(static_path):
         block = instance.module.resources[address.mode, address.type, address.name]
         prepared = evaluation.settings.get_body(block)
-        if instance.path != address.module or prepared is None:  # another module instance, or an unknown type
+        assert prepared is not None, "the type of a planned object is known"
+        if instance.path != address.module:  # another instance of the module
             continue
         for repetition in evaluation.list_repetitions(instance, block):
             if repetition.key == address.key:

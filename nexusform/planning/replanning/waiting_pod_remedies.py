@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.phrases import enclose
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.phases import ProposedFix
@@ -136,6 +137,6 @@ def _add_rejection_reason(problem: Diagnostic, reason: Diagnostic) -> Diagnostic
     """Add the error of the plan with a problem's suggested selection; a problem without one stays unchanged."""
     if SELECTION_KEY not in problem.extra:
         return problem
-    prefix = f"{reason.address}: " if reason.address else ""
-    addition = f"That plan is rejected too. Fix this first: {prefix}{reason.detail}"
+    location = enclose("", reason.address, ": ")
+    addition = f"That plan is rejected too. Fix this first: {location}{reason.detail}"
     return replace(problem, detail=f"{problem.detail} {addition}")

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items
+from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose, format_first_items
 from nexusform.placements.vm_demands import index_pools
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
@@ -21,6 +21,7 @@ from nexusform.planning.replanning.capacity_remedies import (
     count_moved_vms,
     format_certainty_note,
     format_numbered_remedies,
+    format_replacement_cost,
 )
 from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED, GroupMember, UnsatisfiedRule
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -305,9 +306,9 @@ def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         for member in zone_group.members:
             address, _ = member.vm
-            allowed = list(selected_zones)
+            allowed = set(selected_zones)
             if member.pool.zones and not zone_group.is_rewritten:
-                allowed = [zone for zone in allowed if zone in member.pool.zones]
+                allowed &= member.pool.zones
             path = (*member.pool.path, "availability_zones")
             adjustments[str(address), member.pool.pool] = ArgumentAdjustment(address, path, sorted(allowed))
     return list(adjustments.values())
@@ -320,7 +321,9 @@ def _format_zones(zones: Sequence[str]) -> str:
 
 def _format_cost(moved_count: int, plan: Plan) -> str:
     """Format the cost of a remedy: the number of re-created VMs, and the `deny` rules it leaves violated."""
-    cost = f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
-    denying = [rule for rule in plan.separation_verdicts if rule.enforcement == "deny"]
-    open_rules = [str(rule.address) for rule in denying if rule.satisfied != "always"]
-    return cost + (f" {', '.join(open_rules)} would still be violated." if open_rules else "")
+    open_rules = [
+        str(rule.address)
+        for rule in plan.separation_verdicts
+        if rule.enforcement == "deny" and rule.satisfied != "always"
+    ]
+    return format_replacement_cost(moved_count) + enclose(" ", ", ".join(open_rules), " would still be violated.")

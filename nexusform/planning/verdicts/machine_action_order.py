@@ -12,7 +12,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, group_by, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_first_items,
+    format_list,
+    group_by,
+    select_word_form,
+)
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_part, get_text
 from nexusform.placements.vm_demands import index_pools
@@ -176,14 +183,15 @@ def _build_request(
             names = tuple(vms.placements.vms[key].name for key in keys_after)
             cluster_id = vms.request.demand.cluster_id
             staying[cluster_id] = (*staying.get(cluster_id, ()), *names)
-    managed_names = {name for vms in objects for name in vms.list_prior_names()}
-    unmanaged = [
-        vm.name
-        for vm in (*site.configured_unmanaged, *site.observed_unmanaged)
-        if vm.machine == machine.name and vm.name not in managed_names
-    ]
-    unmanaged_vms = tuple(dict.fromkeys(unmanaged))
+    managed_names = set(chain.from_iterable(vms.list_prior_names() for vms in objects))
+    unmanaged_vms = _list_unmanaged_vms(site, machine.name, managed_names)
     return MachineActionRequest(instance, kind, site, machine, tuple(leaving), staying, unmanaged_vms=unmanaged_vms)
+
+
+def _list_unmanaged_vms(site: SitePlan, machine: str, managed_names: AbstractSet[str]) -> tuple[str, ...]:
+    """Return the names of the VMs on a machine without a resource: configured or observed ones, each once."""
+    occupied = [vm for vm in (*site.configured_unmanaged, *site.observed_unmanaged) if vm.machine == machine]
+    return tuple(dict.fromkeys(vm.name for vm in occupied if vm.name not in managed_names))
 
 
 def _find_target_machines(
@@ -204,8 +212,11 @@ def _find_target_machines(
             if handle is not None:
                 scheduler.release(handle)
             demand = build_demand(vms.request.demand, pool, number, group_hints=build_group_hints(vms, pool))
-            placed = scheduler.try_place(demand) if not pool.pinned_machine else None  # handle and placement
-            target = placed[1].machine if placed is not None else ""
+            result = None if pool.pinned_machine else scheduler.try_place(demand)
+            target = ""  # pinned, or without capacity elsewhere
+            if result is not None:
+                _handle, placement = result
+                target = placement.machine
             targets.append(EvacuatedVm(vms.placements.vms[key].name, target))
     return tuple(targets)
 
@@ -229,22 +240,20 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
         names = format_first_items(request.unmanaged_vms, _MAXIMUM_NAMED)
         pronoun = select_word_form(len(request.unmanaged_vms), "it", "them")
         unmanaged = f" {names}: no resource manages {pronoun}, so nexusform cannot move {pronoun}."
+    moves = [
+        f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}" for vm in request.targets
+    ]
+    move_text = enclose(": ", format_first_items(moves, _MAXIMUM_NAMED))
     end = "They stay down." if request.kind.leaves_off else "They start again on the machine."
     yield request.instance.build_error(
         "machine-action-with-workloads",
         f"{format_count(count, 'VM')} {select_word_form(count, 'runs', 'run')} on {name}: "
         f"{format_first_items(request.stopped_vms, _MAXIMUM_NAMED)}. {request.kind.name} stops "
         f"{select_word_form(count, 'it', 'them')}.{unmanaged} To move VMs first, set evacuate = true for {place} "
-        f"({offer}){_describe_vm_targets(request.targets)}. To stop VMs, set allow_workloads = true here. {end}",
+        f"({offer}){move_text}. To stop VMs, set allow_workloads = true here. {end}",
         ("machine_id",),
         headline=f"{request.kind.name} of {name} would stop {format_count(count, 'VM')}",
     )
-
-
-def _describe_vm_targets(targets: Sequence[EvacuatedVm]) -> str:
-    """Return `: c-p-0 moves to r2-bm01, c-p-1 fits on no other machine`; "" without managed VMs."""
-    clauses = [f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}" for vm in targets]
-    return f": {format_first_items(clauses, _MAXIMUM_NAMED)}" if clauses else ""
 
 
 def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineAction:
@@ -378,7 +387,7 @@ class _SiteActionOrder:
 
     def _build_error(self, request: MachineActionRequest, ordered: Sequence[MachineActionRequest]) -> Diagnostic:
         """Build the error of an action blocked even after the `ordered` ones."""
-        after = f" after {format_list((done.machine.name for done in ordered), 4)}" if ordered else ""
+        after = enclose(" after ", format_list((done.machine.name for done in ordered), 4))
         return request.instance.build_error(
             "machine-action-order",
             f"No order of the machine actions on {self._site.name} is safe. {request.kind.name} of "

@@ -10,7 +10,7 @@ from nexusform.planning.verdicts.placement_fit import MAXIMUM_NAMED, PoolShortag
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import NumaSampling
-from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, run_operations
+from nexusform.scheduling.racks.uncertainty.certainty import run_operations
 from nexusform.scheduling.racks.uncertainty.splits import (
     PACKED,
     RULE_DESCRIPTIONS,
@@ -102,14 +102,11 @@ def check_uncertain_fit(
     """Yield a warning, at the first object with VMs placed on a sampled site, if some sample lacks capacity."""
     if numa_sampling is None or not has_unfitting_layout(numa_sampling):
         return  # no cells are unknown, or everything fits anyway
-    placing_objects = [
-        vms
-        for vms in objects
-        if vms.placements.tokens and vms.request.site is not None and _has_sampled_placements(vms.request.site)
-    ]
+    sampled_sites = _select_sampled_sites(sites)
+    placing_objects = [vms for vms in objects if vms.placements.tokens and vms.request.demand.site_id in sampled_sites]
     # The VMs of each SKU accepted by the sites before this plan, in any layout of existing VMs.
     clauses: list[str] = []
-    for site_id, site in _select_sampled_sites(sites).items():
+    for site_id, site in sampled_sites.items():
         demands = _list_first_demand_per_sku(site)
         clauses += (f"{site_id} takes {site.base.count_free_slots(demand)} x {demand.sku.name}" for demand in demands)
     site_capacity_per_sku = f"Before this plan {format_first_items(clauses, MAXIMUM_NAMED)}, each SKU alone."
@@ -138,11 +135,7 @@ def _list_first_demand_per_sku(site: SitePlan) -> Iterable[Demand]:
 
 def _select_sampled_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
     """Return the sites with placements by this plan and with unknown NUMA cells of existing VMs, by id."""
-    return {site_id: site for site_id, site in sites.items() if _has_sampled_placements(site)}
-
-
-def _has_sampled_placements(site: SitePlan) -> bool:
-    return site.base.is_sampled and any(isinstance(operation, PlaceOperation) for operation in site.operations)
+    return {site_id: site for site_id, site in sites.items() if site.base.is_sampled and site.placed_demands}
 
 
 def iterate_fitting_samples(

@@ -11,7 +11,13 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
 from nexusform.diagnostics.levels import VMS_WITHOUT_MACHINE
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
+    enclose,
+    format_count,
+    format_first_items,
+    select_word_form,
+)
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_part
 from nexusform.placements.prediction_scores import (
@@ -24,7 +30,7 @@ from nexusform.placements.prediction_scores import (
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PlacementGroupRule, PoolDemand, index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan_request import PlanningStage, Progress
-from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_object_inventory, build_sites
 from nexusform.planning.vm_planning.vm_object import ROLLING, HardHint, VmObject
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
@@ -77,7 +83,12 @@ def collect_fit_failures(
     """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by a placement rule.
     `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not managed after the plan.
     """
-    hint = _format_outside_targets(outside_targets) + _format_forgotten_hosts(forgotten_hosts)
+    hint = enclose(
+        " -target or -exclude excludes these from the plan, so their capacity is unknown: ",
+        format_first_items(outside_targets, MAXIMUM_NAMED),
+        ".",
+    )
+    hint += _format_forgotten_hosts(forgotten_hosts)
     diagnostics: list[Diagnostic] = []
     unplaced = []
     for vms in objects:
@@ -155,14 +166,8 @@ def _format_upgrade_batches(pool: PoolDemand) -> str:
     )
 
 
-def _format_outside_targets(addresses: Sequence[str]) -> str:
-    if not addresses:
-        return ""
-    names = format_first_items(addresses, MAXIMUM_NAMED)
-    return f" -target or -exclude excludes these from the plan, so their capacity is unknown: {names}."
-
-
 def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
+    """Format a hint for errors of missing capacity: this plan forgets the racks or machines at these addresses."""
     if not addresses:
         return ""
     names = format_first_items(addresses, MAXIMUM_NAMED)
@@ -190,14 +195,14 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: Mapping[str, list[str]]) -> Diagnostic:
     """Build the warning of a violated group; `excess` are the names of the VMs beyond its maximum, by location."""
     names = list(chain.from_iterable(excess.values()))
-    more = f" and {len(names) - MAXIMUM_NAMED} more" if len(names) > MAXIMUM_NAMED else ""
-    heal = " ".join(f"-replace='{instance.address}:{name}'" for name in names[:MAXIMUM_NAMED])
+    options = [f"-replace='{instance.address}:{name}'" for name in names]
     locations = ", ".join(list(excess)[:MAXIMUM_NAMED])
     others = " and others" if len(excess) > MAXIMUM_NAMED else ""
     group = rule.name.removeprefix("the other VMs of ")
     detail = (
         f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on {locations}{others}. "
-        f"Rules do not move existing VMs. To separate them, re-place: {heal}{more}."
+        f"Rules do not move existing VMs. To separate them, re-place: "
+        f"{format_first_items(options, MAXIMUM_NAMED, ' ')}."
     )
     return instance.build_diagnostic(Problem((), VIOLATED_GROUP, detail, Severity.WARNING))
 
@@ -293,8 +298,8 @@ def check_removed_cells(
             vms_by_machine.setdefault((site.id, name), []).append(vm.name)
     if not vms_by_machine:
         return
-    prior = [(address, instance.before) for address, instance in instances.items() if instance.before is not None]
-    prior_sites, _ = build_sites(build_inventory(prior, types))
+    prior = ((address, instance.prior) for address, instance in instances.items())
+    prior_sites, _ = build_sites(build_object_inventory(prior, types))
     for (site_id, name), vm_names in vms_by_machine.items():
         prior_site = prior_sites.get(site_id)
         cells = sites[site_id].machines[name].cells

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose, format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path, get_list, get_mapping
 from nexusform.placements.vm_demands import NO_DEMAND, PoolDemand
@@ -237,7 +237,7 @@ def _iterate_group_members(
 
 
 def _build_unknown_id_problem(kind: str, path: Path, noun: str, name: str, known: Sequence[str]) -> Problem:
-    known_text = f" Known: {', '.join(known[:10])}." if known else ""
+    known_text = enclose(" Known: ", ", ".join(known[:10]), ".")
     return Problem(path, kind, f'No {noun} has the id "{name}".{suggest_name(name, known)}{known_text}')
 
 
@@ -331,13 +331,20 @@ def _build_violation(
 
 
 def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
-    """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster."""
-    _, _, machine = location  # "" if the rule is about racks or sites
-    pool, is_placed = violating_member.pool, violating_member.token is not None  # by this plan
-    if not (machine and is_placed and pool.sku.extra_large) or pool.pinned_machine:  # pinned: chosen by the user
+    """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster.
+
+    The placement rule packs extra-large VMs, whatever their cluster. A pinned VM has the machine chosen by the user.
+    """
+    _, _, machine = location
+    pool, is_placed_by_plan = violating_member.pool, violating_member.token is not None
+    if not machine or not is_placed_by_plan or pool.pinned_machine:  # without a machine: a rule about racks or sites
         return False
-    placed_so_far = [member for member in ordered_members if member.rank <= violating_member.rank]
-    return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in placed_so_far)
+    clusters_with_large_vms = {  # with an extra-large VM there so far
+        member.cluster
+        for member in ordered_members
+        if member.pool.sku.extra_large and member.rank <= violating_member.rank
+    }
+    return pool.sku.extra_large and len(clusters_with_large_vms) > 1  # its own, and another one
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:
@@ -368,7 +375,7 @@ def format_violation(violation: SeparationViolation) -> str:
     location = _get_shared_location(violation)
     rack_text = f" ({violation.rack})" if violation.machine else ""
     trigger = violation.trigger or "already runs there"
-    reason = f": {violation.reason}" if violation.reason else ""
+    reason = enclose(": ", violation.reason)
     return f"{location}{rack_text}: {member_text}; joined by {violation.violating_member} ({trigger}{reason})"
 
 

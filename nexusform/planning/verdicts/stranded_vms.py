@@ -21,14 +21,8 @@ from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.target_selection import Selection
-from nexusform.planning.vm_planning.site_plans import SitePlan, build_inventory, build_sites
-from nexusform.planning.vm_planning.vm_object import (
-    LOST_VMS_KEY,
-    MACHINE_REMOVED,
-    MACHINE_REPLACED,
-    SELECTION_KEY,
-    VmObject,
-)
+from nexusform.planning.vm_planning import vm_object
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_object_inventory, build_sites
 from nexusform.plans.impact.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode
 from nexusform.plans.site_capacity.occupancy import read_recorded_vms
@@ -43,7 +37,7 @@ FORGOTTEN_VMS_LOST = "forgotten-vms-without-machine"
 
 
 def check_stranded_vms(
-    objects: Iterable[VmObject],
+    objects: Iterable[vm_object.VmObject],
     instances: Mapping[Address, Instance],
     types: Mapping[str, ResourceType],
     selection: Selection,
@@ -56,15 +50,8 @@ def check_stranded_vms(
     offering_addresses = _index_prior_offers_by_machine(instances, types)  # resource to blame by machine
     for site_id, site in sites.items():  # a re-created machine has a new resource, or the one of its rack or site
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
-    # Names of lost VMs by the address to blame ("": their machine was missing before) and by their object.
-    lost_names: dict[str, dict[Address, list[str]]] = {}
-    for vms in objects:
-        lost_vms = [vms.prior.existing[key] for key in vms.request.actions.losses]
-        blamed = [(offering_addresses.get((vms.prior.site_id, vm.placement.machine), ""), vm.name) for vm in lost_vms]
-        for offering_address, name in sorted(blamed):
-            lost_names.setdefault(offering_address, {}).setdefault(vms.instance.address, []).append(name)
     by_text = {str(address): instance for address, instance in instances.items()}
-    for offering_address, names_by_owner in lost_names.items():
+    for offering_address, names_by_owner in _group_lost_vms(objects, offering_addresses).items():
         if not offering_address:
             yield _build_missing_machine_warning(names_by_owner)
             continue
@@ -76,16 +63,33 @@ def check_stranded_vms(
         if stranded:
             rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, stranded, selection, mode))
             options = _suggest_options(stranded, selection, mode)
-            yield replace(rejection, extra={SELECTION_KEY: options}) if options else rejection
+            yield replace(rejection, extra={vm_object.SELECTION_KEY: options}) if options else rejection
         if forgotten:
             yield instance.build_error(STRANDED, _format_forgotten_rejection(instance, forgotten))
+
+
+def _group_lost_vms(
+    objects: Iterable[vm_object.VmObject], offering_addresses: Mapping[tuple[str, str], str]
+) -> dict[str, dict[Address, list[str]]]:
+    """Return the names of lost VMs by the address of the resource to blame, and there by the address of their object.
+
+    `offering_addresses` are the resources to blame by site and machine. VMs on a machine that was missing before have
+    the address "".
+    """
+    lost_names: dict[str, dict[Address, list[str]]] = {}
+    for vms in objects:
+        lost_vms = [vms.prior.existing[key] for key in vms.request.actions.losses]
+        blamed = [(offering_addresses.get((vms.prior.site_id, vm.placement.machine), ""), vm.name) for vm in lost_vms]
+        for offering_address, name in sorted(blamed):
+            lost_names.setdefault(offering_address, {}).setdefault(vms.instance.address, []).append(name)
+    return lost_names
 
 
 LostVm: TypeAlias = tuple[str, str, str]  # forgotten VM that loses its machine: site id, machine, name
 
 
 def find_lost_forgotten_vms(
-    instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan], mode: Mode
+    instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> dict[Address, list[LostVm]]:
     """Return the forgotten VMs (running, but without a resource) on machines lost by this plan, by the address of the
     rack or machine recording them in its private note. Remove them from this note. `sites`: those after the plan.
@@ -95,19 +99,26 @@ def find_lost_forgotten_vms(
         return {}
     prior_machines = _index_prior_offers_by_machine(instances, types)
     lost_vms: dict[Address, list[LostVm]] = {}
-    for address, rows in vms_by_address.items():
+    for address, recorded_vms in vms_by_address.items():
         instance = instances[address]
-        for site_id, machine, name in rows:
-            site = None if mode is Mode.DESTROY else sites.get(site_id)  # None: gone after the plan
-            if (site_id, machine) in prior_machines and _is_host_lost(instance, machine, site):
-                lost_vms.setdefault(address, []).append((site_id, machine, name))
-        if address in lost_vms and not instance.loses_prior_object:
-            note = instance.private or instance.prior_note
-            removed_keys = {(machine, name) for _, machine, name in lost_vms[address]}
-            # A row begins with the machine and the name.
-            remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in removed_keys]
-            instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}
+        lost_here = []
+        for site_id, machine, name in recorded_vms:
+            if (site_id, machine) in prior_machines and _is_host_lost(instance, machine, sites.get(site_id)):
+                lost_here.append((site_id, machine, name))
+        if lost_here:
+            lost_vms[address] = lost_here
+            _remove_lost_vms_from_note(instance, lost_here)
     return lost_vms
+
+
+def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -> None:
+    """Remove the lost VMs from the new note of a rack or machine; a removed or replaced one loses its whole note."""
+    if instance.loses_prior_object:
+        return
+    note = instance.private or instance.prior_note
+    lost_keys = {(machine, name) for _, machine, name in lost_vms}
+    remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in lost_keys]  # machine, name
+    instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}
 
 
 def _list_forgotten_vms(instance: Instance) -> list[LostVm]:
@@ -125,7 +136,7 @@ def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bo
         return False  # the machine keeps running
     if site is None:
         return instance.loses_prior_object
-    return site.find_machine_trigger(machine) in (MACHINE_REMOVED, MACHINE_REPLACED)
+    return site.find_machine_trigger(machine) in (vm_object.MACHINE_REMOVED, vm_object.MACHINE_REPLACED)
 
 
 def check_lost_forgotten_vms(
@@ -149,10 +160,10 @@ def check_lost_forgotten_vms(
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
         warning = instance.build_diagnostic(Problem((), FORGOTTEN_VMS_LOST, text, Severity.WARNING, brief=summary))
-        yield replace(warning, extra={LOST_VMS_KEY: list(map(list, vms))})
+        yield replace(warning, extra={vm_object.LOST_VMS_KEY: list(map(list, vms))})
 
 
-def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+def check_duplicate_names(objects: Iterable[vm_object.VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per object with new VMs named like VMs observed on their site without a resource."""
     for vms in objects:
         if vms.request.site is None:
@@ -185,10 +196,7 @@ def _index_prior_offers_by_machine(
     """Return by site id and machine name the address of the resource to blame if the machine is lost: the rack or
     machine offering it. If only its site is removed, it is the site.
     """
-    prior_objects = [
-        (address, instance.before) for address, instance in instances.items() if instance.before is not None
-    ]
-    inventory = build_inventory(prior_objects, types)
+    inventory = build_object_inventory(((address, instance.prior) for address, instance in instances.items()), types)
     sites, _ = build_sites(inventory)
     removed_addresses = {str(address) for address, instance in instances.items() if instance.is_removed}
     removed_sites = {site.id: address for address, site in inventory.sites.items() if address in removed_addresses}
@@ -295,13 +303,13 @@ RACK_CONCENTRATION = "cluster-on-one-rack"
 
 class _ClusterRacks(Struct):
     # Racks of a cluster before and after the plan, its number of VMs after it, and the object for its warning.
-    first_object: VmObject
+    first_object: vm_object.VmObject
     before: set[str] = field(default_factory=set)
     after: set[str] = field(default_factory=set)
     vms: int = 0
 
 
-def check_rack_concentration(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+def check_rack_concentration(objects: Iterable[vm_object.VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning for each cluster (with its separate pools) or VNF of several VMs left on one rack of several."""
     racks_by_owner: dict[str, _ClusterRacks] = {}
     for vms in objects:

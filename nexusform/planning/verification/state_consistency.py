@@ -16,8 +16,14 @@ from nexusform.json_data.plain_data import get_text
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm, VmDemand, index_pools
 from nexusform.planning.preparation.planning_order import index_owners
 from nexusform.planning.preparation.prior_state import PriorState, iterate_vm_owners
-from nexusform.planning.vm_planning.site_plans import build_inventory, build_recorded_context, build_sites, find_sku
+from nexusform.planning.vm_planning.site_plans import (
+    build_object_inventory,
+    build_recorded_context,
+    build_sites,
+    find_sku,
+)
 from nexusform.resources.address import Address
+from nexusform.resources.graph import sort_topologically
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmName, VmSku
 from nexusform.scheduling.site_inventory import PlanInventory
@@ -156,17 +162,11 @@ def _check_dependency_cycles(state: State) -> Iterator[str]:
     for address, current in state.list_current_objects():
         block = str(address.config_address)
         needs.setdefault(block, set()).update(current.dependencies)
-    open_needs = {block: (block_needs & needs.keys()) - {block} for block, block_needs in needs.items()}
-    needed_by = index_owners(open_needs.items())
-    # Remove blocks without open needs (other blocks in state) until none is left; the rest is in a cycle, or needs it.
-    ready = [block for block, block_needs in open_needs.items() if not block_needs]
-    while ready:
-        processed = ready.pop()
-        for block in needed_by.get(processed, ()):
-            open_needs[block].discard(processed)
-            if not open_needs[block]:
-                ready.append(block)
-    cyclic = [block for block, block_needs in open_needs.items() if block_needs]
+    # A block may need itself, or blocks that are no longer in the state.
+    other_needs = {block: (block_needs & needs.keys()) - {block} for block, block_needs in needs.items()}
+    position = {block: index for index, block in enumerate(other_needs)}
+    sortable_blocks = set(sort_topologically(other_needs, position))
+    cyclic = [block for block in other_needs if block not in sortable_blocks]
     if cyclic:
         yield f"These objects depend on each other in a cycle: {_format_names(cyclic)}."
 
@@ -195,7 +195,7 @@ def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iter
 
 def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> PlanInventory:
     """Build the inventory offered by the objects of a state."""
-    return build_inventory(((address, current.attributes) for address, current in state.list_current_objects()), types)
+    return build_object_inventory(state.list_current_objects(), types)
 
 
 def index_state_machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:
@@ -256,25 +256,29 @@ def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, 
     overcommitted: dict[_MachineKey, None] = {}
     for (site_id, name, _), skus in used.items():
         machine = machines.get((site_id, name))
-        if machine is not None and (
-            sum(sku.cpus_in_cell for sku in skus) > machine.cpus_per_cell
-            or sum(sku.vfs_in_cell for sku in skus) > machine.vfs_per_cell
-            or sum(sku.mib_in_cell for sku in skus) > machine.memory_gib_per_cell * MIB_PER_GIB
-        ):
+        if machine is None:
+            continue
+        limits = (machine.cpus_per_cell, machine.vfs_per_cell, machine.memory_gib_per_cell * MIB_PER_GIB)
+        demands = [(sku.cpus_in_cell, sku.vfs_in_cell, sku.mib_in_cell) for sku in skus]
+        totals = map(sum, zip(*demands, strict=True))  # CPUs, VFs, MiB
+        if any(total > limit for total, limit in zip(totals, limits, strict=True)):
             overcommitted[site_id, name] = None
     return overcommitted
 
 
 def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]) -> Iterator[_MachineKey]:
-    """Yield the keys of the machines without capacity for their VMs in unknown NUMA cells in any layout."""
-    known_vms = [state_vm for state_vm in vms if state_vm.sku is not None]
-    by_site = group_by(known_vms, lambda state_vm: state_vm.demand.site_id)
-    for site_id, on_site in sorted(by_site.items()):
-        uncertain_names = {state_vm.vm.placement.machine for state_vm in on_site if not state_vm.vm.placement.cells}
-        names = [name for name in sorted(uncertain_names) if (site_id, name) in machines]
-        scheduler = RackScheduler([machines[site_id, name] for name in names])
-        for number, state_vm in enumerate(on_site):
-            placement, sku = state_vm.vm.placement, state_vm.sku
-            if sku is not None and placement.machine in names:
-                scheduler.add_existing(VmName("existing", "existing", pool="", number=number), sku, placement)
-        yield from ((site_id, name) for name in scheduler.list_overfull_machines())
+    """Yield the keys of the machines without capacity for their VMs in unknown NUMA cells in any layout.
+
+    A scheduler with this machine alone tries the layouts. VMs of an unknown SKU are not counted.
+    """
+    vms_by_machine = group_by(vms, lambda state_vm: (state_vm.demand.site_id, state_vm.vm.placement.machine))
+    for key, on_machine in sorted(vms_by_machine.items()):
+        if key not in machines or all(state_vm.vm.placement.cells for state_vm in on_machine):
+            continue  # its machine is not in the state, or all cells are known
+        scheduler = RackScheduler([machines[key]])
+        for number, state_vm in enumerate(on_machine):
+            if state_vm.sku is not None:
+                name = VmName("existing", "existing", pool="", number=number)
+                scheduler.add_existing(name, state_vm.sku, state_vm.vm.placement)
+        if scheduler.list_overfull_machines():
+            yield key

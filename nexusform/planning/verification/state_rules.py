@@ -12,7 +12,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, VmHandlers
 from nexusform.json_data.plain_data import get_list, get_mapping
-from nexusform.placements.vm_demands import NO_DEMAND, index_pools
+from nexusform.placements.vm_demands import NO_DEMAND, index_pools, index_vms
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.phases import list_workloads
 from nexusform.planning.preparation.prior_state import PriorState
@@ -23,6 +23,7 @@ from nexusform.planning.verification.state_consistency import build_state_invent
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_recorded_context, build_sites, build_vm_name
 from nexusform.planning.vm_planning.vm_context import HintTargets
 from nexusform.planning.vm_planning.vm_object import PlannedVmPlacements, PriorVms, RequestedVms, VmActions, VmObject
+from nexusform.planning.vm_planning.vm_placement_steps import reserve_vm_capacity
 from nexusform.resources.address import Address
 from nexusform.state.objects import State
 
@@ -45,7 +46,7 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
         instances.append(instance)
         family = resource_type.vms  # None: a type without VMs
         if family is not None:
-            vms_by_key = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
+            vms_by_key = index_vms(family.list_existing_vms(attributes))
             request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))
             vms = VmObject(instance, PriorVms(existing=vms_by_key), request, PlannedVmPlacements(vms=vms_by_key))
             objects[address], families[address] = vms, family
@@ -74,10 +75,7 @@ def _place_existing_vms(vms: VmObject, sites: Mapping[str, SitePlan]) -> None:
     site, pools = sites[demand.site_id], index_pools(vms.pools)
     for key, vm in vms.placements.vms.items():
         if vm.pool in pools:
-            vm_name = build_vm_name(demand, pools[vm.pool], *key)
-            reservation = site.place_existing_vm(vm_name, pools[vm.pool].sku, vm.placement)
-            if reservation is not None:
-                vms.placements.reservations[key] = (site, reservation[0])
+            reserve_vm_capacity(vms, key, site, build_vm_name(demand, pools[vm.pool], *key), pools[vm.pool].sku)
 
 
 def _check_separation(

@@ -1,5 +1,5 @@
 """VMs that keep running unmanaged, recorded in the note of their rack or machine. Later plans therefore do
-not allocate their capacity (docs/decisions/0046).
+not allocate their capacity (docs/decisions/0012).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,6 +1,6 @@
 """Machines re-created under their VMs: they, their rack or their site are destroyed and created in one plan,
 or were found missing and are created again. Such a machine keeps its name, its VMs are lost and created
-again, at the same location if possible (docs/decisions/0042). Nothing removes unmanaged VMs: the new machine in
+again, at the same location if possible (docs/decisions/0012). Nothing removes unmanaged VMs: the new machine in
 the slot gets them, under any name, until the next observation.
 """
 
@@ -14,7 +14,12 @@ from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vm_planning.site_plans import MachineRecreation, SitePlan, build_inventory, index_sites_by_rack
+from nexusform.planning.vm_planning.site_plans import (
+    MachineRecreation,
+    SitePlan,
+    build_object_inventory,
+    index_sites_by_rack,
+)
 from nexusform.plans.plan import Action
 from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note, read_recorded_vms
 from nexusform.resources.address import Address
@@ -32,8 +37,7 @@ def find_recreated_machines(
     if not removed:
         return {}
     types = blocks.request.registries.resource_types
-    objects = blocks.prior.state.list_current_objects()
-    before = build_inventory(((address, current.attributes) for address, current in objects), types)
+    before = build_object_inventory(blocks.prior.state.list_current_objects(), types)
     # The address of each new site, rack or machine, by the ids of `_iterate_offers`.
     created = {str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS}
     created_by_key = {key: address for key, address in _iterate_offers(blocks.inventory) if address in created}
@@ -117,11 +121,9 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     ]
     if not removed:
         return
-    prior_objects = ((address, current.attributes) for address, current in blocks.prior.objects.items())
-    slot_of = {  # (rack id, slot) before the plan by site id and name
-        (machine.site_id, machine.name): machine.slot
-        for machine in _iterate_machines(build_inventory(prior_objects, blocks.request.registries.resource_types))
-    }
+    types = blocks.request.registries.resource_types
+    prior_machines = _iterate_machines(build_object_inventory(blocks.prior.objects.items(), types))
+    slot_of = {(machine.site_id, machine.name): machine.slot for machine in prior_machines}
     planned_machines = {machine.slot: machine for machine in _iterate_machines(blocks.inventory)}
     transferred: dict[str, list[OccupiedCapacity]] = {}  # by the address of the new machine
     for instance in removed:

@@ -40,6 +40,7 @@ from nexusform.scheduling.site_inventory import (
     merge_site_machines,
 )
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, get_catalogue
+from nexusform.state.objects import ObjectState
 
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
@@ -245,12 +246,13 @@ def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[
     VM observed without its owner may be managed by now: `existing_names` are the names of existing VMs.
     """
     observed = [entry for entry in site.observed_unmanaged if entry.name not in existing_names]
-
-    def build_sort_key(entry: OccupiedCapacity) -> tuple[bool, str, bytes]:
-        return (False, "", b"") if entry.cell_numbers else (True, entry.machine, entry.name.encode())
-
-    entries = sorted([*site.configured_unmanaged, *observed], key=build_sort_key)
+    entries = sorted([*site.configured_unmanaged, *observed], key=_compute_unmanaged_order)
     return [_place_unmanaged_vm(site, entry) for entry in entries]
+
+
+def _compute_unmanaged_order(entry: OccupiedCapacity) -> tuple[bool, str, bytes]:
+    """Return the sort key of an unmanaged VM: first those with known cells, in their order."""
+    return (False, "", b"") if entry.cell_numbers else (True, entry.machine, entry.name.encode())
 
 
 def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
@@ -374,7 +376,8 @@ def build_prior_context(
             continue
         if resource_type.kind is PlanningKind.CLUSTER:
             clusters.setdefault(resource_type.build_id(current.attributes), current.attributes)
-        elif resource_type.kind is PlanningKind.VM_SKU and resource_type.add_to_inventory is not None:
+        elif resource_type.kind is PlanningKind.VM_SKU:
+            assert resource_type.add_to_inventory is not None
             resource_type.add_to_inventory(current.attributes, str(address), inventory)
     all_skus = {**_index_skus_by_name(inventory), **skus}  # current figures of a declared SKU win
     # Existing VMs have their machines: their hints need no targets.
@@ -396,6 +399,14 @@ def build_inventory(
         if kind.add_to_inventory is not None:
             kind.add_to_inventory(values, str(address), inventory)
     return inventory
+
+
+def build_object_inventory(
+    objects: Iterable[tuple[Address, ObjectState | None]], types: Mapping[str, ResourceType]
+) -> PlanInventory:
+    """Build the inventory offered by recorded objects, by address; a missing one (None) offers nothing."""
+    existing = [(address, current.attributes) for address, current in objects if current is not None]
+    return build_inventory(existing, types)
 
 
 def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:

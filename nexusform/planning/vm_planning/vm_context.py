@@ -15,16 +15,7 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import NO_DEMAND, PoolDemand, VmDemand, compute_number_sort_key, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vm_planning.site_plans import (
-    ResourceTypeContext,
-    SitePlan,
-    Targets,
-    build_inventory,
-    build_prior_context,
-    build_sites,
-    collect_vm_skus,
-    list_machines,
-)
+from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import HardHint, VmObject, find_changed_argument, rank_names_by_age
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
@@ -39,14 +30,15 @@ class HintTargets:
     """Machines and racks by the `resource_id` of placement hints: the id of a VM, cluster, VNF, machine or rack."""
 
     def __init__(self, inventory: PlanInventory) -> None:
-        self._racks = {rack.id: rack for rack in inventory.racks.values()}
-        self._machines: dict[str, tuple[str, str]] = {}  # id -> names of machine and rack
-        for rack in self._racks.values():
+        self._hosts: dict[str, site_plans.Targets] = {}  # by the id of a rack or machine
+        for rack in inventory.racks.values():
+            rack_name = frozenset({rack.name})
+            self._hosts[rack.id] = (frozenset(machine.name for machine in rack.machines), rack_name)
             for machine in rack.machines:
-                self._machines[f"{rack.id}/{machine.name}"] = (machine.name, rack.name)
+                self._hosts[f"{rack.id}/{machine.name}"] = (frozenset({machine.name}), rack_name)
         for offer in inventory.machines.values():
             machine = offer.machine
-            self._machines[f"{offer.rack_id}/{machine.name}"] = (machine.name, machine.rack)
+            self._hosts[f"{offer.rack_id}/{machine.name}"] = (frozenset({machine.name}), frozenset({machine.rack}))
         self._objects: dict[str, VmObject] = {}  # by id
         # By the id of the hint target and the address of the hint owner.
         self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}
@@ -108,21 +100,13 @@ class HintTargets:
                 hints.append(HardHint(vms.instance.address, pool.names[0], index, hint, is_existing=False))
         return hints
 
-    def __call__(self, resource_id: str) -> Targets | None:
+    def __call__(self, resource_id: str) -> site_plans.Targets | None:
         """Return the names of the machines and racks of a hint's target; None if nothing has this id."""
         vms = self._objects.get(resource_id)
-        if vms is not None:
-            return _collect_locations(vms)
-        if resource_id in self._machines:
-            machine, rack = self._machines[resource_id]
-            return frozenset({machine}), frozenset({rack})
-        rack_offer = self._racks.get(resource_id)
-        if rack_offer is not None:
-            return frozenset(machine.name for machine in rack_offer.machines), frozenset({rack_offer.name})
-        return None
+        return self._hosts.get(resource_id) if vms is None else _collect_locations(vms)
 
 
-def _collect_locations(vms: VmObject) -> Targets:
+def _collect_locations(vms: VmObject) -> site_plans.Targets:
     """Return the names of the machines and racks of the VMs after the plan."""
     placements = [vm.placement for vm in vms.placements.vms.values()]
     machines = frozenset(placement.machine for placement in placements)
@@ -144,9 +128,9 @@ class VmContext(Struct, frozen=True):
     contains the resource of a machine, and this plan does not merely forget it.
     """
 
-    sites: Mapping[str, SitePlan]
-    prior_context: ResourceTypeContext
-    current_context: ResourceTypeContext
+    sites: Mapping[str, site_plans.SitePlan]
+    prior_context: site_plans.ResourceTypeContext
+    current_context: site_plans.ResourceTypeContext
     hints: HintTargets
     healed_names: Mapping[str, frozenset[str]]
     explain: frozenset[tuple[str, str]] | None
@@ -162,16 +146,16 @@ class VmContext(Struct, frozen=True):
 def build_vm_context(blocks: BlockPlanner) -> VmContext:
     """Build the context from the racks and machines planned so far."""
     request, selection, inventory = blocks.request, blocks.selection, blocks.inventory
-    sites, clashes = build_sites(inventory, request.split_choice)
+    sites, clashes = site_plans.build_sites(inventory, request.split_choice)
     _set_recreated_machines(sites, blocks)
-    skus, problems = collect_vm_skus(request, inventory)
+    skus, problems = site_plans.collect_vm_skus(request, inventory)
     hints = HintTargets(inventory)
     machines = {site.id: tuple(site.machines.values()) for site in sites.values()}
     names_to_heal = {str(address): selection.list_healed_vms(address) for address in blocks.prior.instances}
     return VmContext(
         sites=sites,
-        prior_context=build_prior_context(blocks.prior, skus, request.registries.resource_types),
-        current_context=ResourceTypeContext(skus, find_targets=hints, sites=machines),
+        prior_context=site_plans.build_prior_context(blocks.prior, skus, request.registries.resource_types),
+        current_context=site_plans.ResourceTypeContext(skus, find_targets=hints, sites=machines),
         hints=hints,
         healed_names=names_to_heal if selection.heal else {},
         explain=None if request.includes_rejections else frozenset(request.explain),  # None: every VM
@@ -180,7 +164,7 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     )
 
 
-def _set_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner) -> None:
+def _set_recreated_machines(sites: Mapping[str, site_plans.SitePlan], blocks: BlockPlanner) -> None:
     """Set the machines re-created by this plan in their sites."""
     missing_addresses = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()  # deleted elsewhere
     destroyed = [instance for instance in blocks.instances.values() if instance.is_destroyed]
@@ -194,8 +178,8 @@ def _set_recreated_machines(sites: Mapping[str, SitePlan], blocks: BlockPlanner)
 
 def build_destroy_context(blocks: BlockPlanner) -> VmContext:
     """Build the context of a destroy plan. It has no sites, because nothing is placed."""
-    skus, _ = collect_vm_skus(blocks.request, blocks.inventory)
-    before = build_prior_context(blocks.prior, skus, blocks.request.registries.resource_types)
+    skus, _ = site_plans.collect_vm_skus(blocks.request, blocks.inventory)
+    before = site_plans.build_prior_context(blocks.prior, skus, blocks.request.registries.resource_types)
     is_recorded_machine = _build_machine_lookup(blocks)
     return VmContext(
         sites={},
@@ -217,12 +201,11 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
 def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
     """Return the machines (site, name) in state not forgotten by this plan."""
     forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
-    recorded = [
-        (address, current.attributes)
-        for address, current in blocks.prior.state.list_current_objects()
-        if address not in forgotten
-    ]
-    return list_machines(build_inventory(recorded, blocks.request.registries.resource_types))
+    objects = blocks.prior.state.list_current_objects()
+    recorded = [(address, current) for address, current in objects if address not in forgotten]
+    return site_plans.list_machines(
+        site_plans.build_object_inventory(recorded, blocks.request.registries.resource_types)
+    )
 
 
 def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:
@@ -239,9 +222,8 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
     second = instances_by_text.get(clash.second)
     if second is None:
         return build_error("duplicate-machine", detail)
-    argument = "name" if clash.attribute == "name" else "slot"
     has_argument = second.type.kind is PlanningKind.MACHINE  # a rack describes its machines elsewhere
-    return second.build_error("duplicate-machine", detail, path=(argument,) if has_argument else ())
+    return second.build_error("duplicate-machine", detail, path=(clash.attribute,) if has_argument else ())
 
 
 def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand, list[Diagnostic]]:
@@ -278,6 +260,7 @@ def keep_existing_numbers(demand: VmDemand, vms: VmObject) -> VmDemand:
 def _keep_existing_numbers(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
     """Return a pool with the numbers of its remaining VMs, then the lowest free numbers. A platform chooses the VMs to
     remove, so the numbers may have gaps: VMs after a gap stay. The highest numbers leave first, or the newest VMs.
+    Example: of the VMs 0, 2 and 5, a count of 2 keeps 0 and 2, and a count of 4 adds number 1.
     """
     existing_numbers = [number for name, number in (*vms.prior.existing, *vms.prior.unplaced) if name == pool.pool]
     if not (pool.removes_newest or pool.count_path) or set(existing_numbers) <= set(pool.numbers):
@@ -311,15 +294,20 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
         missing_zones = sorted(pool.configured_zones - set(zones))
         if missing_zones:
             problem = _build_unknown_zones_problem(pool, demand.site_id, missing_zones, zones)
-            # Only a warning for an unchanged pool with all of its machines: its VMs can stay.
-            has_unchanged_zones = (pool.pool, pool.zones) in [(prior.pool, prior.zones) for prior in vms.prior_pools]
-            machines = {vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool}
-            is_harmless = has_unchanged_zones and machines <= site.machines.keys()
-            yield (replace(problem, severity=Severity.WARNING) if is_harmless else problem)
+            yield replace(problem, severity=Severity.WARNING) if _can_vms_stay(pool, vms, site) else problem
         if pool.pinned_machine and pool.pinned_machine not in site.machines:
             hint = suggest_name(pool.pinned_machine, site.machines)
             detail = f'Site {site.id} has no machine "{pool.pinned_machine}".{hint}'
             yield Problem(("machine",), "unknown-machine", detail)
+
+
+def _can_vms_stay(pool: PoolDemand, vms: VmObject, site: site_plans.SitePlan) -> bool:
+    """Return whether the existing VMs of a pool can stay although its zones are missing: neither its zones changed,
+    nor is any of their machines removed.
+    """
+    has_unchanged_zones = (pool.pool, pool.zones) in [(prior.pool, prior.zones) for prior in vms.prior_pools]
+    machines = {vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool}
+    return has_unchanged_zones and machines <= site.machines.keys()
 
 
 def _build_unknown_zones_problem(
@@ -348,20 +336,8 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
         vms for vms in objects if vms.pools and vms.instance.block is not None and not vms.instance.is_replaced
     ]  # their pools change one by one
     for vms in remaining:
-        prior = vms.prior.demand
-        if before[prior.owner] != 1:  # another System pool stays meanwhile, or there was none
-            continue
-        requested_pools = index_pools(vms.pools)
-        for pool in prior.pools:
-            requested = requested_pools.get(pool.pool)
-            if pool.is_system and requested is not None and _is_pool_replaced(vms, pool, requested):
-                yield vms.instance.build_error(
-                    "last-system-pool-replacement",
-                    f"The change deletes and creates {pool.pool}, the only pool of {prior.cluster} with mode System. A "
-                    "cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
-                    f"change {pool.pool} and apply again.",
-                    pool.path,
-                )
+        if before[vms.prior.demand.owner] == 1:  # else another System pool stays meanwhile, or there was none
+            yield from _check_only_system_pool(vms)
     for vms in remaining:
         prior = vms.prior.demand
         # Pools in blocks of their own have a parent, and count for their cluster.
@@ -379,7 +355,20 @@ def _iterate_system_pool_owners(demands: Iterable[VmDemand]) -> Iterator[str]:
         yield from (demand.owner for pool in demand.pools if pool.is_system)
 
 
-def _is_pool_replaced(vms: VmObject, prior: PoolDemand, pool: PoolDemand) -> bool:
-    """Return whether a changed argument replaces a pool with VMs, even if they are re-created for another reason."""
-    exists = any(name == pool.pool for name, _ in vms.prior.existing)
-    return exists and bool(find_changed_argument(prior, pool))
+def _check_only_system_pool(vms: VmObject) -> Iterator[Diagnostic]:
+    """Yield an error if a changed argument replaces the only System pool of a cluster: the pool with its VMs is
+    deleted and created, even if these VMs are re-created for another reason.
+    """
+    requested_pools = index_pools(vms.pools)
+    pools_with_vms = {name for name, _ in vms.prior.existing}
+    for pool in vms.prior.demand.pools:
+        if not pool.is_system or pool.pool not in requested_pools.keys() & pools_with_vms:
+            continue  # a removed pool is reported by a warning
+        if find_changed_argument(pool, requested_pools[pool.pool]):
+            yield vms.instance.build_error(
+                "last-system-pool-replacement",
+                f"The change deletes and creates {pool.pool}, the only pool of {vms.prior.cluster} with mode System. A "
+                "cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
+                f"change {pool.pool} and apply again.",
+                pool.path,
+            )

@@ -309,21 +309,13 @@ def compute_vm_actions(
     """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to find
     changed arguments and nodes deleted outside nexusform); NO_DEMAND means that the resource is removed.
     """
-    actions = VmActions()
     existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
-    pools = index_pools(demand.pools)
-    numbers_by_pool = {name: frozenset(pool.numbers) for name, pool in pools.items()}
     prior_keys = [*existing_by_key, *situation.unplaced]  # of VMs with and without a machine
+    actions = VmActions(removals=_find_removals(prior_keys, demand, situation.common_trigger))
     vm_counts = Counter(pool_name for pool_name, _ in prior_keys)
-    for key in prior_keys:
-        pool_name, vm_number = key
-        if pool_name not in pools:  # without a demand, the trigger is the removal of the resource
-            actions.removals[key] = situation.common_trigger if demand is NO_DEMAND else "pool_removed"
-        elif vm_number not in numbers_by_pool[pool_name]:
-            actions.removals[key] = situation.common_trigger or "scale_in"
     prior_pools = index_pools(prior_demand.pools)
     is_upgraded = prior_demand is not NO_DEMAND and demand.version != prior_demand.version
-    for pool in pools.values():
+    for pool in demand.pools:
         prior = prior_pools.get(pool.pool)
         argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)  # "" for none
         # With fewer VMs than requested before, some were deleted. Otherwise a scale-in left a free number.
@@ -347,6 +339,19 @@ def compute_vm_actions(
             else:
                 remaining.append(key)
     return actions
+
+
+def _find_removals(prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger: str) -> dict[VmKey, str]:
+    """Return the VMs before the plan that are requested no more, each with the trigger of its removal."""
+    numbers_by_pool = {pool.pool: frozenset(pool.numbers) for pool in demand.pools}
+    removals: dict[VmKey, str] = {}
+    for key in prior_keys:
+        pool_name, number = key
+        if pool_name not in numbers_by_pool:  # without a demand, the trigger is the removal of the resource
+            removals[key] = common_trigger if demand is NO_DEMAND else "pool_removed"
+        elif number not in numbers_by_pool[pool_name]:
+            removals[key] = common_trigger or "scale_in"
+    return removals
 
 
 def _add_action_for_missing_vm(

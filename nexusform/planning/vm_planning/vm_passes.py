@@ -28,20 +28,13 @@ from nexusform.planning.plan_request import PlanningStage
 from nexusform.planning.preparation.planning_order import index_owners
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import Selection
-from nexusform.planning.vm_planning import vm_placement_steps
+from nexusform.planning.vm_planning import vm_context, vm_placement_steps
 from nexusform.planning.vm_planning.site_plans import (
     ResourceTypeContext,
     SitePlan,
-    build_inventory,
+    build_object_inventory,
     build_sites,
     place_unmanaged_vms,
-)
-from nexusform.planning.vm_planning.vm_context import (
-    VmContext,
-    build_destroy_context,
-    check_system_pools,
-    compute_demand,
-    keep_existing_numbers,
 )
 from nexusform.planning.vm_planning.vm_object import VmObject, record_previous_machines, record_vm_placements
 from nexusform.plans.plan import Action
@@ -61,7 +54,7 @@ class PlannedVms(Struct, frozen=True):
 def plan_vms(
     vm_blocks: Sequence[ResourceBlock],
     orphans: Sequence[Instance],
-    context: VmContext,
+    context: vm_context.VmContext,
     blocks: BlockPlanner,
     evaluation: Evaluation,
 ) -> PlannedVms:
@@ -100,7 +93,7 @@ def plan_vms(
 class _VmPlanner:
     """Planner of the blocks with VMs: collects their VM objects, and the diagnostics."""
 
-    def __init__(self, blocks: BlockPlanner, context: VmContext) -> None:
+    def __init__(self, blocks: BlockPlanner, context: vm_context.VmContext) -> None:
         self.blocks = blocks
         self.context = context
         self.objects: dict[Address, VmObject] = {}
@@ -173,13 +166,10 @@ class _VmPlanner:
         clusters = [
             instance for instance in instances if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
         ]
-        for cluster in clusters:
-            attributes = cluster.argument_values
-            if attributes is not None and not cluster.is_invalid:
-                self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
+        self._add_clusters_to_context(clusters)
         followers: list[tuple[VmObject, VmDemand]] = []  # pools in resources of their own
         for vms in self._list_vm_objects(instances):
-            demand, problems = compute_demand(vms, self.context)
+            demand, problems = vm_context.compute_demand(vms, self.context)
             self._demand_count += sum(len(pool.numbers) for pool in demand.pools)
             maximum = self.blocks.request.limits.vms
             if self._demand_count > maximum:
@@ -189,15 +179,23 @@ class _VmPlanner:
                 followers.append((vms, demand))
             else:
                 self._decide_object_actions(vms, demand, evaluation)
+        # Now it is known which clusters are replaced: their pools are deleted with them, and created again.
         replaced_ids = {
             cluster.type.build_id(get_mapping(cluster.config)) for cluster in clusters if cluster.is_replaced
         }
         for vms, demand in followers:
             instance = vms.instance
             if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
-                instance.forced_reason = REPLACED_WITH_HOST  # deleted with its cluster, and created again
+                instance.forced_reason = REPLACED_WITH_HOST
             self._decide_object_actions(vms, demand, evaluation)
-        self.diagnostics += check_system_pools(self._list_vm_objects(instances))
+        self.diagnostics += vm_context.check_system_pools(self._list_vm_objects(instances))
+
+    def _add_clusters_to_context(self, clusters: Iterable[Instance]) -> None:
+        """Add the clusters by id, for pools with a resource of their own; an invalid cluster has no usable id."""
+        for cluster in clusters:
+            attributes = cluster.argument_values
+            if attributes is not None and not cluster.is_invalid:
+                self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
 
     def _decide_object_actions(self, vms: VmObject, demand: VmDemand, evaluation: Evaluation) -> None:
         """Decide the action on an instance, as far as known before placement, and the actions on its VMs."""
@@ -210,7 +208,7 @@ class _VmPlanner:
             vms.keep_all_vms(vms.prior.demand)
             return
         if not (instance.is_removed or instance.is_replaced):  # a new object counts from the lowest number
-            demand = keep_existing_numbers(demand, vms)
+            demand = vm_context.keep_existing_numbers(demand, vms)
         vm_placement_steps.decide_actions(vms, demand, self.context)
         self._new_count += len(vms.request.actions.additions)
         if instance.block is None and instance.action is Action.NO_OP:
@@ -307,17 +305,17 @@ class _VmPlanner:
         assert instance.config is not None
         if instance.is_invalid:
             return {}  # nothing can be computed
-        # The prior computed attributes; none for a new or replaced object.
         before = instance.before
         is_changed = before is None or _has_changed_argument(instance.type.schema, instance.config, before)
         if vms.is_unchanged and not is_changed and not self.blocks.inventory.skus:  # declared SKUs may change
             return {}
-        if before is None or instance.is_replaced:
-            prior_computed = {}
-        else:
-            attributes = instance.type.schema.attributes.items()
-            computed = [name for name, attribute in attributes if not attribute.is_configurable]
-            prior_computed = {name: before[name] for name in computed if name in before}
+        kept_values = {} if instance.is_replaced else get_mapping(before)
+        attributes = instance.type.schema.attributes
+        prior_computed = {
+            name: kept_values[name]
+            for name in attributes
+            if name in kept_values and not attributes[name].is_configurable
+        }
         arguments = {**prior_computed, **instance.config}
         return family.build_computed_attributes(
             arguments, self.context.current_context, vms.list_placed_vms(), vms.waiting_vms
@@ -343,7 +341,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
             blocks.instances[address] = blocks.build_removed_instance(address, reason="", block=block)
         else:
             blocks.instances[address] = blocks.build_unchanged(address, block)
-    context = build_destroy_context(blocks)
+    context = vm_context.build_destroy_context(blocks)
     remaining_context = context  # after the destroy
     if blocks.selection.is_partial:  # objects outside the selection lose VMs on destroyed machines
         remaining_context = replace(context, sites=_build_remaining_sites(blocks))
@@ -361,18 +359,14 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
 
 def _build_remaining_sites(blocks: BlockPlanner) -> Mapping[str, SitePlan]:
     """Build the sites with the machines remaining after a destroy plan."""
-    remaining = [
-        (instance.address, instance.before) for instance in blocks.instances.values() if not instance.is_removed
-    ]
-    objects = [(address, attributes) for address, attributes in remaining if attributes is not None]
-    sites, _ = build_sites(build_inventory(objects, blocks.request.registries.resource_types))
+    instances = blocks.instances.values()
+    remaining = [(instance.address, instance.prior) for instance in instances if not instance.is_removed]
+    sites, _ = build_sites(build_object_inventory(remaining, blocks.request.registries.resource_types))
     return sites
 
 
 def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
     """Return the instances to destroy: the selected ones and their dependents, but no dependency of a kept one."""
-    if not selection.is_partial:
-        return prior.instances.keys()
     if selection.targets:
         targets = [address for address in prior.instances if selection.is_direct_target(address)]
         return _collect_with_transitive_dependents(targets, prior)

@@ -1,20 +1,15 @@
 """Steps for the VMs of one object: existing VMs are counted, actions decided, VMs removed, others placed."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nexusform.placements.vm_demands import NO_DEMAND, PlacedVm, PoolDemand, VmDemand, index_pools
+from nexusform.placements.vm_demands import NO_DEMAND, PlacedVm, PoolDemand, VmDemand, index_pools, index_vms
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vm_planning.site_plans import (
-    SitePlan,
-    build_demand,
-    build_vm_name,
-    find_sku,
-    refresh_rack_and_zone,
-)
+from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_context import VmContext
 from nexusform.planning.vm_planning.vm_object import (
     HEAL,
@@ -45,7 +40,7 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectStat
         return VmObject(instance)
     attributes = instance.prior.attributes
     demand, _ = family.build_demand(attributes, context.prior_context, instance.address)
-    existing = {(vm.pool, vm.number): vm for vm in family.list_existing_vms(attributes)}
+    existing = index_vms(family.list_existing_vms(attributes))
     recorded_placements: dict[VmKey, Placement] = {}
     if recorded is not None and recorded.attributes is not attributes:  # VMs may be observed elsewhere
         recorded_placements = find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
@@ -58,12 +53,12 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectStat
     pools = index_pools(vms.prior_pools)
     for key, vm in existing.items():
         pool = pools.get(vm.pool)
-        sku = find_sku(vm, pool, context.prior_context.skus)
-        _reserve_vm_capacity(vms, key, site, build_vm_name(vms.prior.demand, pool, *key), sku)
+        sku = site_plans.find_sku(vm, pool, context.prior_context.skus)
+        reserve_vm_capacity(vms, key, site, site_plans.build_vm_name(vms.prior.demand, pool, *key), sku)
     return vms
 
 
-def _reserve_vm_capacity(vms: VmObject, key: VmKey, site: SitePlan, name: VmName, sku: VmSku) -> None:
+def reserve_vm_capacity(vms: VmObject, key: VmKey, site: site_plans.SitePlan, name: VmName, sku: VmSku) -> None:
     """Reserve the capacity of an existing VM on its machine, if the machine exists."""
     reservation = site.place_existing_vm(name, sku, vms.get_prior_placement(key))
     if reservation is not None:
@@ -98,7 +93,7 @@ def decide_actions(vms: VmObject, demand: VmDemand, context: VmContext) -> None:
     for key in actions.unchanged:
         assert site is not None, "without its site, its machine is missing"
         vm = vms.prior.existing[key]
-        placement = refresh_rack_and_zone(site.machines[vm.placement.machine], vm.placement)
+        placement = site_plans.refresh_rack_and_zone(site.machines[vm.placement.machine], vm.placement)
         if placement is not vm.placement:  # its machine has a new rack or zone
             vm = replace(vm, placement=placement)
             vms.placements.relocated.add(key)
@@ -131,8 +126,8 @@ def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
         site, _ = vms.placements.reservations[key]
         _release_vm_capacity(vms, key)
         pool = changed_pools[pool_name]
-        name = build_vm_name(vms.request.demand, pool, pool_name, number)
-        _reserve_vm_capacity(vms, key, site, name, pool.sku)
+        name = site_plans.build_vm_name(vms.request.demand, pool, pool_name, number)
+        reserve_vm_capacity(vms, key, site, name, pool.sku)
 
 
 def _find_common_trigger(vms: VmObject) -> str:
@@ -163,131 +158,142 @@ def _release_vm_capacity(vms: VmObject, key: VmKey) -> None:
         site.release(handle)
 
 
+class _RequestedVm(NamedTuple):
+    # One VM of the demand: its pool, number in it, and name.
+    pool: PoolDemand
+    number: int | str
+    name: str
+
+    @property
+    def key(self) -> VmKey:
+        return self.pool.pool, self.number
+
+
+def _iterate_requested_vms(vms: VmObject, keys: Container[VmKey]) -> Iterator[_RequestedVm]:
+    """Yield those of the requested VMs with one of these keys, pool by pool in the order of the demand."""
+    for pool in vms.pools if keys else ():  # most objects have no such VM, and some have thousands of others
+        for number, name in zip(pool.numbers, pool.names, strict=True):
+            if (pool.pool, number) in keys:
+                yield _RequestedVm(pool, number, name)
+
+
 def restore_vm_locations(vms: VmObject) -> None:
     """Re-create the VMs of re-created machines at their location if possible, before anything else is placed,
     so that their capacity is not allocated to others. The rest is placed later, by the rule.
     """
-    recreations = {
-        key: trigger for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_REPLACED
-    }
-    if vms.request.site is None:
+    site = vms.request.site
+    if site is None:
         return
+    keys = {key for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_REPLACED}
     skus_before = {pool.pool: pool.sku for pool in vms.prior_pools}
-    for pool, names in _iterate_pools(vms, recreations):
-        for number, name in names.items():
-            key = (pool.pool, number)
-            demand = build_demand(vms.request.demand, pool, number)
-            is_unchanged = skus_before.get(pool.pool) == pool.sku
-            result = vms.request.site.restore(demand, vms.get_prior_placement(key), is_unchanged=is_unchanged)
-            if result is not None:  # None: the location is not available
-                vms.placements.tokens[key], placement = result
-                vms.placements.vms[key] = _build_placed_vm(vms, pool, number, name, placement)
-                vms.placements.restored.add(key)
+    for vm in _iterate_requested_vms(vms, keys):
+        demand = site_plans.build_demand(vms.request.demand, vm.pool, vm.number)
+        is_unchanged = skus_before.get(vm.pool.pool) == vm.pool.sku
+        result = site.restore(demand, vms.get_prior_placement(vm.key), is_unchanged=is_unchanged)
+        if result is not None:  # None: the location is not available
+            handle, placement = result
+            _record_placement(vms, vm, handle, placement)
+            vms.placements.restored.add(vm.key)
 
 
 def place_recreated_vms(vms: VmObject, context: VmContext) -> None:
-    """Place the VMs to re-create, except those restored at their location: first those with their old VM
-    removed already, then rolling ones in batches.
+    """Place the VMs to re-create, except those restored at their location.
+
+    First come the VMs with the old VM removed already. Those of a Kubernetes upgrade follow, in batches per pool.
     """
-    early: dict[VmKey, str] = {}
-    rolling: dict[VmKey, str] = {}
-    for key, trigger in vms.request.actions.recreations.items():
+    recreations = vms.request.actions.recreations
+    upgraded_vms: dict[str, list[_RequestedVm]] = {}  # by pool
+    for vm in _iterate_requested_vms(vms, recreations):
+        trigger = recreations[vm.key]
         if trigger == ROLLING:  # a Kubernetes upgrade
-            rolling[key] = trigger
-        elif key not in vms.placements.restored:
-            early[key] = trigger
-    for pool, names in _iterate_pools(vms, early):
-        for number, name in names.items():
-            key = (pool.pool, number)
-            old_machine = None
-            if early[key] == HEAL and key in vms.prior.existing:
+            upgraded_vms.setdefault(vm.pool.pool, []).append(vm)
+        elif vm.key not in vms.placements.restored:
+            last_resort = None
+            if trigger == HEAL and vm.key in vms.prior.existing:
                 # A healed VM returns to its machine only if no other machine accepts it.
-                old_machine = vms.get_prior_placement(key).machine
-            _place_vm(vms, pool, number, name, context, last_resort=old_machine)
-    for pool, names in _iterate_pools(vms, rolling):
-        _replace_in_batches(vms, pool, names, context)
+                last_resort = vms.get_prior_placement(vm.key).machine
+            _place_vm(vms, vm, context, last_resort=last_resort)
+    for pool_vms in upgraded_vms.values():
+        _replace_in_batches(vms, pool_vms, context)
 
 
-def _replace_in_batches(vms: VmObject, pool: PoolDemand, names: Mapping[int | str, str], context: VmContext) -> None:
-    """Replace VMs batch by batch; with surge, new VMs are placed before old ones are released."""
-    numbers = list(names)
-    for start in range(0, len(numbers), pool.batch_size):
-        batch = numbers[start : start + pool.batch_size]
-        if not pool.surge_size:  # the old VMs make room for the new ones
-            for number in batch:
-                _release_vm_capacity(vms, (pool.pool, number))
-        for number in batch:
-            _place_vm(vms, pool, number, names[number], context)
-        if pool.surge_size:
-            for number in batch:
-                if (pool.pool, number) not in vms.placements.failures:  # else it keeps its old machine
-                    _release_vm_capacity(vms, (pool.pool, number))
+def _replace_in_batches(vms: VmObject, pool_vms: Sequence[_RequestedVm], context: VmContext) -> None:
+    """Replace VMs of one pool batch by batch.
+
+    Without surge, the old VMs of a batch are released first and make room for the new ones. With surge, they are
+    released after the new ones are placed. An old VM without a successor keeps its machine.
+    """
+    pool = pool_vms[0].pool  # of all of them
+    for start in range(0, len(pool_vms), pool.batch_size):
+        batch = pool_vms[start : start + pool.batch_size]
+        if not pool.surge_size:
+            for vm in batch:
+                _release_vm_capacity(vms, vm.key)
+        for vm in batch:
+            _place_vm(vms, vm, context)
+        for vm in batch:
+            if vm.key not in vms.placements.failures:
+                _release_vm_capacity(vms, vm.key)  # if it is not released yet
 
 
 def place_new_vms(vms: VmObject, context: VmContext) -> None:
     """Place the new VMs of one instance."""
-    for pool, names in _iterate_pools(vms, vms.request.actions.additions):
-        for number, name in names.items():
-            _place_vm(vms, pool, number, name, context)
+    for vm in _iterate_requested_vms(vms, vms.request.actions.additions):
+        _place_vm(vms, vm, context)
 
 
-def _iterate_pools(vms: VmObject, keys: Mapping[VmKey, str]) -> Iterator[tuple[PoolDemand, dict[int | str, str]]]:
-    """Yield each pool with any of these VMs, and the names of these VMs by number, in the order of the demand."""
-    for pool in vms.pools if keys else ():
-        vm_names = zip(pool.numbers, pool.names, strict=True)
-        names = {number: name for number, name in vm_names if (pool.pool, number) in keys}
-        if names:
-            yield pool, names
-
-
-def _place_vm(
-    vms: VmObject, pool: PoolDemand, number: int | str, name: str, context: VmContext, *, last_resort: str | None = None
-) -> None:
+def _place_vm(vms: VmObject, vm: _RequestedVm, context: VmContext, *, last_resort: str | None = None) -> None:
     """Place a VM on its pinned machine or by the rule, or record its failure. `last_resort`: used if no other fits."""
-    key = (pool.pool, number)
-    assert vms.request.site is not None, "a demand without its site is invalid"
+    pool, site = vm.pool, vms.request.site
+    assert site is not None, "a demand without its site is invalid"
     if pool.pinned_machine:
-        _place_pinned_vm(vms, pool, number, name)
+        _place_pinned_vm(vms, vm, site)
         return
     shortage = vms.placements.pool_shortages.get(pool.pool)
-    is_requested = context.explain is not None and (str(vms.instance.address), name) in context.explain
+    is_requested = context.explain is not None and (str(vms.instance.address), vm.name) in context.explain
     if shortage is not None and last_resort is None and not pool.groups and not is_requested:
         # The next VM of a pool has the same demand: after one failure it fails, too.
-        vms.placements.failures[key] = shortage
-        vms.request.site.record_failure(build_demand(vms.request.demand, pool, number))
+        vms.placements.failures[vm.key] = shortage
+        site.record_failure(site_plans.build_demand(vms.request.demand, pool, vm.number))
         return
     incoming_hints = context.hints.list_incoming_hints(vms)
     hints = [*build_group_hints(vms, pool), *(binding.hint for binding in incoming_hints)]
-    demand = build_demand(vms.request.demand, pool, number, last_resort, hints)
+    demand = site_plans.build_demand(vms.request.demand, pool, vm.number, last_resort, hints)
     if context.explain is None or is_requested:  # None: every VM is explained
-        vms.placements.explanations[key] = vms.request.site.scheduler.explain(demand)
-    answer = vms.request.site.place(demand, is_decided=vms.request.demand.provenance == "decided")
+        vms.placements.explanations[vm.key] = site.scheduler.explain(demand)
+    answer = site.place(demand, is_decided=vms.request.demand.provenance == "decided")
     if not isinstance(answer, NoFitReason):
-        vms.placements.tokens[key], placement = answer
-        vms.placements.vms[key] = _build_placed_vm(vms, pool, number, name, placement)
+        handle, placement = answer
+        _record_placement(vms, vm, handle, placement)
         return
-    vms.placements.failures[key] = answer
+    vms.placements.failures[vm.key] = answer
     if answer.binding == hint_rule.FILTER.name:  # hard hints rejected the last machines
         vms.placements.binding_hints[:] = [*incoming_hints, *context.hints.list_own_hints(vms)]
     if not pool.hints and not pool.groups:  # with any, the next VM of the pool may still fit
         vms.placements.pool_shortages[pool.pool] = answer
 
 
-def _place_pinned_vm(vms: VmObject, pool: PoolDemand, number: int | str, name: str) -> None:
+def _place_pinned_vm(vms: VmObject, vm: _RequestedVm, site: site_plans.SitePlan) -> None:
     """Place a VM on the machine named by the user, with a warning if the placement rule rejects that machine."""
-    assert vms.request.site is not None
-    key = (pool.pool, number)
-    demand = build_demand(vms.request.demand, pool, number)
-    vms.placements.tokens[key], placement, refusal = vms.request.site.place_pinned_vm(demand, pool.pinned_machine)
-    vms.placements.vms[key] = _build_placed_vm(vms, pool, number, name, placement)
+    demand = site_plans.build_demand(vms.request.demand, vm.pool, vm.number)
+    handle, placement, refusal = site.place_pinned_vm(demand, vm.pool.pinned_machine)
+    _record_placement(vms, vm, handle, placement)
     if refusal:
         vms.placements.pin_rejections.append(refusal)
 
 
-def _build_placed_vm(vms: VmObject, pool: PoolDemand, number: int | str, name: str, placement: Placement) -> PlacedVm:
-    """Return the record of a VM placed by this plan."""
-    trigger = vms.get_trigger((pool.pool, number))
-    return PlacedVm(pool.pool, number, name, pool.sku.name, placement, vms.request.demand.provenance, trigger=trigger)
+def _record_placement(vms: VmObject, vm: _RequestedVm, handle: int, placement: Placement) -> None:
+    """Record the location of a VM placed by this plan, and its handle at the scheduler of the site."""
+    vms.placements.tokens[vm.key] = handle
+    vms.placements.vms[vm.key] = PlacedVm(
+        pool=vm.pool.pool,
+        number=vm.number,
+        name=vm.name,
+        sku_name=vm.pool.sku.name,
+        placement=placement,
+        provenance=vms.request.demand.provenance,
+        trigger=vms.get_trigger(vm.key),
+    )
 
 
 def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
@@ -305,10 +311,14 @@ def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
                     is_affinity=group.is_affinity,
                     is_hard=group.is_hard,
                     scope=HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
-                    machines=frozenset(name for name, count in machines.items() if count >= threshold),
-                    racks=frozenset(name for name, count in racks.items() if count >= threshold),
+                    machines=_select_frequent_names(machines, threshold),
+                    racks=_select_frequent_names(racks, threshold),
                     target=group.name,
                     vms_by_machine=tuple(sorted(machines.items())),
                 )
             )
     return hints
+
+
+def _select_frequent_names(counts: Mapping[str, int], minimum: int) -> frozenset[str]:
+    return frozenset(name for name, count in counts.items() if count >= minimum)

@@ -214,7 +214,7 @@ def _evaluate_arguments(
     if not has_errors(new_problems) and has_unknown_part(values):
         detail = f"The arguments of {address} are not known yet. Import the objects that it refers to first."
         new_problems.append(build_error("import-failed", detail, target.span, block="import"))
-    if kind.unpack_arguments is not None and not has_errors(new_problems):
+    if not has_errors(new_problems):
         unpacked, unpack_problems = kind.unpack_arguments(values, request.files)
         values = {**values, **unpacked}
         new_problems += [convert_problem(problem) for problem in unpack_problems]

@@ -174,6 +174,13 @@ def test_zone_fix_reports_re_created_vms() -> None:
     assert "3 existing VMs" in list_errors(result)[0].detail
 
 
+def test_zone_fix_counts_one_re_created_vm_in_the_singular() -> None:
+    text = "".join(build_rack(f"r{i}", 2) for i in range(3)) + SITE
+    text += cluster("a", pools=pool("p", 1, BIG, 'availability_zones = ["r0"]'))
+    result = plan(text.replace("count       = 1", "count       = 6"), build_state(text), suggested_fixes=True)
+    assert list_suggested_fixes(result)["zones"]["text"].endswith("It re-places 1 existing VM.")
+
+
 def test_activating_a_planned_rack_is_suggested() -> None:
     text = (
         SITE

@@ -237,9 +237,7 @@ def build_observed_attributes(
 
 def add_derived_attributes(type_name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of a manifest together with those derived from them by its type."""
-    derive = RESOURCE_TYPES[type_name].derive
-    assert derive is not None, "manifests have one"
-    return {**attributes, **derive(attributes)}
+    return {**attributes, **RESOURCE_TYPES[type_name].derive(attributes)}
 
 
 def read_member_taints(body: Mapping[str, Any]) -> list[dict[str, Any]]:

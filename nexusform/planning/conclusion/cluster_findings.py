@@ -1,4 +1,6 @@
-"""Networks of clusters and pools missing on their site. Azure reports them an hour after the start."""
+"""Findings about clusters and pools by facts of their site: rejected changes of Kubernetes versions, ends of extended
+availability, and missing networks. Azure reports the latter an hour after the start.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,11 +9,76 @@ from typing import Any, Final
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
+from nexusform.documents.scalars import list_scalars
+from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind, PluginRegistries
 from nexusform.json_data.plain_data import Path
+from nexusform.kubernetes.releases.kubernetes_versions import (
+    ABANDONED,
+    WARNING_DAYS,
+    OfferedVersions,
+    VersionRejection,
+    describe_abandoned_cluster,
+    explain_skipped_versions,
+    find_availability_end,
+    find_upgrade_hops,
+    parse_version,
+)
 from nexusform.planning.conclusion.plan_result import PlanResult, index_site_resources
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Action, Change
 from nexusform.plans.site_capacity.site_resource_capacity import AttachableNetworks, SiteResources
+
+ENDING: Final = "ending-kubernetes-version"
+_PATH: Final = ("kubernetes_version",)
+
+
+def check_version_changes(result: PlanResult, registries: PluginRegistries) -> Iterator[Diagnostic]:
+    """Yield an error for each rejected change of a version, and a warning for each version near or past its end."""
+    resources_by_site = index_site_resources(result.plan.changes)
+    for change in result.plan.changes:
+        is_cluster = registries.get_kind(change.address.type) is PlanningKind.CLUSTER
+        if not (is_cluster and change.before and change.after):
+            continue  # only a cluster before and after the plan changes its version
+        supplies = resources_by_site.get(str(change.after.get("site_id")), SiteResources())
+        problem = _check_cluster(change, supplies, result.plan.timestamp)
+        if problem is not None:
+            yield result.objects[change.address].instance.build_diagnostic(problem)
+
+
+def _check_cluster(change: Change, supplies: SiteResources, today: str) -> Problem | None:
+    """Return the error of a rejected change of version, or a warning for an unchanged one near or past the end of its
+    availability, else None. `supplies` are resources of the site read by a provider.
+    """
+    assert change.before is not None
+    assert change.after is not None
+    current, target = change.before.get("kubernetes_version"), change.after.get("kubernetes_version")
+    version = parse_version(str(current or ""))
+    if version is None:  # an unknown version
+        return None
+    upgrades = dict(supplies.upgrades).get(str(change.after.get("name")), ())
+    offers = OfferedVersions(supplies.versions, upgrades, dict(supplies.available_until))
+    if isinstance(target, str) and target != current:
+        if UNFINISHED_KEY in change.note or parse_version(target) is None:
+            return None  # a failed upgrade may be undone; the resource type checks the text of a version
+        hops = find_upgrade_hops(change.id, str(current), target, offers, today)
+        if isinstance(hops, VersionRejection):
+            return Problem(_PATH, hops.id, hops.detail)
+        if len(hops) > 1:  # a plan makes one hop
+            return Problem(_PATH, "no-such-upgrade", explain_skipped_versions(str(current), target, hops))
+        return None
+    end = find_availability_end(version, today, offers.versions, offers.available_until) if today else None
+    if end is None or end.days > WARNING_DAYS:  # no known end, or a distant one
+        return None
+    brief = f"{change.id}: extended availability ends {end.date}" if end.date else ""  # "": the date is unknown
+    if end.is_past:
+        detail = describe_abandoned_cluster(change.id, str(current), end)
+        return Problem(_PATH, ABANDONED, detail, Severity.WARNING, brief=brief)
+    detail = (
+        f"{change.id} runs {current}. Its extended availability ends on {end.date}. After it the cluster cannot be "
+        "upgraded, only deleted. Upgrade it before: nexusform simulate kubernetes-upgrade shows the hops."
+    )
+    return Problem(_PATH, ENDING, detail, Severity.WARNING, brief=brief)
+
 
 _NETWORK_ID: Final = re.compile(
     r"/subscriptions/\S*/providers/microsoft\.networkcloud/(l2networks|l3networks|trunkednetworks)/[^/\s]+/?"
@@ -29,7 +96,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     """
     for change, vms, networks in _list_changes_with_networks(result):
         states = dict(networks.networks)  # by network id
-        for path, network_id in dict(_list_network_ids(change.after, path=())).items():
+        for path, network_id in dict(_list_network_ids(change.after)).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
             is_secret = any(path[: len(secret)] == secret for secret in change.sensitive_after)
             if match is None or match[1] not in networks.types or is_secret:  # match[1] is the type
@@ -56,7 +123,7 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
     uses_networks = uses_hugepages = False
     for change, _, networks in _list_changes_with_networks(result):
         uses_hugepages |= _has_hugepages(change.after)
-        for _, text in _list_network_ids(change.after, path=()):
+        for _, text in _list_network_ids(change.after):
             match = _NETWORK_ID.fullmatch(text.lower())
             if match is not None:
                 uses_networks = True
@@ -87,14 +154,8 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
             yield change, vms, networks or _NO_LISTS
 
 
-def _list_network_ids(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+def _list_network_ids(value: Any) -> Iterator[tuple[Path, str]]:
     """Yield the Azure resource ids in `azure` blocks, each with its path; other arguments refer to no network."""
-    if isinstance(value, str):
-        if "azure" in path and "/providers/" in value:
-            yield path, value
-    elif isinstance(value, Mapping):
-        for name, part in value.items():
-            yield from _list_network_ids(part, (*path, name))
-    elif isinstance(value, list | tuple):
-        for number, part in enumerate(value):
-            yield from _list_network_ids(part, (*path, number))
+    for path, scalar in list_scalars(value):
+        if "azure" in path and "/providers/" in str(scalar):
+            yield path, str(scalar)
