@@ -537,7 +537,7 @@ class Plan(Struct, frozen=True):
 
     def count(self, *actions: Action) -> int:
         """Count the changes with one of these actions."""
-        return sum(1 for change in self.changes if change.action in actions)
+        return sum(change.action in actions for change in self.changes)
 
     @property
     def reported_changes(self) -> tuple[Change, ...]:

@@ -97,7 +97,7 @@ def _parse_limit(item: str) -> GuardRailLimit:
         value = float(number) if rail.is_fraction else float(int(number))
     except (ValueError, OverflowError):
         value = -1.0  # rejected below
-    if value < 0 or (rail.is_fraction and not value <= 1):
+    if value < 0 or (rail.is_fraction and not value <= 1):  # not `value > 1`, which accepts `nan`
         kind = "a number from 0 to 1" if rail.is_fraction else "a whole number from 0 on"
         raise ValueError(f'"{item}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
     return GuardRailLimit(name, value)
@@ -203,7 +203,9 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure the spare capacity of each site for its largest VM SKU in use; unknown without one or its data."""
+    """Yield the spare capacity of each site for its largest VM SKU in use, then texts about what is unknown: sites
+    without such a figure, and missing data. Sites without VMs count as unknown only if there is no figure at all.
+    """
     if plan.mode is Mode.REFRESH_ONLY:
         yield GuardRailMeasurement(None, "a refresh-only plan does not compute the spare capacity")
         return
@@ -213,7 +215,7 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
         yield GuardRailMeasurement(after.free, text)
     counted_sites = {row.site_id for row, _ in rows}
     uncounted = [site.name for site in plan.sites if not site.is_removed and site.id not in counted_sites]
-    if uncounted and (plan.errored or not rows):  # a further site without VMs is no doubt
+    if uncounted and (plan.errored or not rows):
         reason = _PLAN_FAILED if plan.errored else "no pool there uses a VM SKU"
         yield GuardRailMeasurement(None, f"the spare capacity of {format_list(uncounted)} is unknown: {reason}")
     elif not rows:
