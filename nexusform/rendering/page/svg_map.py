@@ -136,15 +136,14 @@ def _format_title(maps: Sequence[SiteMap]) -> str:
 
 
 def _describe_maps(maps: Iterable[SiteMap]) -> str:
-    return " ".join(map(_describe_site, maps))
-
-
-def _describe_site(site: SiteMap) -> str:
-    """Return a text alternative of the picture."""
-    sizes = f"{format_count(len(site.racks), 'rack')}, {format_count(site.machine_count, 'machine')}, "
-    sizes += f"{format_count(len(site.vms), 'VM')} of {format_count(len(site.clusters), 'cluster')}"
-    marks = ", ".join(f"{site.count_vms(mark)} {mark.value}" for mark in ChangeMark)
-    return f"Site {site.name}: {sizes}: {marks}."
+    """Return a text alternative of the picture: the sizes of each site, and its numbers of VMs by change."""
+    sentences = []
+    for site in maps:
+        sizes = f"{format_count(len(site.racks), 'rack')}, {format_count(site.machine_count, 'machine')}, "
+        sizes += f"{format_count(len(site.vms), 'VM')} of {format_count(len(site.clusters), 'cluster')}"
+        marks = ", ".join(f"{site.count_vms(mark)} {mark.value}" for mark in ChangeMark)
+        sentences.append(f"Site {site.name}: {sizes}: {marks}.")
+    return " ".join(sentences)
 
 
 class _SiteMapView(Struct, frozen=True):
@@ -275,7 +274,8 @@ class _SiteDrawing:
     def _format_tooltip(self, machine: MapMachine, vms: Iterable[MapVm]) -> str:
         """Format the description of a machine, with its VMs if they have no tooltips."""
         facts = machine.facts
-        lines = [f"{facts.name}{_describe_hardware(machine)}"]
+        cells = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
+        lines = [f"{facts.name} ({join_texts((facts.machine_sku or '', cells))})"]
         if facts.unschedulable_reason:
             lines.append(f"cordoned: {facts.unschedulable_reason}")
         if not self._scale.has_texts:
@@ -355,31 +355,16 @@ def _select_box_label(key: str, sign: str, width: float) -> str:
 
 
 def describe_vm(vm: MapVm) -> str:
-    """Describe a VM in a few lines: owner, location, change and trigger."""
-    owner = f"{vm.cluster} / {vm.pool}" if vm.pool else vm.cluster
-    return f"{vm.name}\n{owner}, {vm.sku.name}\n{_describe_change(vm)}"
-
-
-def _describe_change(vm: MapVm) -> str:
-    """Return the change of a VM, or its location."""
+    """Describe a VM in three lines: its name, its owner and SKU, and its change with the trigger (or its location)."""
     old, new = format_optional_location(vm.before), format_optional_location(vm.after)
     trigger_note = enclose(" (", vm.trigger, ")")
-    match vm.mark:
-        case ChangeMark.MOVED:
-            return f"moves{trigger_note}: {old} to {new}"
-        case ChangeMark.REMOVED:
-            return f"is removed{trigger_note} from {old}"
-        case ChangeMark.PLACED:
-            return f"is placed{trigger_note}: {new}"
-        case ChangeMark.KEPT:
-            return new
-
-
-def _describe_hardware(machine: MapMachine) -> str:
-    """Return the hardware of a machine in brackets."""
-    facts = machine.facts
-    cells = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
-    return f" ({facts.machine_sku}, {cells})" if facts.machine_sku else f" ({cells})"
+    changes = {
+        ChangeMark.MOVED: f"moves{trigger_note}: {old} to {new}",
+        ChangeMark.REMOVED: f"is removed{trigger_note} from {old}",
+        ChangeMark.PLACED: f"is placed{trigger_note}: {new}",
+        ChangeMark.KEPT: new,
+    }
+    return f"{vm.name}\n{join_texts((vm.cluster, vm.pool), ' / ')}, {vm.sku.name}\n{changes[vm.mark]}"
 
 
 def render_text(left: float, top: float, text: str, kind: str) -> Markup:

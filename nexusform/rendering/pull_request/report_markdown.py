@@ -105,15 +105,13 @@ def _render_span(span: StyledText, origin: CodeOrigin) -> str:
 
 
 def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
+    """Render the lines of a table; the row of a finding is bold, and columns with figures are aligned to the right."""
     rule = ["---:" if column in table.figures else "---" for column in range(len(table.headers))]
-    rows = (_render_table_cells(row, origin) for row in table.rows)
+    rows = []
+    for row in table.rows:
+        cells = [render_text(cell, origin) for cell in row.cells]
+        rows.append([enclose("**", cell, "**") for cell in cells] if row.is_finding else cells)
     return render_table((list(map(escape_prose, table.headers)), rule, *rows))
-
-
-def _render_table_cells(row: Row, origin: CodeOrigin) -> list[str]:
-    """Render the cells of a row, bold for a finding."""
-    cells = [render_text(cell, origin) for cell in row.cells]
-    return [enclose("**", cell, "**") for cell in cells] if row.is_finding else cells
 
 
 def build_parts(

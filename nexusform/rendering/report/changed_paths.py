@@ -18,7 +18,9 @@ _MAX_VALUE_LENGTH: Final = 60
 
 
 def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[str]:
-    """Return clauses by path: `labels.team "a" -> "b"`, `zones[1] removed`. `marks` is a trie of sensitive paths."""
+    """Return clauses about the parts of an argument that differ between its old and new value, sorted by path:
+    `labels.team "a" -> "b"`, `zones[1] removed`. `marks` has the sensitive paths (see `build_path_trie`).
+    """
     from deepdiff import DeepDiff
     from deepdiff.helper import notpresent
 
@@ -34,18 +36,21 @@ def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[st
 
 
 def _get_order(part: tuple[Path, Any, Any]) -> list[tuple[bool, str]]:
-    """Return the sort key of a path: indexes by number (with nine digits) before keys by text."""
-    return [(isinstance(step, str), step if isinstance(step, str) else f"{step:09}") for step in part[0]]
+    """Return the sort key of a part by its path: numbers (as nine digits) before keys."""
+    path, _, _ = part
+    return [(True, step) if isinstance(step, str) else (False, f"{step:09}") for step in path]
 
 
 def _is_marked(path: Path, marks: Any) -> bool:
-    """Return whether a mark at the path, above it or below it hides the value."""
+    """Return whether the value at a path is sensitive: the path, one above it or one below it is marked. `marks` is
+    True if the whole value is marked, None if nothing is, else a dict of the marks of its parts.
+    """
     node = marks
     for step in path:
-        if node.__class__ is not dict:  # the trie ends above the path, with a mark (True) or not
+        if node.__class__ is not dict:  # the marks end above the path: all of the value is marked (True), or nothing
             return node is True
         node = node.get(step)
-    return node is not None  # a mark at the path, or a trie with marks below it
+    return node is not None  # a mark at the path, or marks of parts below it
 
 
 def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:

@@ -339,7 +339,10 @@ def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int 
     sites = []
     for site_id, site_tables in tables_by_site.items():  # a table is for one pool
         # Each group becomes a row.
-        pool_groups = _group_pools(site_tables) if len(tables) > maximum else [[table] for table in site_tables]
+        pool_groups = [[table] for table in site_tables]
+        if len(tables) > maximum:  # pools with equal names, SKUs and sizes share a row
+            similar = group_by(site_tables, lambda table: (table.pool, table.vm_sku_name, table.total_count))
+            pool_groups = list(similar.values())
         rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in pool_groups]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
         name, is_decided = site_names.get(site_id, site_id), is_fully_decided(site_tables)
@@ -418,11 +421,6 @@ def _replace_site(text: str, site: str) -> str:
     return re.sub(rf"(?<![A-Za-z0-9]){re.escape(site)}(?![A-Za-z0-9])", _SITE, text) if site in text else text
 
 
-def _group_pools(tables: Iterable[PlacementTable]) -> list[list[PlacementTable]]:
-    """Group the pools by name, SKU and size, in the order of the first of each."""
-    return list(group_by(tables, lambda table: (table.pool, table.vm_sku_name, table.total_count)).values())
-
-
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     """Build the row of one pool, or of several pools with equal names, SKUs and VM counts. Each has its own table."""
     first_table = tables[0]
@@ -443,10 +441,11 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     if len(tables) == 1:
         spread = _format_spread(first_table.actual_vms_per_rack)
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
+    rack_counts = [len(table.actual_vms_per_rack) for table in tables]
     return replace(
         row,
         count=f"{len(tables):,} x {row.count}",  # pools x VMs per pool
-        racks=_format_rack_counts(tables),
+        racks=f"{format_range(rack_counts)} {select_word_form(max(rack_counts), 'rack', 'racks')} each",
         note=_describe_expected_clusters(tables),
     )
 
@@ -455,12 +454,6 @@ def _format_spread(actual: Mapping[str, int]) -> str:
     """Format the VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`."""
     racks = group_by(actual, actual.__getitem__)
     return "; ".join(f"{number:,} on {format_names(racks[number])}" for number in sorted(racks, reverse=True))
-
-
-def _format_rack_counts(tables: Iterable[PlacementTable]) -> str:
-    """Format the number of racks of each pool: `1 rack each`, `3..5 racks each`."""
-    counts = [len(table.actual_vms_per_rack) for table in tables]
-    return f"{format_range(counts)} {select_word_form(max(counts), 'rack', 'racks')} each"
 
 
 def _format_certain_count(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:

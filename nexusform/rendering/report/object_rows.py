@@ -284,11 +284,6 @@ def _describe_machine_action(attributes: _Attributes) -> str:
     return f"{attributes.get('action')} of {attributes['machine_id'].rpartition('/')[2]}"
 
 
-def _describe_location(attributes: _Attributes) -> str:
-    """Return `location east`; "" without a location."""
-    return enclose("location ", get_text(attributes, "location"))
-
-
 def _describe_status(attributes: _Attributes) -> str:
     """Return the status of an object; "" if it is active, or without a status."""
     status = get_text(attributes, "status")
@@ -318,7 +313,7 @@ _FACTS: Final[tuple[Callable[[_Attributes], str], ...]] = (
     lambda attributes: get_text(attributes, "machine_sku"),
     _describe_machine_action,
     _describe_policy,
-    _describe_location,
+    lambda attributes: enclose("location ", get_text(attributes, "location")),
     _describe_manifests,
     _describe_status,
 )

@@ -101,11 +101,6 @@ class PlacementLineGroup(Struct, frozen=True):
     table: PlacementTable | None = None
     sites: tuple[str, ...] = ()
 
-    @property
-    def has_moves(self) -> bool:
-        """Whether any object moves."""
-        return any(line.action is PlacementAction.MOVE for line in self.lines)
-
 
 class PlacementSummary(Struct, frozen=True):
     """Numbers of objects of a kind ("" = all) by action, with their effects."""
@@ -311,7 +306,12 @@ def _build_pool_group(
             lines.append(_build_recreation_line(run, simultaneous_pools))
         else:
             lines += _build_run_lines(run, detail, location_formatter)
-    name = f"{table.cluster}/{table.pool}" if table else _get_group_name(rows[0])
+    if table:
+        name = f"{table.cluster}/{table.pool}"
+    elif KINDS[kind].by_resource:
+        name = str(rows[0].address)
+    else:
+        name = join_texts((rows[0].cluster, rows[0].pool), "/")
     return PlacementLineGroup(name=name, kind=kind, lines=tuple(lines), table=table)
 
 
@@ -323,13 +323,6 @@ def _find_recreation_triggers(rows: Iterable[PlacementChange], detail: ShownPlac
     # Nodes of a rolling upgrade always share a line.
     maximums = {**dict.fromkeys(RECREATION_VERBS, MAX_SINGLE_MOVES), ROLLING: 0}
     return frozenset(trigger for trigger, maximum in maximums.items() if counts[trigger] > maximum)
-
-
-def _get_group_name(row: PlacementChange) -> str:
-    """Return the name of a group without a table."""
-    if KINDS[row.kind].by_resource:
-        return str(row.address)
-    return join_texts((row.cluster, row.pool), "/")
 
 
 def _build_run_lines(

@@ -36,17 +36,19 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     Several placements running everywhere share the first line. Lines about tested fixes, lost machines and racks, and
     clusters not selected follow if they were computed.
     """
-    selected = [row for row in plan.feasibility if row.is_selected]
+    by_selection = group_by(plan.feasibility, lambda row: row.is_selected)
+    selected = by_selection.get(True, [])
     placements = group_by(selected, lambda row: row.placement)
-    incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}  # on a cluster
+    incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}  # on some cluster
     complete = [address for address in placements if address not in incomplete]
-    if len(complete) > 1:
+    if len(complete) == 1:
+        complete = []  # it needs no shared line
+    if complete:
         names = format_list(address.name for address in complete)
         count = sum(len(placements[address]) for address in complete)
         yield f"{names}: run on all {count:,} selected clusters"
-    own_lines = incomplete if len(complete) > 1 else placements.keys()  # placements without a shared line
     for address, rows in placements.items():
-        if address in own_lines:
+        if address in incomplete or not complete:
             yield f"{address.name}: {_describe_placement_feasibility(rows)}"
     yield from describe_suggested_fixes(selected)
     if plan.untested_bindings:
@@ -54,7 +56,7 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
         yield f"Fixes not tested for {bindings} with waiting pods: the plan is large (-details tests up to 12)"
     for address, rows in placements.items():
         yield from _describe_loss_effects(address.name, rows)
-    candidates = [row for row in plan.feasibility if not row.is_selected]
+    candidates = by_selection.get(False, [])
     for address, candidate_rows in groupby(candidates, key=lambda row: row.placement):
         yield f"{address.name}, clusters not selected: {'; '.join(map(describe_unselected_cluster, candidate_rows))}"
 

@@ -99,13 +99,12 @@ def build_drift_section(view: PlanReportData) -> Section:
 
 
 def _build_items(folds: Iterable[ObjectFold]) -> tuple[ItemGroup, ...]:
-    items = tuple(Item(fold.symbol, fold.label, describe_fold(fold), count=len(fold.rows)) for fold in folds)
-    return (ItemGroup(name="", items=items),)
-
-
-def describe_fold(fold: ObjectFold) -> str:
-    """Return the name and the clauses of objects: `rack1..8: 16 machines each`."""
-    return join_texts((fold.name, join_texts(fold.clauses)), ": ")
+    """Build an item per fold with the name and the clauses of its objects: `rack1..8: 16 machines each`."""
+    items = []
+    for fold in folds:
+        text = join_texts((fold.name, join_texts(fold.clauses)), ": ")
+        items.append(Item(fold.symbol, fold.label, text, count=len(fold.rows)))
+    return (ItemGroup(name="", items=tuple(items)),)
 
 
 # The columns of the table of objects that count a change.
@@ -435,7 +434,9 @@ def _build_placement_group_section(
 ) -> Section:
     """Build an item per line; merge equal groups, and put single-site groups first, in them those with moves."""
     merged = [group for group in merge_equal_groups(groups) if group.lines]
-    merged.sort(key=lambda group: (bool(group.sites), not group.has_moves))  # only merged groups have sites
+    moves = PlacementAction.MOVE
+    # Only merged groups have sites.
+    merged.sort(key=lambda group: (bool(group.sites), all(line.action is not moves for line in group.lines)))
     item_groups = []
     for group_name, members in groupby(merged, _name_group):
         lines = chain.from_iterable(group.lines for group in members)

@@ -1,7 +1,7 @@
 """Change of one object in OpenTofu's layout, and groups of similar changes."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -227,21 +227,15 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
         for name in names:
             if isinstance(name, str) and name:
                 specific_texts |= {quote_string(name), repr(name)}  # with either quotation marks
-        # A longer name may contain a shorter one, so it is masked first.
-        group_key = f"{stanza.headline}\n{_mask_names_in_text(body, sorted(specific_texts, key=len, reverse=True))}"
+        for specific_text in sorted(specific_texts, key=len, reverse=True):  # the longest may contain the others
+            body = body.replace(specific_text, "\0")
+        group_key = f"{stanza.headline}\n{body}"
         if group_key in texts:
             other_addresses[group_key].append(stanza.address)
         else:
             texts[group_key] = text
             other_addresses[group_key] = []
     return [StanzaGroup(text, tuple(other_addresses[group_key])) for group_key, text in texts.items()]
-
-
-def _mask_names_in_text(text: str, names: Sequence[str]) -> str:
-    """Mask names in a text to compare it with that of other objects."""
-    for name in names:
-        text = text.replace(name, "\0")
-    return text
 
 
 SIGN_PATTERN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
@@ -254,15 +248,12 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):
         # The sign of a changed line of a text is in the middle of the level after `text_column`.
-        yield line, bool(text_column) and not _has_change_sign_at(line, text_column + _LEVEL_WIDTH // 2)
+        sign = SIGN_PATTERN.match(line)
+        is_changed = sign is not None and sign.end(1) == text_column + _LEVEL_WIDTH // 2
+        yield line, bool(text_column) and not is_changed
         if not text_column:
             match = _HEREDOC_START.fullmatch(line)
             # A text is one level deeper than its attribute.
             text_column = (len(match[1]) // _LEVEL_WIDTH + 1) * _LEVEL_WIDTH if match else 0
         elif line.startswith(f"{' ' * text_column}EOT"):
             text_column = 0
-
-
-def _has_change_sign_at(line: str, column: int) -> bool:
-    match = SIGN_PATTERN.match(line)
-    return match is not None and match.end(1) == column

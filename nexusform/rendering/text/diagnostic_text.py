@@ -118,7 +118,8 @@ def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
     # The highlight comes first, but leaves the texts before and after it a third of the width each, if they need it.
     third = width // 3
     highlight = _truncate_end(highlight, width - min(count_columns(before), third) - min(count_columns(after), third))
-    before = _truncate_start(before, width - count_columns(highlight) - min(count_columns(after), third))
+    before_width = width - count_columns(highlight) - min(count_columns(after), third)
+    before = _truncate_end(before[::-1], before_width)[::-1]  # keep its end, next to the highlight
     return before, highlight, _truncate_end(after, width - count_columns(highlight) - count_columns(before))
 
 
@@ -130,11 +131,6 @@ def _truncate_end(text: str, width: int) -> str:
     while count_columns(head) > width - len(_ELLIPSIS):
         head = head[:-1]
     return f"{head}{_ELLIPSIS}"
-
-
-def _truncate_start(text: str, width: int) -> str:
-    """Return at most `width` columns of a text, with `...` in place of its start."""
-    return _truncate_end(text[::-1], width)[::-1]
 
 
 def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int) -> list[str]:
