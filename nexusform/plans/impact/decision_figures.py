@@ -193,14 +193,21 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
-    """Count placed VMs, those with certain racks and machines, pods of known certainty, and uncertain pods by cause."""
-    pods = [row for row in plan.placements if KINDS[row.kind].runs_on_vms and "certain" in row.scores]
-    doubts = Counter(str(row.scores.get("depends_on") or "ties") for row in pods if not row.scores["certain"])
+    """Count placed VMs, those with certain racks and machines, pods of known certainty, and uncertain pods by cause: the
+    assumption behind their location (`depends_on`), or a tie of several nodes.
+    """
+    pod_count = 0
+    causes: Counter[str] = Counter()  # of uncertain pods
+    for row in plan.placements:
+        if KINDS[row.kind].runs_on_vms and "certain" in row.scores:
+            pod_count += 1
+            if not row.scores["certain"]:
+                causes[str(row.scores.get("depends_on") or "ties")] += 1
     return PlacementConfidenceSummary(
         vms=plan.placed_vms,
         exact_rack_counts=sum(table.racks_certain for table in plan.placement_tables),
         exact_machines=sum(table.machines_certain for table in plan.placement_tables),
-        pods=len(pods),
-        certain_pods=len(pods) - doubts.total(),
-        doubts=dict(doubts.most_common()),
+        pods=pod_count,
+        certain_pods=pod_count - causes.total(),
+        doubts=dict(causes.most_common()),
     )

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, group_by, select_word_form
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -203,8 +203,8 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Yield the spare capacity of each site for its largest VM SKU in use, then texts about what is unknown: sites
-    without such a figure, and missing data. Sites without VMs count as unknown only if there is no figure at all.
+    """Yield the spare capacity of each site for its largest VM SKU in use, then texts about unknown capacity: of sites
+    without such a figure, and because of missing data. Sites without VMs are unknown only if there is no figure at all.
     """
     if plan.mode is Mode.REFRESH_ONLY:
         yield GuardRailMeasurement(None, "a refresh-only plan does not compute the spare capacity")
@@ -257,11 +257,12 @@ def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
 def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the bindings with pods unable to run on their cluster, even with more nodes; unknown ones separately."""
     bindings = [row for row in plan.feasibility if row.is_selected]  # without clusters rejected by the placement
-    infeasible = [row for row in bindings if row.result is FeasibilityResult.CANNOT_RUN]
-    names = [f"{row.placement.name} on {row.cluster}" for row in infeasible]
-    text = f"{format_count(len(names), 'binding')} cannot run: {format_list(names)}" if names else ""
-    yield GuardRailMeasurement(len(names), text)
-    unknown = sum(row.result is FeasibilityResult.UNKNOWN for row in bindings)
+    bindings_by_result = group_by(bindings, lambda row: row.result)
+    infeasible = bindings_by_result.get(FeasibilityResult.CANNOT_RUN, [])
+    names = format_list(f"{row.placement.name} on {row.cluster}" for row in infeasible)
+    text = enclose(f"{format_count(len(infeasible), 'binding')} cannot run: ", names)
+    yield GuardRailMeasurement(len(infeasible), text)
+    unknown = len(bindings_by_result.get(FeasibilityResult.UNKNOWN, []))
     if unknown:
         yield GuardRailMeasurement(value=None, text=f"the nodes of {format_count(unknown, 'binding')} are not known")
 

@@ -54,8 +54,8 @@ _EFFECTS_BY_ACTION: Final = {
 
 
 def compute_effect(row: PlacementChange) -> Effect:
-    """Return the effect on the object of a row (VM, binding or pod): what happens to it, whatever the plan requests. It
-    follows from the action and from whether the object runs before (`source`) and after (`target`).
+    """Return the effect on the object of a row (VM, binding or pod). It follows from the action, and from whether the
+    object runs before (at `source`) and after the plan (at `target`).
     """
     if row.action in _EFFECTS_BY_ACTION:
         return _EFFECTS_BY_ACTION[row.action]
@@ -208,8 +208,7 @@ def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effec
 
 
 def _get_clause_key(row: EffectCount) -> tuple[str, ...]:
-    """Return a key that is equal for counts of one effect with a common clause, such as `1 VM and 3 pods are removed`.
-    Objects without a place yet (waiting) or losing their host have a clause per kind and state, because their verbs
+    """Return a key, equal for counts of one effect with a common clause, such as `1 VM and 3 pods are removed`. Objects without a place yet (waiting) or losing their host have a clause per kind and state, because their verbs
     differ. For the same reason, moves of VMs and predicted re-creations have their own clauses.
     """
     if row.effect in (Effect.WAITING, Effect.STILL_WAITING, Effect.LOST):

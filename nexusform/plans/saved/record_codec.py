@@ -57,7 +57,9 @@ def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dic
 
 
 def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
-    """Return the column of a field: one value for all, each, or distinct ones by index; None if all are defaults."""
+    """Return the column of the values of a field, in the shortest of three forms: one value of all rows, the value of
+    each row, or the distinct values with an index per row. Return None if all values are the default.
+    """
     try:
         numbers: dict[Any, int] = {}  # of distinct values, by class and value, because true equals 1
         indexes = [numbers.setdefault((value.__class__, value), len(numbers)) for value in values]

@@ -274,7 +274,8 @@ def _create_row(kind: SiteResourceKind, name: str, **figures: Any) -> SiteResour
 
 def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
     """Yield the addresses in networks of nodes and VMs: a row per network by name, an unnamed one if no provider reads
-    networks, and one per cluster without a known network. The total is None for networks not read.
+    networks, and one per cluster without a known network. The total is None for networks not read. Each node of a
+    cluster and each VM uses one address, and the upgrade of a cluster needs more (`surge`).
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
     connected_clusters = (nodes.before.keys() | nodes.after.keys()) & nodes.networks.keys()
@@ -371,7 +372,7 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
     None if a claim has no size, or if no volume was captured and the claims alone fit.
     """
     total = _sum_appliance_capacity(supplies)
-    if any(claim.unsized_claim for claim in claims):
+    if any(claim.unsized_claim for claim in claims):  # its name
         return None
     claimed_bytes = sum(claim.size for claim in claims)
     if supplies.volumes is None:

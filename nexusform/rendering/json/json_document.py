@@ -17,7 +17,6 @@ from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Change, CheckResult, Drift, Mode, OutputChange, Plan
 from nexusform.rendering.json.json_configuration import build_configuration_document
-from nexusform.rendering.json.json_decision import build_decision_document
 from nexusform.rendering.json.json_diagnostics import (
     ACTIONS,
     TERRAFORM_VERSION,
@@ -25,7 +24,7 @@ from nexusform.rendering.json.json_diagnostics import (
     build_finding_document,
     format_provider_name,
 )
-from nexusform.rendering.json.json_placements import PLAN_FORM, build_placement_changes
+from nexusform.rendering.json.json_placements import PLAN_FORM, build_decision_document, build_placement_changes
 from nexusform.rendering.json.json_relevance import collect_relevant_attributes
 from nexusform.rendering.notation.hcl_text import build_path_trie
 from nexusform.rendering.notation.json_values import (
