@@ -193,8 +193,8 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
-    """Count placed VMs, those with certain racks and machines, pods of known certainty, and uncertain pods by cause: the
-    assumption behind their location (`depends_on`), or a tie of several nodes.
+    """Count placed VMs, those with certain racks and machines, pods of known certainty, and uncertain pods by cause.
+    The cause is the assumption behind the location (`depends_on`), or a tie of several nodes.
     """
     pod_count = 0
     causes: Counter[str] = Counter()  # of uncertain pods

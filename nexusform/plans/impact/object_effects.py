@@ -43,7 +43,6 @@ DISRUPTIVE_EFFECTS: Final = (Effect.LOST, Effect.MOVED, Effect.RECREATED, Effect
 REMOVAL_EFFECTS: Final = (Effect.REMOVED, Effect.FORGOTTEN)
 LOSS_EFFECTS: Final = (*DISRUPTIVE_EFFECTS, *REMOVAL_EFFECTS)
 
-
 # Actions with the same effect on every object.
 _EFFECTS_BY_ACTION: Final = {
     PlacementAction.REMOVE: Effect.REMOVED,
@@ -208,8 +207,9 @@ def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effec
 
 
 def _get_clause_key(row: EffectCount) -> tuple[str, ...]:
-    """Return a key, equal for counts of one effect with a common clause, such as `1 VM and 3 pods are removed`. Objects without a place yet (waiting) or losing their host have a clause per kind and state, because their verbs
-    differ. For the same reason, moves of VMs and predicted re-creations have their own clauses.
+    """Return a key, equal for counts of one effect with a common clause, such as `1 VM and 3 pods are removed`. Objects
+    without a place yet (waiting) or losing their host have a clause per kind and state, because their verbs differ. For
+    the same reason, moves of VMs and predicted re-creations have their own clauses.
     """
     if row.effect in (Effect.WAITING, Effect.STILL_WAITING, Effect.LOST):
         return row.kind, row.state

@@ -18,7 +18,9 @@ _Key: TypeAlias = tuple[str, ...]
 
 
 def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
-    """Return the plan with its differences from an earlier one, or with a warning if they cannot be compared."""
+    """Return the plan with its differences from an earlier plan of the same state. Numbers are later minus earlier. If
+    the plans cannot be compared, return it with a warning.
+    """
     if plan.errored:  # its errors come first
         return plan
     if previous.lineage != plan.lineage:

@@ -153,7 +153,9 @@ def read_plan_file(
 
 
 def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
-    """Return the plan in a file named `name`. Raises DiagnosticsError: no plan, damaged, or of another version."""
+    """Return the plan in a file named `name`, with its configuration, prior state and signature. The members must be
+    the known ones with the digests in the manifest. Raises DiagnosticsError: no plan, damaged, or of another version.
+    """
     manifest = _read_manifest(data, name)
     _check_plan_format_version(manifest, name, own_version)
     members = unpack_archive(data)

@@ -78,7 +78,9 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
 
 
 def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[ColumnField]) -> tuple[Any, ...]:
-    """Return the records of a table. Raises ConversionProblem if it has another form or unknown columns."""
+    """Return the records of a table, written by `write_table`. Raises ConversionProblem if it has another form, or
+    unknown columns. A column with a value for each row must exist, because the others are endless.
+    """
     rows, columns = data.get("rows"), data.get("columns")
     if data.keys() != {"rows", "columns"} or rows.__class__ is not int or columns.__class__ is not dict:
         raise ConversionProblem(path=(), message="a list or a table expected")
@@ -368,7 +370,9 @@ _SCALAR_SHAPES: Final[Mapping[Any, Shape]] = {
 
 @cache
 def get_annotation_shape(annotation: Any) -> Shape:
-    """Return the shape (converters to and from JSON) of a type annotation. Raises TypeError for an unsupported one."""
+    """Return the shape of a type annotation: the converters of its values to JSON data and back. Shapes are built once,
+    from the shapes of the annotations inside. Raises TypeError for an unsupported annotation.
+    """
     if annotation in _SCALAR_SHAPES:
         return _SCALAR_SHAPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)

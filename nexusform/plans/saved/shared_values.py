@@ -104,7 +104,9 @@ class _NodeCollector:
         return _LETTER * (self._longest + 1)
 
     def collect_node(self, value: Any, depth: int) -> Any:
-        """Return the value itself if it is a scalar, else the node of all values equal to it; `depth` is its level."""
+        """Return the value itself if it is a scalar, else the node of all values equal to it. A node is created after
+        the nodes of its parts. `depth` is the level of the value in its document.
+        """
         kind = value.__class__
         if kind in _SCALARS:
             self._scan_texts_for_mark_letters((value,))  # the mark of references must begin no text
@@ -197,7 +199,9 @@ class DocumentExpander:
         self._size = 0
 
     def expand(self, document: Any) -> Any:
-        """Return the document, changed in place, with all references resolved. Raises SharedValuesError."""
+        """Return the document, changed in place, with all references resolved to shared values, shared keys or UNKNOWN.
+        Containers are searched one by one, not recursively. Raises SharedValuesError.
+        """
         box = [document]  # the document itself may be a reference
         containers: list[Any] = [box]  # still to be searched
         while containers:

@@ -200,7 +200,9 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
 
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
-    """Return the racks of a site with added or removed VMs; lost unmanaged VMs count as removed."""
+    """Return the racks of a site with added or removed VMs, and the numbers of VMs on each of their machines. Unmanaged
+    VMs on a deleted machine count as removed.
+    """
     # Numbers of VMs by machine: on both sides of the plan, only before it, and only after it.
     unchanged: Counter[str] = Counter()
     removed: Counter[str] = Counter()

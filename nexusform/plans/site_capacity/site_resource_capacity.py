@@ -48,7 +48,6 @@ UNITS: Final[Mapping[SiteResourceKind, str]] = {
     SiteResourceKind.CLAIMS: "GiB",
 }
 
-
 LABELS: Final[Mapping[SiteResourceKind, str]] = {
     SiteResourceKind.NODE_ADDRESSES: "addresses for nodes",
     SiteResourceKind.POD_BLOCKS: "blocks of pod addresses",
@@ -351,7 +350,9 @@ def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
 def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
-    """Build the row of storage claimed by pods; without a cluster with known pods, the use is None (unknown)."""
+    """Build the row of the storage claimed by pods, for clusters with known pods. Its name lists these clusters, and
+    notes the others and a claim without a size. Without such a cluster, the use is unknown (None).
+    """
     claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
     unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]  # names

@@ -285,7 +285,9 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
 def _describe_needed_change(
     need: MachineObstacle | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
-    """Return a sentence on the machines with capacity after the change `need`; None: without one, but ranked lower."""
+    """Return a sentence on the machines with capacity after the change `need`, such as another zone or a smaller SKU.
+    Without a need (None), the VM fits there already, but the machines rank lower.
+    """
     if need is MachineObstacle.LEAVE:
         # Describe the machines with the fewest VMs to remove.
         minimum = min(len(alternative.removed_vms) for alternative in alternatives)
@@ -353,7 +355,6 @@ REPLACEMENT_FORM: Final = RecordForm(
     "node=vm.name from=vm.placement to=placement",
     {"from": build_location_document, "to": build_location_document},
 )
-
 
 _POOL_HEADERS = ("pool", "SKU", "count", "racks", "VMs per rack")
 _SPREAD_RULE = (

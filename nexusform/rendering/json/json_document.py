@@ -321,7 +321,9 @@ _KINDS: Final = {"input_variable": "var"}
 
 
 def _list_unchecked_conditions(plan: Plan, configuration: Configuration | None) -> Iterator[tuple[str, str]]:
-    """Yield (kind, address) of the conditions unchecked by a destroy plan; nothing for other plans."""
+    """Yield the kind and the address of each condition in a configuration: `("check", "check.racks")`. A destroy plan
+    does not check them, so their status is unknown; yield nothing for other plans.
+    """
     if plan.mode is not Mode.DESTROY or configuration is None:
         return
     for module in list_modules(configuration.root):
@@ -401,20 +403,20 @@ def _build_check_address(kind: str, address: str) -> dict[str, Any]:
     return {"kind": _KINDS.get(kind, kind), **declared_address, "to_display": address}
 
 
-def _build_instance_keys(kind: str, address: str) -> dict[str, Any]:
-    """Build the module and the instance key, if any, of an object with conditions."""
-    if kind != "resource":
-        return _build_module_key(address.rpartition(".")[0].rpartition(".")[0])  # without kind and name
-    parsed = parse_address(address)
-    key = {} if parsed.key is None else {"instance_key": parsed.key}
-    return {**key, **_build_module_key(format_module(parsed.module))}
-
-
 def _build_module_key(module: str) -> dict[str, str]:
     return omit_empty({"module": module})
 
 
 def _build_check_instance(result: CheckResult) -> dict[str, Any]:
-    address = {**_build_instance_keys(result.kind, result.address), "to_display": result.address}
-    document: dict[str, Any] = {"address": address, "status": result.status}
-    return document | omit_empty({"problems": [{"message": text} for text in result.messages]})
+    """Build the result of the conditions of one instance: its address in parts, its status, and its problems."""
+    address: dict[str, Any] = {}
+    if result.kind == "resource":
+        parsed = parse_address(result.address)
+        if parsed.key is not None:
+            address["instance_key"] = parsed.key
+        module = format_module(parsed.module)
+    else:
+        module = result.address.rpartition(".")[0].rpartition(".")[0]  # without kind and name
+    address |= {**_build_module_key(module), "to_display": result.address}
+    problems = omit_empty({"problems": [{"message": text} for text in result.messages]})
+    return {"address": address, "status": result.status, **problems}

@@ -86,7 +86,6 @@ TABLE_FORM: Final = RecordForm(
     "cluster pool vm_sku_name total_count expected_racks actual_racks expected_vms_per_rack actual_vms_per_rack",
 )
 
-
 _POOL_UPGRADE_FORM: Final = RecordForm(
     PoolNodeRecreation,
     "pool vm_sku_name=sku vms batches at_once=concurrent_vms surges fewest_up=minimum_up "
@@ -101,12 +100,10 @@ _UPGRADE_FORM: Final = RecordForm(
     pools=_POOL_UPGRADE_FORM,
 )
 
-
 _STEP_FORM: Final = RecordForm(
     RolloutStep, "kind stage? group? clusters begins_seconds=start_seconds wait_seconds waits_for? status"
 )
 _ROLLOUT_FORM: Final = RecordForm(Rollout, "address cause resource_snapshot steps", steps=_STEP_FORM)
-
 
 _VIOLATION_FORM: Final = RecordForm(
     SeparationViolation, "site=site_id [rack] [machine] members joined_by=violating_member trigger [reason]"
@@ -123,7 +120,6 @@ _VERDICT_FORM: Final = RecordForm(
     "address enforcement holds=satisfied violations scope samples=sample_count holds_in=satisfied_count",
     violations=_build_violation,
 )
-
 
 _CAPACITY_FORM: Final = RecordForm(
     SpareCapacity,
@@ -152,13 +148,11 @@ OTHER_CAPACITY_FORM: Final = RecordForm(
     captured=_is_capacity_captured,
 )
 
-
 _OUT_OF_SERVICE_FORM: Final = RecordForm(
     OutOfService,
     "site machine power_state=status.power_state ready_state=status.ready_state detailed_status=status.detailed_status "
     "cordon_status=status.cordon_status cordoned_by=status.cordoned_by message=status.message since=status.since",
 )
-
 
 _LEAVING_FORM: Final = RecordForm(EvacuatedVm, "name to=machine")
 _MACHINE_ACTION_FORM: Final = RecordForm(
@@ -169,7 +163,6 @@ _MACHINE_ACTION_FORM: Final = RecordForm(
     vms_leaving=_LEAVING_FORM,
 )
 
-
 _LOSS_FORM: Final = RecordForm(LossEffect, "lost waiting_pods")
 FEASIBILITY_FORM: Final = RecordForm(
     Feasibility,
@@ -179,7 +172,6 @@ FEASIBILITY_FORM: Final = RecordForm(
     one_machine_down=_LOSS_FORM,
     one_rack_down=_LOSS_FORM,
 )
-
 
 _CHECK_FORM: Final = RecordForm(ProgramCheck, differences=RecordForm(DecisionDifference))
 _PREDICTIONS_FORM: Final = RecordForm(
@@ -216,7 +208,6 @@ PLAN_FORM: Final = RecordForm(
     evaluation=to_builtins,
     checks_by=_CHECK_FORM,
 )
-
 
 _IMPACT_FORM: Final = RecordForm(
     ImpactSummary,

@@ -122,7 +122,9 @@ class _ReferenceAnalysis:
         return attributes
 
     def _follow_reference(self, reference: _Reference) -> Iterable[_Reference]:
-        """Return the references in the definition of a value, an output, or a resource; () for an undeclared one."""
+        """Return the references in the definition of a referenced value. A variable is defined by its module call, an
+        output by its expression, and a resource by its block. Return () for an undeclared one.
+        """
         module = self.find_module(reference.module)
         name = str(next(iter(reference.steps), ""))
         match reference.root:

@@ -21,7 +21,6 @@ TOO_DEEP = "(nested too deeply to be shown)"
 _IDENTIFIER = re.compile(r"[^\W\d][\w-]*")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
-
 _MAX_DEPTH = 100
 
 
@@ -67,7 +66,9 @@ def render_hcl_value(plain: Any, value_type: Type = DYNAMIC) -> str:
 
 
 def _render_value(plain: Any, value_type: Type, indent: int) -> str:
-    """Render a value of limited depth as an expression; lines after the first are indented by `indent` spaces."""
+    """Render a value of limited depth as an expression. The type of the value labels collections (`tomap({`). Lines
+    after the first are indented by `indent` spaces.
+    """
     if plain.__class__ is str and "\n" in plain:
         return render_heredoc(plain, " " * indent)
     if plain.__class__ is dict:

@@ -38,7 +38,9 @@ _MARK_NUMBERS: Final = {ChangeMark.KEPT: 0, ChangeMark.PLACED: 1, ChangeMark.MOV
 
 
 def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[SiteMap]) -> dict[str, Any]:
-    """Build the data of the page; for a plan with errors without its changes and placements."""
+    """Build the data of the scripts of the page: sites with racks and VMs, changes, and other placements. For a plan
+    with errors leave out its changes and placements.
+    """
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
     violations: list[dict[str, Any]] = []  # members of separation rules on one rack or machine
@@ -145,7 +147,6 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
 
 
 _Sku: TypeAlias = tuple[str, int, float, int, float]
-
 
 _CLUSTER_FORM: Final = RecordForm(ClusterStyle, "name=cluster key colour pattern=pattern_name")
 

@@ -39,6 +39,8 @@ _RACK_NAME_HEIGHT: Final = 22
 _MARK_LEGEND_HEIGHT: Final = 26
 _MIN_SITE_WIDTH: Final = 460  # the legend of marks fits
 _MIN_VM_WIDTH: Final = 3.0
+_LETTER_WIDTH: Final = 6  # in a box
+_LETTER_MARGIN: Final = 4  # of both sides
 _DEFAULT_CELLS: Final = 2  # of a site without machines
 
 
@@ -330,8 +332,10 @@ def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float
     parts = [build_svg_element("rect", class_=f"vm {mark.value}", **inner_rectangle, fill=style.fill)]
     if style.pattern > 0:
         parts.append(build_svg_element("rect", **inner_rectangle, fill=f"url(#{style.pattern_name})"))
-    label = _select_box_label(f"{_MARK_SIGNS[mark]}{style.key}", _MARK_SIGNS[mark], width)
-    if label:
+    label = f"{_MARK_SIGNS[mark]}{style.key}"
+    if width < _LETTER_WIDTH * len(label) + _LETTER_MARGIN:
+        label = _MARK_SIGNS[mark]  # the key does not fit
+    if label and width >= _LETTER_WIDTH * len(label) + _LETTER_MARGIN:
         parts.append(render_text(left + width / 2, scale.row - 5, label, f"key {style.tone}"))
     return parts
 
@@ -344,14 +348,6 @@ def _compute_rectangle(left: float, width: float, scale: _MapSizes, inset: float
         "width": round(max(width - 2 * inset, 1.5), 2),
         "height": scale.row - 2 * inset,
     }
-
-
-def _select_box_label(key: str, sign: str, width: float) -> str:
-    """Return the key, only the sign if the key does not fit, or "" if neither does."""
-    for text in (key, sign):
-        if width >= 6 * len(text) + 4:  # pixels per letter, and of both margins
-            return text
-    return ""
 
 
 def describe_vm(vm: MapVm) -> str:

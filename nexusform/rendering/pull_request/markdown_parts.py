@@ -151,7 +151,9 @@ class ReportPart(Struct, frozen=True):
 
 
 def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
-    """Join the parts with blank lines in at most `max_bytes` bytes; truncate or drop the least important ones first."""
+    """Join the parts with blank lines in at most `max_bytes` bytes. If they are too long, the least important parts
+    lose their last lines, or are dropped. A note at the end names the cut parts.
+    """
     nonempty_parts = [part for part in parts if part.lines]
     texts = {id(part): part.text for part in nonempty_parts}
     if _measure_size(texts.values()) <= max_bytes:

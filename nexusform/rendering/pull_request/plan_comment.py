@@ -65,7 +65,9 @@ def render_markdown(
     max_bytes: int = MAX_BYTES,
     origin: CodeOrigin = UNKNOWN_ORIGIN,
 ) -> str:
-    """Render the whole comment as GitHub-flavoured Markdown in `max_bytes`, with a final newline."""
+    """Render the whole comment as GitHub-flavoured Markdown in at most `max_bytes`, with a final newline. Sections with
+    a low importance are cut first. A failed plan has its errors and findings only.
+    """
     view = PlanReportData(plan, sources, registries, placements)
     report = build_plan_report(view)
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
@@ -185,7 +187,6 @@ _FAILED_COMMENT: Final = (
     _CommentSection(_build_finding_boxes, 50),
 )
 
-
 MAX_WIDTH: Final = 38
 _GROUP_SIZE: Final = 4  # machines without a gap between them
 _MARGIN_WIDTH: Final = 8
@@ -199,7 +200,9 @@ _SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_T
 
 
 def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
-    """Render VMs per machine of changed racks before and after, in lines of up to MAX_WIDTH; [] without any."""
+    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns. Only
+    the racks with most removed VMs and some new racks are shown; the others are counted. Return [] without any.
+    """
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
         return []

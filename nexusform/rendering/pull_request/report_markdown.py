@@ -67,7 +67,9 @@ def render_report_markdown(report: Report) -> str:
 
 
 def _render_section(section: Section) -> Iterable[str]:
-    """Render the text blocks of one section of an answer."""
+    """Yield the text blocks of one section of an answer: its title, lines, notes, commands and tables. The blocks of a
+    folded section are between HTML tags.
+    """
     title = f"\u274c {escape_prose(section.title)}" if section.is_finding else escape_prose(section.title)  # cross
     yield f"<details><summary>{title}</summary>" if section.is_folded else f"#### {title}"
     if section.lines:
@@ -183,7 +185,9 @@ def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[
 
 
 def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[list[str]]:
-    """Yield a block of lines per table of items; without `item_headers` one list of all items instead."""
+    """Yield a block of lines per table of items, with the name of its group above. Items without a group name share the
+    first table. Sections without `item_headers` have one list of all items instead.
+    """
     if not section.item_headers:
         lines: list[str] = []
         for group in section.groups:

@@ -152,7 +152,9 @@ _CHANGES: Final = tuple(action for action in PlacementAction if action is not Pl
 
 
 def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
-    """Yield one clause on the clusters of changed VMs; nothing for few clusters or without changed VMs."""
+    """Yield one clause on the clusters of changed VMs: `new VMs in 3 of 40 clusters: a, b, c`. Yield nothing without
+    changed VMs, or on sites with few clusters, because the list of changes has their names.
+    """
     pools = chain.from_iterable(site.pools for site in plan.sites)
     total = len({pool.cluster for pool in pools})
     rows = select_vm_rows(plan, *_CHANGES)
@@ -207,9 +209,13 @@ def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
 
 
 def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
-    """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per site; equal sites share a line."""
-    changed_rows = [row for row in rows if row.is_changed] or list(rows)  # without changes, every site
-    groups = list(group_by(changed_rows, _format_capacity_figures).items())
+    """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per changed site; equal sites share a line.
+    Further lines count the sites beyond _MAX_SITES lines, and the unchanged ones. Without a changed site, yield the
+    lines of all.
+    """
+    rows_by_change = group_by(rows, lambda row: row.is_changed)
+    listed_rows = rows_by_change.get(True, rows)
+    groups = list(group_by(listed_rows, _format_capacity_figures).items())
     for text, equal_rows in groups[:_MAX_SITES]:
         names = format_names(row.site for row in equal_rows)
         # The figures are not a sum over the sites.
@@ -217,8 +223,8 @@ def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[s
     hidden_count = sum(len(equal_rows) for _, equal_rows in groups[_MAX_SITES:])
     if hidden_count:
         yield f"{format_count(hidden_count, 'more site')} with other figures"
-    if len(changed_rows) < len(rows):
-        yield f"other {format_count(len(rows) - len(changed_rows), 'site')} unchanged"
+    if len(listed_rows) < len(rows):
+        yield f"other {format_count(len(rows) - len(listed_rows), 'site')} unchanged"
 
 
 def _format_capacity_figures(row: SpareCapacitySummary) -> str:
@@ -280,7 +286,9 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
 
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any."""
+    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any. It says for how
+    many of them the rack count, and the machine, is the same in every sample: the platform decides the rest.
+    """
     placed, rack_known, machine_known = figures.vms, figures.exact_rack_counts, figures.exact_machines  # numbers of VMs
     if not placed:
         return
@@ -381,5 +389,5 @@ def format_title(diagnostic: Diagnostic) -> str:
 
 def list_blocking_rules(plan: Plan) -> list[str]:
     """Return the addresses of separation rules blocking the plan: with `deny`, and violated in the plan or a sample."""
-    verdicts = (verdict for verdict in plan.separation_verdicts if verdict.satisfied != "always")
-    return [str(verdict.address) for verdict in verdicts if verdict.enforcement == "deny"]
+    denying_verdicts = [verdict for verdict in plan.separation_verdicts if verdict.enforcement == "deny"]
+    return [str(verdict.address) for verdict in denying_verdicts if verdict.satisfied != "always"]

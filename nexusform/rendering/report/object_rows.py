@@ -26,7 +26,6 @@ from nexusform.schemas.block_schema import BlockSchema
 
 _Attributes = Mapping[str, Any]
 
-
 SchemaLookup: TypeAlias = Callable[[Address], BlockSchema | None]
 
 
@@ -97,7 +96,9 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
 
 
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
-    """Fold rows with similar addresses and the same symbol and clauses; every row is in one fold."""
+    """Fold rows with the same symbol and clauses and with similar addresses: `rack["1".."8"]`. Every row is in one
+    fold, and folds are in the order of their first rows.
+    """
     unfolded = list(rows)
     # Only rows with equal kinds are folded. An instance key at the end of their clauses may differ.
     kinds = [(row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in unfolded]
@@ -173,7 +174,9 @@ def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> ObjectRow:
-    """Build the row of a change: for a whole object (created, read, deleted) its key facts, else its changes."""
+    """Build the row of a change. If a whole object is created, read or deleted, the clauses are its key facts, else its
+    changes. A note has the reason of the change and earlier addresses.
+    """
     if change.after is None or change.action is Action.FORGET:  # the object leaves the state
         attributes = _select_visible_attributes(change.before, change.sensitive_before)
     else:

@@ -36,7 +36,6 @@ from nexusform.scheduling.racks.vms import Placement
 # More moves than this are folded.
 MAX_SINGLE_MOVES = 10
 
-
 LocationFormatter: TypeAlias = Callable[[ObjectLocation], str]
 ROLLING: Final = "kubernetes_version_changed"
 AT_ONCE: Final = "re-created all at once:"
@@ -202,7 +201,9 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
-    """Return a summary of all placements; then one per kind of object, unless all are of one kind. () without any."""
+    """Return a summary of all placements, then one per kind of object unless all are of one kind. Return () without
+    placements. Kept VMs without a row of their own count, too.
+    """
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
         if compute_effect(row) is not Effect.NOT_CREATED:  # such objects count by effect only

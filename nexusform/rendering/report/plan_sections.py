@@ -512,7 +512,6 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
 _HARDWARE_TRIGGERS = frozenset({"machine_evacuated", "machine_removed", "machine_replaced", "machine_forgotten"})
 _FLAG_TRIGGERS = frozenset({"requested", "heal"})
 
-
 _MAX_CLUSTERS: Final = 6
 _STATUSES: Final = {"done": " (done before)", "stuck": " (fails there)", "later": " (later)"}
 

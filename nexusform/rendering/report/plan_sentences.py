@@ -180,7 +180,6 @@ _NO_SELECTED_CHANGES: Final = {
     ),
 }
 
-
 _NOTHING_TO_PREDICT: Final = (
     "Nothing to predict. The plan contains no Azure Operator Nexus resources.",
     "nexusform places clusters, agent pools and virtual machines of Microsoft.NetworkCloud, and ignores the rest.",
@@ -200,7 +199,9 @@ _UNFINISHED: Final = (
 
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
-    """Return (sentence, description of the comparison) for a plan without changes, by the reason for having none."""
+    """Return a headline and a description of the comparison for a plan without changes. They depend on the reason for
+    having none: unfinished changes, nothing to predict, missing data, or a complete comparison.
+    """
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
     if ids & _PENDING_CHANGE_IDS:  # changes of an earlier apply are not finished
         return _UNFINISHED

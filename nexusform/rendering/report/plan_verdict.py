@@ -169,7 +169,9 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
 
 
 def compute_impact(plan: Plan) -> PlacementImpact:
-    """Return the impact: LOSES if objects or redundancy are lost, MOVES for other disruptions and doubts, else NONE."""
+    """Return the impact of a plan on running objects: LOSES if objects or their redundancy are lost, or the plan is
+    rejected. Return MOVES for other disruptions and doubts, else NONE.
+    """
     if plan.is_rejected:
         return PlacementImpact.LOSES  # a rejected plan gets the strongest warning
     counts = count_effects(plan.placements)

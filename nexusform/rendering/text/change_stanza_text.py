@@ -140,7 +140,9 @@ class _DifferenceRenderer:
         return "\n".join([f"{opening}{replacement_note}", *lines, f"{_BLANK * level}{_BLANK}{closing}{null_note}"])
 
     def _render_value_parts(self, node: DifferenceNode, level: int) -> tuple[str, list[str], str]:
-        """Return (first line, lines between, last line without its margin); a value of one line has no others."""
+        """Return the first line of a value, the lines between, and the last line without its margin. A value of one
+        line has only the first. Brackets or markers of texts enclose the others.
+        """
         match node.kind:
             case NodeKind.LEAF:
                 return self._render_leaf(node), [], ""

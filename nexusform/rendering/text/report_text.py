@@ -195,16 +195,10 @@ def render_plan_section(
     elif lines:  # indent the sentences below the title or the items
         for line in map(get_plain_text, section.lines):
             lines += wrap_line(f"{_INDENT}{escape_control_characters(line)}", 4, width)
-    else:
-        lines += wrap_paragraphs(map(get_plain_text, section.lines), width)
+    else:  # paragraphs with blank lines between them
+        for line in map(get_plain_text, section.lines):
+            lines += [*([""] if lines else []), *_wrap_text(line, width)]
     return [*parts, "\n".join(lines)] if lines else parts
-
-
-def wrap_paragraphs(texts: Iterable[str], width: int) -> Iterable[str]:
-    """Yield the wrapped lines of paragraphs with blank lines between them."""
-    for number, text in enumerate(texts):
-        yield from [""] if number else []
-        yield from _wrap_text(text, width)
 
 
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
