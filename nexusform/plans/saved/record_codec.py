@@ -217,16 +217,6 @@ def _parse_type_from_json(data: Any) -> Type:
         raise ConversionProblem(path=(), message="a type expected") from None
 
 
-def _build_optional_shape(inner: Shape) -> Shape:
-    """Build the shape of a value of the inner shape, or of None (null in JSON)."""
-    write = inner.write  # None: the values are JSON data already, as null is
-    return Shape(
-        write=None if write is None else lambda value: None if value is None else write(value),
-        read=lambda data: None if data is None else inner.read(data),
-        is_plain=inner.is_plain,
-    )
-
-
 def _build_sequence_shape(item: Shape) -> Shape:
     """Build the shape of a tuple of any length: a list, or a table (a list per field) of many records."""
     write_list: Write = list if item.write is None else partial(_write_elements, item.write)
@@ -404,4 +394,11 @@ def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
     else:
         [kind] = kinds  # ValueError for several
         inner = get_annotation_shape(kind)
-    return _build_optional_shape(inner) if len(kinds) < len(arguments) else inner
+    if len(kinds) == len(arguments):
+        return inner
+    write = inner.write  # None: the values are JSON data already, as null is
+    return Shape(
+        write=None if write is None else lambda value: None if value is None else write(value),
+        read=lambda data: None if data is None else inner.read(data),
+        is_plain=inner.is_plain,
+    )

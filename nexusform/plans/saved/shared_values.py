@@ -124,9 +124,8 @@ class _NodeCollector:
                 self._converted.append(value)
             keys = tuple(value)
             keys, items = self._keys.setdefault(keys, keys), value.values()  # equal keys become one tuple with one id
-        if depth > _MAXIMUM_DEPTH or (  # written as it is, without a comparison with others
-            keys is None and len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))
-        ):
+        is_long_list = keys is None and len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))
+        if depth > _MAXIMUM_DEPTH or is_long_list:  # written as it is, without a comparison with others
             self._scan_texts_for_mark_letters(value)
             return self._add_collected_node(_SharedNode(keys, list(items)))
         depth += 1

@@ -117,7 +117,9 @@ def _escape_line(line: str) -> str:
 
 
 def render_type(value_type: Type, indent: int = 0) -> str:
-    """Render a type as text, one attribute or element per line."""
+    """Render a type as text, with a line per attribute or element. Lines after the first are indented by `indent`
+    spaces, further ones inside of them by four more.
+    """
     if indent > 4 * _MAX_DEPTH:  # four columns per level
         return TOO_DEEP
     if isinstance(value_type, ObjectType):

@@ -269,8 +269,8 @@ _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
 
 
 def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int) -> list[str]:
-    """Return a line per need of other machines: the only change required before a VM fits, or None if it fits but the
-    machine ranks lower. A last line counts machines with several needs. `pool_size` is the number of VMs in the pool.
+    """Return a line per change needed for other machines, the cheapest first: machines with capacity at once, or after
+    one change. A last line counts the machines with several needs. `pool_size` is the number of VMs in the pool.
     """
     with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
     alternatives_by_need = group_by(with_one_change, lambda item: item.requirements[0] if item.requirements else None)

@@ -178,7 +178,9 @@ def _build_change_sides(
 
 
 def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
-    """Yield objects changed outside of nexusform, by current address; if refresh-only also moves without drift."""
+    """Yield a document per object changed outside of nexusform, under its address after moves. A refresh-only plan
+    lists its moves here, too, because it changes no object.
+    """
     current_addresses = dict(plan.address_moves)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
     for drift in plan.drift:

@@ -73,8 +73,10 @@ def _render_value(plain: Any, value_type: Type, indent: int) -> str:
         return render_heredoc(plain, " " * indent)
     if plain.__class__ is dict:
         # Render a map or an object, one entry per line.
-        opening, closing = ("tomap({", "})") if isinstance(value_type, MapType) else ("{", "}")
-        element = value_type.element if isinstance(value_type, MapType) else DYNAMIC
+        opening, closing = "{", "}"
+        element: Type = DYNAMIC
+        if isinstance(value_type, MapType):
+            opening, closing, element = "tomap({", "})", value_type.element
         types = dict(value_type.attributes) if isinstance(value_type, ObjectType) else {}
         lines = [
             f"{quote_string(name)} = {_render_value(plain[name], types.get(name, element), indent + 2)}"

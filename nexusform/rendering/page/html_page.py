@@ -16,8 +16,7 @@ from nexusform.placement_kinds.placement_kind import get_kind_title
 from nexusform.plans.plan import Plan, is_fully_decided
 from nexusform.rendering.notation.markup import Markup, Part, build_element, join_markup
 from nexusform.rendering.page.page_data import build_page_data, load_domain_parts
-from nexusform.rendering.page.page_elements import build_section
-from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
+from nexusform.rendering.page.page_elements import build_script_placeholder, build_section, render_page
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.page.report_page import IMPACT_STYLES, build_decision, build_plan_section
 from nexusform.rendering.report import plan_sections, plan_sentences

@@ -187,7 +187,9 @@ def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
 
 
 def _describe_vm_outcome(vm: MapVm) -> str:
-    """Return the outcome of a VM as text, such as a loss of its machine; "" if its mark on the map says all."""
+    """Return the outcome of a VM as text, such as a loss of its machine. Return "" if its mark on the map is enough:
+    placed, moved, removed or kept.
+    """
     if vm.row is None:  # unchanged or unmanaged; an unmanaged VM can only lose its host
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
     effect = compute_effect(vm.row)

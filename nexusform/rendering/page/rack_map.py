@@ -2,6 +2,7 @@
 per site; machines list VM numbers in order of allocation.
 """
 
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
@@ -128,7 +129,9 @@ def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
     becomes empty or is still too long, use the numbers of the clusters instead. OUTSIDE has a dot.
     """
     names = [name for name in clusters if name != OUTSIDE]
-    prefix_length = _measure_common_prefix(names)
+    prefix = posixpath.commonprefix(names) if len(names) > 1 else ""
+    # Only whole words are removed: cluster-a10 and cluster-a11 give a10 and a11. 0: no whole word.
+    prefix_length = max(prefix.rfind(mark) + 1 for mark in "-_. /")
     keys = {name: name[prefix_length:] for name in names}
     lengths = set(map(len, keys.values()))
     if not lengths <= set(range(1, _MAX_KEY_LENGTH + 1)):
@@ -139,19 +142,6 @@ def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
 
 
 _MAX_KEY_LENGTH: Final = 4
-
-
-def _measure_common_prefix(names: Sequence[str]) -> int:
-    """Return the length of the common prefix of all names, in whole words."""
-    if len(names) < 2:
-        return 0
-    length = 0
-    for characters in zip(*names, strict=False):
-        if len(set(characters)) > 1:
-            break
-        length += 1
-    # Only whole words are removed: cluster-a10 and cluster-a11 give a10 and a11.
-    return max(names[0].rfind(mark, 0, length) + 1 for mark in "-_. /")  # 0: no whole word
 
 
 _VmKey: TypeAlias = tuple[str, str]  # address, name

@@ -15,11 +15,12 @@ from nexusform.rendering.page.page_elements import (
     build_findings,
     build_framed_table,
     build_row,
+    build_script_placeholder,
     build_section,
     render_diff,
     render_inline_code,
+    render_page,
 )
-from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
 from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.report_tree import (
     CodeBlock,

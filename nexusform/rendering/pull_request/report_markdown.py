@@ -12,7 +12,6 @@ from nexusform.diagnostics.phrases import enclose, format_first_items, format_li
 from nexusform.rendering.notation.colours import escape_control_characters, strip_colours
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
-    create_heading_renderer,
     disable_bot_commands,
     escape_plain_text,
     escape_prose,
@@ -20,13 +19,13 @@ from nexusform.rendering.pull_request.markdown_parts import (
     format_code,
     format_code_block,
     format_line_link,
-    format_location_link,
     render_diff,
     render_table,
 )
 from nexusform.rendering.report.finding_entries import (
     FindingEntries,
     FindingEntry,
+    format_location,
     limit_findings_per_id,
     list_finding_subjects,
     list_shortened_texts,
@@ -43,7 +42,6 @@ from nexusform.rendering.report.report_tree import (
     StyledText,
     Table,
     Text,
-    get_plain_text,
     list_spans,
 )
 
@@ -130,8 +128,8 @@ def build_parts(
     if section.is_folded:
         yield ReportPart(title, importance, tuple(lines), lambda text: fold_details(title, text))
         return
-    add_heading = create_heading_renderer(title) if has_title else str  # `str` changes nothing
-    yield ReportPart(title, importance, tuple(lines), add_heading)
+    heading = f"**{escape_plain_text(title)}**\n\n" if has_title else ""
+    yield ReportPart(title, importance, tuple(lines), lambda text: f"{heading}{text}")
     every_line = list(_render_section_lines(section, origin, has_all=True))
     if every_line != lines:
         all_title = f"{title}: all"
@@ -155,7 +153,9 @@ def _build_code_part(section: Section, importance: int) -> ReportPart:
 
 
 def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
-    """Yield the lines of a section in blocks; without `has_all` only the first rows of tables and lists."""
+    """Yield the lines of a section in blocks with blank lines between them: notes, tables, items, findings and
+    sentences. Without `has_all`, yield only the first rows of tables and lists.
+    """
     blocks = [_render_notes(section)]
     for full_table in section.all_tables:
         table = full_table.compact or full_table  # few columns, for a phone
@@ -259,8 +259,8 @@ def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[str, ...]
 
 def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
     """Render summary, address and location of a finding, then its detail with remedies as a list and proposed code."""
-    location = join_texts((format_code(diagnostic.address), format_location_link(diagnostic.subject, origin)))
-    location_note = enclose(" (", location, ")")
+    line_link = format_line_link(format_location(diagnostic.subject), origin) if diagnostic.subject is not None else ""
+    location_note = enclose(" (", join_texts((format_code(diagnostic.address), line_link)), ")")
     lines = [f"**{escape_plain_text(diagnostic.summary)}**{location_note}"]
     detail, block = diagnostic.detail, ""
     if "moved" in diagnostic.extra:  # the detail ends with a `moved` block
@@ -279,8 +279,3 @@ def _render_detail(detail: str) -> Iterator[str]:
             yield ""
         yield f"{item[1]} {escape_plain_text(item[2])}" if item else escape_plain_text(line.strip())
         in_list = item is not None
-
-
-def render_title(report: Report) -> str:
-    """Render the heading of a comment."""
-    return f"### nexusform: {escape_plain_text(get_plain_text(report.title))}"

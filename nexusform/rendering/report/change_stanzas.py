@@ -82,15 +82,17 @@ def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[Chang
     find_schema = create_schema_lookup(registries)
     stanzas = []
     for drift in select_drift(plan):
-        is_deleted = drift.after is None
-        # A deleted object shows only the number of its placements, as "(53 removed)".
-        texts = _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
+        symbol, headline, texts = CHANGED, "has changed", {}
+        if drift.after is None:
+            symbol, headline = DELETED, "has been deleted"
+            # A deleted object shows only the number of its placements, as "(53 removed)".
+            texts = _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False)
         marks = PathMarks.create(drift.sensitive, drift.sensitive)  # of the old and new side
         body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, texts)
         stanza = ChangeStanza(
             address=str(drift.address),
-            symbol=DELETED if is_deleted else CHANGED,
-            headline="has been deleted" if is_deleted else "has changed",
+            symbol=symbol,
+            headline=headline,
             comments=(),
             header=format_block_header(drift.address),
             body=body,

@@ -68,7 +68,9 @@ class DecisionLine(Struct, frozen=True):
 
 
 def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
-    """Return the lines of a plan; omit lines without content. With errors return their number and the guard rails."""
+    """Return the lines of the decision block of a plan, without empty ones. A failed plan has only the number of its
+    errors and the guard rails.
+    """
     if plan.errored:
         errors = format_count(len(select_errors(plan.diagnostics)), "error")
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
@@ -114,7 +116,6 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min`. Clauses about running objects
     share a sentence part; those about stopped, waiting and destroyed objects follow, after semicolons.
     """
-    counts = count_effects(plan.placements)
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
     clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
     further_clauses: list[str] = []
@@ -136,7 +137,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         hours = -(-minutes // _MINUTES_PER_HOUR)  # rounded up
         duration = f"{minutes} min" if minutes <= _MAX_MINUTES else f"{hours:,} h"
         clauses.append(f"drains up to {duration}")
-    further_clauses += format_effect_clauses(counts, [Effect.WAITING])
+    further_clauses += format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
     if plan.to_destroy:
         count, deleted = plan.to_destroy, plan.count(Action.DELETE)  # `to_destroy` includes replaced objects
         verbs = {0: "replace", count: "destroy"}  # by number of deleted objects: none or all; else some
@@ -286,8 +287,8 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
 
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any. It says for how
-    many of them the rack count, and the machine, is the same in every sample: the platform decides the rest.
+    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any. It counts the VMs
+    with the same rack count, and the same machine, in every sample. The platform decides the others.
     """
     placed, rack_known, machine_known = figures.vms, figures.exact_rack_counts, figures.exact_machines  # numbers of VMs
     if not placed:

@@ -173,7 +173,9 @@ class Comparison(Struct, frozen=True):
     def _compare_block(
         self, name: str, label: str, old: Any, new: Any, block: NestedBlock, marks: PathMarks
     ) -> DifferenceNode:
-        """Compare one nested block; `old` or `new` is None if it is created or deleted. `label`: "" without labels."""
+        """Compare one nested block; `old` or `new` is None if it is created or deleted. A changed block with a label is
+        replaced if a part of it forces the replacement.
+        """
         body = self.compare_objects(old, new, block.schema, marks)
         symbol = body.symbol
         if old is None:

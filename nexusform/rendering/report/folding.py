@@ -332,7 +332,9 @@ class SitePools(Struct, frozen=True):
 
 
 def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS) -> tuple[SitePools, ...]:
-    """Build a row per pool; with more tables than `maximum`, similar pools of a site share one. Fold equal sites."""
+    """Build the rows of the pools of each site. With more tables (pools) than `maximum`, pools with equal names, SKUs
+    and sizes on a site share a row. Equal sites are one.
+    """
     site_names = {site.id: site.name for site in plan.sites}
     tables_by_site = group_by((table for table in tables if table.total_count), lambda table: table.site_id)
     sites = []
@@ -422,7 +424,9 @@ def _replace_site(text: str, site: str) -> str:
 
 
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
-    """Build the row of one pool, or of several pools with equal names, SKUs and VM counts. Each has its own table."""
+    """Build the row of one pool, or of several pools with equal names, SKUs and VM counts. Each pool has its own table.
+    The row of several pools has ranges and numbers in place of single values.
+    """
     first_table = tables[0]
     vm_counts = chain.from_iterable(table.actual_vms_per_rack.values() for table in tables)  # of each rack
     racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))  # names
@@ -439,7 +443,9 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         rack_count=len(racks),
     )
     if len(tables) == 1:
-        spread = _format_spread(first_table.actual_vms_per_rack)
+        # The VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`.
+        by_count = group_by(first_table.actual_vms_per_rack, first_table.actual_vms_per_rack.__getitem__)
+        spread = "; ".join(f"{count:,} on {format_names(by_count[count])}" for count in sorted(by_count, reverse=True))
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
     rack_counts = [len(table.actual_vms_per_rack) for table in tables]
     return replace(
@@ -448,12 +454,6 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         racks=f"{format_range(rack_counts)} {select_word_form(max(rack_counts), 'rack', 'racks')} each",
         note=_describe_expected_clusters(tables),
     )
-
-
-def _format_spread(actual: Mapping[str, int]) -> str:
-    """Format the VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`."""
-    racks = group_by(actual, actual.__getitem__)
-    return "; ".join(f"{number:,} on {format_names(racks[number])}" for number in sorted(racks, reverse=True))
 
 
 def _format_certain_count(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:

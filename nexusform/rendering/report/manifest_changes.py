@@ -34,7 +34,9 @@ class FieldChange(Struct, frozen=True):
 
 
 def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
-    """Return the changed fields of YAML or JSON texts by object; () if one is invalid or too long, or none differ."""
+    """Return the changed fields of the Kubernetes objects in two YAML or JSON texts. Objects are paired by API version,
+    namespace, kind and name. Return () if a text is invalid or too long.
+    """
     before, after = _parse_objects(old), _parse_objects(new)
     if not before or not after:
         return ()
@@ -79,7 +81,9 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
 
 
 def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldChange]:
-    """Return the changed fields of one object by path."""
+    """Return the changed fields of one object, each with a short path and both values: `containers[web].image`. The
+    data of a Secret is hidden.
+    """
     changes: list[FieldChange] = []
     is_secret = old.get("kind") == "Secret"  # the values of its data are not shown
     for path, before, after in _find_differences((), old, new):

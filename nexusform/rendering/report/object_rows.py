@@ -122,7 +122,9 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
 
 
 def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
-    """Fold blocks with equal keys across the numbers of their names (`rack.site01..04[0..3]`) or one key of modules."""
+    """Fold blocks with equal keys across the numbers of their names (`rack.site01..04[0..3]`), or across one key of
+    modules. Other folds stay as they are.
+    """
     folded: list[ObjectFold] = []
     for members in group_by(folds, _build_fold_shape).values():
         addresses = [replace(member.rows[0].address, key=None) for member in members]

@@ -290,7 +290,9 @@ def _build_pool_group(
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
-    """Build the lines of a pool, run by run; `simultaneous_pools` (site, cluster, name) re-create all nodes at once."""
+    """Build the lines of a pool, run by run. A run has the rows with equal lines apart from names and locations.
+    `simultaneous_pools` (site, cluster, name) re-create all nodes at once.
+    """
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
 
@@ -433,7 +435,9 @@ def get_leaving_verb(line: PlacementLine) -> str:
 
 
 def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
-    """Build the line of one row. Its origin is shown only if the object leaves it or was observed elsewhere."""
+    """Build the line of one row. Its origin is shown only if the object leaves it, or was observed elsewhere. Its
+    target carries the doubt about it, and the share of samples with the same machine.
+    """
     origin, target = _format_row_locations(row, location_formatter)
     effect = compute_effect(row)
     if effect is Effect.MOVED and origin == target:  # to another node of one machine: use the long form of both

@@ -26,11 +26,6 @@ _MAX_CLUSTERS: Final = 3
 _MAX_REASON: Final = 160
 
 
-def describe_plan_conditions(plan: Plan) -> tuple[str, ...]:
-    """Return a line per site with machines out of service, per machine action, and per placement with pods."""
-    return (*describe_out_of_service(plan), *describe_machine_actions(plan), *describe_feasibility(plan))
-
-
 def describe_feasibility(plan: Plan) -> Iterator[str]:
     """Yield a line per placement: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`.
     Several placements running everywhere share the first line. Lines about tested fixes, lost machines and racks, and
@@ -79,7 +74,9 @@ _LOSS_EFFECTS: Final[Mapping[str, Callable[[Feasibility], LossEffect | None]]] =
 
 
 def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
-    """Yield a line on the loss of one machine, and one on the loss of one rack."""
+    """Yield a line on the loss of one machine, and one on the loss of one rack, if they were computed. A line lists the
+    clusters with pods left without a node.
+    """
     for hardware, get_effect in _LOSS_EFFECTS.items():
         effects = {row.cluster: get_effect(row) for row in rows}
         clauses = []
@@ -143,7 +140,9 @@ def describe_machine_actions(plan: Plan) -> Iterator[str]:
 
 
 def _describe_action(action: PlannedMachineAction) -> str:
-    """Return the window of an action: its VMs before, during and after."""
+    """Return sentences about the maintenance window of a machine action. They name its time, the VMs to move before it,
+    and the VMs stopped during it.
+    """
     limit = _format_minutes(action.minutes)
     sentences = [f"Window {action.window} on {action.site}: {action.action} of {action.machine}, up to {limit}."]
     if action.leaving_vms:
@@ -181,7 +180,9 @@ _AZURE_RULE: Final = (
 
 
 def describe_out_of_service(plan: Plan) -> Iterator[str]:
-    """Yield a line per site: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`."""
+    """Yield a line per site with its machines out of service by reason, and the capacity without them. Example: `Out of
+    service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`.
+    """
     sites = {site.id: site for site in plan.sites}
     capacities = {row.site_id: after for row, after in select_largest_sku_rows(plan.capacity)}
     for site_id, rows in group_by(list_out_of_service(plan.sites), lambda row: row.site_id).items():

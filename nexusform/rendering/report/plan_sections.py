@@ -67,9 +67,10 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
     has_statuses = any(machine.facts.status is not None for machine in machines)
     if not (has_statuses or plan.machine_actions or plan.feasibility):
         return NO_SECTION  # without importing the sentences
-    from nexusform.rendering.report.plan_conditions import describe_plan_conditions
+    from nexusform.rendering.report import plan_conditions
 
-    return Section(title="", lines=describe_plan_conditions(plan), name="conditions")
+    lines = [*plan_conditions.describe_out_of_service(plan), *plan_conditions.describe_machine_actions(plan)]
+    return Section("", lines=(*lines, *plan_conditions.describe_feasibility(plan)), name="conditions")
 
 
 def build_site_section(view: PlanReportData) -> Section:
@@ -361,7 +362,9 @@ def build_vm_section(view: PlanReportData) -> Section:
 
 
 def build_listed_vm_section(view: PlanReportData) -> Section:
-    """Build the section of changed VMs with an item per moved or new VM; if they are many, per similar VMs."""
+    """Build the section of changed VMs with an item per moved or new VM. If they are many, or re-created by an upgrade,
+    an item has similar VMs together.
+    """
     section = build_vm_section(view)
     if view.plan.upgrades or not section.has_content:
         return section  # upgraded nodes stay together as batches
@@ -412,7 +415,9 @@ def _format_share(line: PlacementLine) -> str:
 
 
 def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Return the groups. If new VMs are many, their lines are dropped unless requested: the table of pools has them."""
+    """Return the groups without the lines of new VMs if these are many, because the table of pools has them. The lines
+    stay if they were requested.
+    """
     if view.vm_detail is ShownPlacements.ALL or view.is_long or not _has_many_new_vms(view.plan):
         return list(groups)
     selected = []
@@ -470,10 +475,13 @@ def describe_line(line: PlacementLine) -> Text:
 
 
 def build_cause_section(view: PlanReportData) -> Section:
-    """Build the causes of moves: source lines and flags (`Cause: main.nf.hcl:26, -replace.`)."""
+    """Build one line with the causes of moved VMs: source lines and flags (`Cause: main.nf.hcl:26, -replace.`). Beyond
+    the first few causes, count the others.
+    """
     source_lines = dict.fromkeys(format_location(change.source) for change in find_move_causes(view.plan))
     causes = [StyledText(line, Style.LOCATION) for line in source_lines if line]
-    if any(row.trigger in _FLAG_TRIGGERS for row in _list_moves(view.plan)):
+    triggers = {row.trigger for row in _list_moves(view.plan)}
+    if not triggers.isdisjoint(_FLAG_TRIGGERS):
         causes.append(StyledText("-replace", Style.CODE))  # no line of the configuration
     if not causes:
         return NO_SECTION

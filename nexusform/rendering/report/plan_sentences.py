@@ -278,7 +278,9 @@ _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def describe_trigger(row: PlacementChange) -> str:
-    """Return the trigger of a placement as text; a clearer text or "" if the trigger by itself would mislead."""
+    """Return the trigger of a placement as text: `scale_out`. If the trigger by itself would mislead, return a clearer
+    text, or "".
+    """
     if row.trigger in _REASON_TRIGGERS:
         return row.reason
     if row.kind == VM and row.action is PlacementAction.MOVE and row.source is None:

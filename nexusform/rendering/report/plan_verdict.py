@@ -204,9 +204,9 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
     """Return pairs of heading and sentence about upgrades, doubts, dry run, rules and inputs, without empty ones."""
     sentences: list[tuple[str, str]] = []
     if plan.upgrades:
-        from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences
+        from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
 
-        sentences += build_upgrade_sentences(plan)
+        sentences += [(format_upgrade_heading(upgrade), describe_upgrade_course(upgrade)) for upgrade in plan.upgrades]
     sentences += [("NUMA cells", describe_unknown_cells(plan.numa_sampling)), ("Scale-in", describe_scale_in(plan))]
     for score in plan.prediction_scores[:MAX_SITES]:
         sentences.append((f"Predictions on {score.site}", _describe_accuracy(score)))

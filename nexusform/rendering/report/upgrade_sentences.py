@@ -14,15 +14,9 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
-from nexusform.plans.plan import Plan
 
 _MAX_NAMES: Final = 4
 _MAX_TITLE_NAMES: Final = 2
-
-
-def build_upgrade_sentences(plan: Plan) -> list[tuple[str, str]]:
-    """Return a heading and a sentence for every upgraded cluster or cluster with re-created pools."""
-    return [(format_upgrade_heading(upgrade), describe_upgrade_course(upgrade)) for upgrade in plan.upgrades]
 
 
 def _describe_recreation(upgrade: Upgrade) -> str:
@@ -32,7 +26,9 @@ def _describe_recreation(upgrade: Upgrade) -> str:
 
 
 def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
-    """Return a clause per blocked upgrade, per new version and per re-creation; many share one with their number."""
+    """Return clauses about upgraded clusters: per blocked upgrade, per new version, and per cluster with re-created
+    nodes. Of many blocked or re-created clusters return only their number.
+    """
     by_state = group_by(upgrades, is_upgrade_blocked)
     blocked = by_state.get(True, [])
     # `the upgrade of amf to 1.30.5 is blocked`
