@@ -429,7 +429,7 @@ class RackOverviewDrawing:
         ]
 
     def _compute_memory_share(self, machines: list[MapMachine]) -> float:
-        """Compute the share of the memory of a rack used by its VMs."""
+        """Compute the share of the memory of a rack used by its VMs after the plan; 0 without memory."""
         total = sum(machine.facts.cells * machine.facts.memory_gib_per_cell for machine in machines)
         vms = (self._site.vms[number] for machine in machines for number in machine.after)
         used = sum(vm.sku.memory_in_cell * vm.sku.numa_cells for vm in vms)

@@ -41,9 +41,8 @@ class DiffLines(Struct, frozen=True):
 
 
 def parse_diff(text: str) -> DiffLines:
-    """Parse a unified diff: the numbers of its added and unchanged lines in the new files, by path. A hunk begins with
-    `@@ -OLD,COUNT +FIRST,COUNT @@`: the first of its lines in the new file, and their number. Deleted files are left
-    out.
+    """Parse a unified diff: the numbers of its added and unchanged lines in the new files, by path. The header of a
+    hunk, `@@ -OLD,COUNT +FIRST,COUNT @@`, has its first line and number of lines.
     """
     lines: dict[str, set[int]] = {}  # by path
     # The file, the number of its next line, and the number of its remaining lines in the hunk.

@@ -98,10 +98,10 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     figures = frozenset(number for number, column in enumerate(columns) if column in table.figures)  # right-aligned
     widths = compute_column_widths([headers, *rows])
     if sum(widths) + 2 * (len(widths) - 1) > width:  # two spaces separate columns
-        if not (table.details and has_details):
-            return _render_rows_as_records(table, headers, rows, paint, width)
-        rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
-        return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
+        if has_details and table.details:
+            rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
+            return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
+        return _render_rows_as_records(table, headers, rows, paint, width)
     lines = [paint(_render_row(headers, widths, figures), "bold")]
     previous = ""  # the first cell of the row above; grouped tables show it once
     for row, cells in zip(table.rows, rows, strict=True):
