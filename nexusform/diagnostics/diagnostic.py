@@ -170,7 +170,9 @@ def build_diagnostic(
 
 
 def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Diagnostic:
-    """Move a diagnostic of a heredoc to the source line of its faulty text line (`line`) if certain; remove `line`."""
+    """Move a diagnostic of a heredoc to the source line of its faulty text line. Its `line` has the number and content
+    of the text line, and is removed. If the source line is uncertain, keep the subject.
+    """
     subject, line = diagnostic.subject, diagnostic.line
     if line is None:
         return diagnostic
@@ -191,7 +193,9 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
 
 
 def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int | None:
-    """Find the position of the source line of a heredoc for a line of its evaluated text; None if uncertain."""
+    """Find the position of the source line of a heredoc for a line of its evaluated text; None if uncertain. Template
+    sequences `${...}` make the text differ from its source.
+    """
     # The first source line (0) opens the heredoc; lines of its text are numbered from 1.
     expected = line.text.strip()
     if line.number < len(source_lines):

@@ -537,7 +537,7 @@ class Plan(Struct, frozen=True):
 
     def count(self, *actions: Action) -> int:
         """Count the changes with one of these actions."""
-        return sum(1 for change in self.changes if change.action in actions)
+        return sum(change.action in actions for change in self.changes)
 
     @property
     def reported_changes(self) -> tuple[Change, ...]:
@@ -587,9 +587,10 @@ class Plan(Struct, frozen=True):
     @property
     def has_changes(self) -> bool:
         """Whether applying would change an object, address, output, placement of observed objects, or recorded fact."""
-        if self.reported_changes or any(output.action is not Action.NO_OP for output in self.outputs):
+        output_actions = {output.action for output in self.outputs}
+        if self.reported_changes or output_actions - {Action.NO_OP}:
             return True
-        rows = [row for row in self.placements if row.action is not PlacementAction.KEEP]
-        if any(row.address in self.observed_attributes for row in rows):
+        changed_addresses = {row.address for row in self.placements if row.action is not PlacementAction.KEEP}
+        if not changed_addresses.isdisjoint(self.observed_attributes):
             return True
         return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)  # changed outside, to be recorded

@@ -18,7 +18,7 @@ from nexusform.domains.explorer.plan_exploration import ExplorationRequest, Expl
 from nexusform.rendering.notation.json_values import encode_document
 from nexusform.rendering.notation.markup import build_code_element, build_data_script, build_element
 from nexusform.rendering.page.html_page import build_page_content
-from nexusform.rendering.page.page_shell import render_page
+from nexusform.rendering.page.page_elements import render_page
 
 _MAX_REQUEST_BYTES: Final = 1024 * 1024  # bytes of a question
 _POLICY: Final = (

@@ -18,7 +18,7 @@ from nexusform.plans.impact.object_effects import (
     is_upgrade_row,
     list_upgrade_pools,
 )
-from nexusform.plans.maintenance import select_stopped_vms
+from nexusform.plans.maintenance import PlannedMachineAction, select_stopped_vms
 from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.plans.plan_checks import GuardRailResult
 from nexusform.plans.site_capacity.occupancy import select_largest_sku_rows
@@ -103,18 +103,6 @@ class PlanDecisionSummary(Struct, frozen=True):
 def build_decision(plan: Plan) -> PlanDecisionSummary:
     """Build the figures of a plan: affected objects, spare capacity per site, capacity for upgrades, confidence."""
     lacks_data = has_unknown_capacity(plan)
-    # By cluster (site, name): whether extra VMs for a rolling upgrade fit after the plan, the worst over its VM SKUs.
-    surge_results: dict[tuple[str, str], str] = {}
-    for row in plan.capacity:
-        if row.after is None:  # the plan removes the site, so its clusters have no later upgrade
-            continue
-        for cluster in row.after.clusters:  # clusters with a pool of the SKU
-            surge_results.setdefault((row.site, cluster), UNKNOWN if lacks_data else SUFFICIENT)
-        for cluster in row.after.uncertain_surge_clusters:  # the fit depends on unknown NUMA cells
-            if surge_results.get((row.site, cluster)) != INSUFFICIENT:  # a worse result for another SKU stays
-                surge_results[row.site, cluster] = UNKNOWN
-        for cluster in row.after.no_surge_clusters:  # the extra VMs do not fit
-            surge_results[row.site, cluster] = INSUFFICIENT
     return PlanDecisionSummary(
         impact=_build_impact_figures(plan),
         capacity=tuple(
@@ -129,23 +117,35 @@ def build_decision(plan: Plan) -> PlanDecisionSummary:
             )
             for row, after in select_largest_sku_rows(plan.capacity)
         ),
-        upgrades=tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in surge_results.items()),
+        upgrades=_build_surge_verdicts(plan, UNKNOWN if lacks_data else SUFFICIENT),
         confidence=_build_confidence_figures(plan),
         guard_rails=plan.guard_rails,
     )
 
 
+def _build_surge_verdicts(plan: Plan, best_result: str) -> tuple[SurgeVerdict, ...]:
+    """Return for each cluster whether the extra VMs of a rolling upgrade fit after the plan. The result is the worst
+    one over the VM SKUs of its pools, and never better than `best_result`.
+    """
+    results: dict[tuple[str, str], str] = {}  # by site and cluster
+    for row in plan.capacity:  # of one site and SKU
+        if row.after is None:  # the plan removes the site, so its clusters have no later upgrade
+            continue
+        for cluster in row.after.clusters:  # clusters with a pool of the SKU
+            results.setdefault((row.site, cluster), best_result)
+        for cluster in row.after.uncertain_surge_clusters:  # the fit depends on unknown NUMA cells
+            if results.get((row.site, cluster)) != INSUFFICIENT:  # a worse result for another SKU stays
+                results[row.site, cluster] = UNKNOWN
+        for cluster in row.after.no_surge_clusters:  # the extra VMs do not fit
+            results[row.site, cluster] = INSUFFICIENT
+    return tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in results.items())
+
+
 def _build_impact_figures(plan: Plan) -> ImpactSummary:
-    """Count affected objects, most VMs of a cluster down at once, drain minutes, and VMs stopped by machine actions."""
+    """Count the objects affected by a plan, and the most VMs of one cluster down at once. In the worst case, all VMs
+    outside of upgrades are down at the same time.
+    """
     counts = count_effects(plan.placements)  # numbers of objects by effect, kind and state
-    off_vms_by_site: dict[str, set[str]] = {}  # VMs still stopped when the next action begins
-    maximum_stopped = 0
-    for action in plan.machine_actions:  # in order of their maintenance windows
-        off_vms = off_vms_by_site.setdefault(action.site_id, set())
-        maximum_stopped = max(maximum_stopped, len(off_vms.union(action.stopped_vms)))
-        off_vms.difference_update(action.stopped_vms)  # started again after the action
-        if action.leaves_off:  # the machine stays powered off, and its VMs with it
-            off_vms.update(action.stopped_vms)
     # The most VMs down at a time, by cluster (site id, name).
     down: Counter[tuple[str, str]] = Counter()
     for row in _select_interrupted_vms(plan):  # all at once, as a worst case
@@ -163,8 +163,21 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
         max_down=max(down.values(), default=0),
         minutes=_compute_drain_minutes(plan),
         stopped=len(select_stopped_vms(plan.machine_actions)),
-        max_stopped=maximum_stopped,
+        max_stopped=_count_most_stopped_vms(plan.machine_actions),
     )
+
+
+def _count_most_stopped_vms(actions: Iterable[PlannedMachineAction]) -> int:
+    """Return the largest number of VMs of a site stopped at one time by machine actions, one action after another."""
+    maximum = 0
+    off_vms_by_site: dict[str, set[str]] = {}  # VMs still stopped when the next action begins
+    for action in actions:  # in order of their maintenance windows
+        off_vms = off_vms_by_site.setdefault(action.site_id, set())
+        maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
+        off_vms.difference_update(action.stopped_vms)  # started again after the action
+        if action.leaves_off:  # the machine stays powered off, and its VMs with it
+            off_vms.update(action.stopped_vms)
+    return maximum
 
 
 def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
@@ -193,14 +206,21 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
-    """Count placed VMs, those with certain racks and machines, pods of known certainty, and uncertain pods by cause."""
-    pods = [row for row in plan.placements if KINDS[row.kind].runs_on_vms and "certain" in row.scores]
-    doubts = Counter(str(row.scores.get("depends_on") or "ties") for row in pods if not row.scores["certain"])
+    """Count placed VMs, those with certain racks and machines, pods of known certainty, and uncertain pods by cause.
+    The cause is the assumption behind the location (`depends_on`), or a tie of several nodes.
+    """
+    pod_count = 0
+    causes: Counter[str] = Counter()  # of uncertain pods
+    for row in plan.placements:
+        if KINDS[row.kind].runs_on_vms and "certain" in row.scores:
+            pod_count += 1
+            if not row.scores["certain"]:
+                causes[str(row.scores.get("depends_on") or "ties")] += 1
     return PlacementConfidenceSummary(
         vms=plan.placed_vms,
         exact_rack_counts=sum(table.racks_certain for table in plan.placement_tables),
         exact_machines=sum(table.machines_certain for table in plan.placement_tables),
-        pods=len(pods),
-        certain_pods=len(pods) - doubts.total(),
-        doubts=dict(doubts.most_common()),
+        pods=pod_count,
+        certain_pods=pod_count - causes.total(),
+        doubts=dict(causes.most_common()),
     )

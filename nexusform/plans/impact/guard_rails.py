@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, format_list, group_by, select_word_form
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -97,24 +97,20 @@ def _parse_limit(item: str) -> GuardRailLimit:
         value = float(number) if rail.is_fraction else float(int(number))
     except (ValueError, OverflowError):
         value = -1.0  # rejected below
-    if value < 0 or (rail.is_fraction and not value <= 1):
+    if value < 0 or (rail.is_fraction and not value <= 1):  # not `value > 1`, which accepts `nan`
         kind = "a number from 0 to 1" if rail.is_fraction else "a whole number from 0 on"
         raise ValueError(f'"{item}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
     return GuardRailLimit(name, value)
 
 
 def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
-    """Return the plan with the results of the limits, and an error for every broken or unknown limit. A plan with
-    errors other than VMs without machine (STRANDED) gets unknown results and a warning instead.
+    """Return the plan with the results of the limits, and an error for every broken or unknown limit. Limits of a
+    failed plan are not checked, unless its only errors are VMs without machine (STRANDED).
     """
     limits = tuple(limits)
     error_ids = {problem.id for problem in plan.errors}
     if limits and plan.errored and error_ids != {STRANDED}:
-        unknown_results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
-        names = format_list([format_limit(limit.name, limit.value) for limit in limits])
-        text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
-        warning = build_warning(NOT_CHECKED, text)
-        return replace(plan, guard_rails=tuple(unknown_results), diagnostics=(*plan.diagnostics, warning))
+        return _warn_about_unchecked_limits(plan, limits)
     results: list[GuardRailResult] = []
     diagnostics: list[Diagnostic] = []
     # Resources without a prediction make every figure unknown.
@@ -128,6 +124,15 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
         diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
         results.append(_summarize_breaches(limit, measurements, breaches))
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
+
+
+def _warn_about_unchecked_limits(plan: Plan, limits: Sequence[GuardRailLimit]) -> Plan:
+    """Return the plan with unknown results of its limits, and with a warning instead of errors."""
+    unknown_results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
+    names = format_list(format_limit(limit.name, limit.value) for limit in limits)
+    text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
+    warning = build_warning(NOT_CHECKED, text)
+    return replace(plan, guard_rails=tuple(unknown_results), diagnostics=(*plan.diagnostics, warning))
 
 
 def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
@@ -203,7 +208,9 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure the spare capacity of each site for its largest VM SKU in use; unknown without one or its data."""
+    """Yield the spare capacity of each site for its largest VM SKU in use, then texts about unknown capacity: of sites
+    without such a figure, and because of missing data. Sites without VMs are unknown only if there is no figure at all.
+    """
     if plan.mode is Mode.REFRESH_ONLY:
         yield GuardRailMeasurement(None, "a refresh-only plan does not compute the spare capacity")
         return
@@ -213,7 +220,7 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
         yield GuardRailMeasurement(after.free, text)
     counted_sites = {row.site_id for row, _ in rows}
     uncounted = [site.name for site in plan.sites if not site.is_removed and site.id not in counted_sites]
-    if uncounted and (plan.errored or not rows):  # a further site without VMs is no doubt
+    if uncounted and (plan.errored or not rows):
         reason = _PLAN_FAILED if plan.errored else "no pool there uses a VM SKU"
         yield GuardRailMeasurement(None, f"the spare capacity of {format_list(uncounted)} is unknown: {reason}")
     elif not rows:
@@ -255,11 +262,12 @@ def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
 def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the bindings with pods unable to run on their cluster, even with more nodes; unknown ones separately."""
     bindings = [row for row in plan.feasibility if row.is_selected]  # without clusters rejected by the placement
-    infeasible = [row for row in bindings if row.result is FeasibilityResult.CANNOT_RUN]
-    names = [f"{row.placement.name} on {row.cluster}" for row in infeasible]
-    text = f"{format_count(len(names), 'binding')} cannot run: {format_list(names)}" if names else ""
-    yield GuardRailMeasurement(len(names), text)
-    unknown = sum(row.result is FeasibilityResult.UNKNOWN for row in bindings)
+    bindings_by_result = group_by(bindings, lambda row: row.result)
+    infeasible = bindings_by_result.get(FeasibilityResult.CANNOT_RUN, [])
+    names = format_list(f"{row.placement.name} on {row.cluster}" for row in infeasible)
+    text = enclose(f"{format_count(len(infeasible), 'binding')} cannot run: ", names)
+    yield GuardRailMeasurement(len(infeasible), text)
+    unknown = len(bindings_by_result.get(FeasibilityResult.UNKNOWN, []))
     if unknown:
         yield GuardRailMeasurement(value=None, text=f"the nodes of {format_count(unknown, 'binding')} are not known")
 

@@ -4,7 +4,7 @@ location, or a pod has no node afterwards. Guard rails and reports agree because
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, TypeAlias
 
@@ -43,7 +43,6 @@ DISRUPTIVE_EFFECTS: Final = (Effect.LOST, Effect.MOVED, Effect.RECREATED, Effect
 REMOVAL_EFFECTS: Final = (Effect.REMOVED, Effect.FORGOTTEN)
 LOSS_EFFECTS: Final = (*DISRUPTIVE_EFFECTS, *REMOVAL_EFFECTS)
 
-
 # Actions with the same effect on every object.
 _EFFECTS_BY_ACTION: Final = {
     PlacementAction.REMOVE: Effect.REMOVED,
@@ -54,23 +53,26 @@ _EFFECTS_BY_ACTION: Final = {
 
 
 def compute_effect(row: PlacementChange) -> Effect:
-    """Return the effect on the object of a row (VM, binding or pod), by its action and by the sides with it running."""
-    effect = _EFFECTS_BY_ACTION.get(row.action)
-    if effect is not None:
-        return effect
+    """Return the effect on the object of a row (VM, binding or pod). It follows from the action, and from whether the
+    object runs before (at `source`) and after the plan (at `target`).
+    """
+    if row.action in _EFFECTS_BY_ACTION:
+        return _EFFECTS_BY_ACTION[row.action]
     kind = KINDS[row.kind]
+    runs_after = kind.is_running(row.target)
     if row.action is PlacementAction.KEEP:
-        if row.source is None and row.target is None:  # neither before nor after
+        if row.source is None and row.target is None:  # the object does not exist before or after
             return Effect.NOT_CREATED
-        return Effect.UNCHANGED if kind.is_running(row.target) else Effect.STILL_WAITING
-    # A placed object did not run before. For a VM, `is_running` is always true, but without a machine it does not run.
+        return Effect.UNCHANGED if runs_after else Effect.STILL_WAITING
+    # The action is PLACE or MOVE. A placed object did not run before, and neither did a VM without a machine, although
+    # `is_running` is true for every VM.
     is_unplaced_vm = row.kind == VM and row.source is None
     runs_before = row.action is PlacementAction.MOVE and kind.is_running(row.source) and not is_unplaced_vm
-    if not kind.is_running(row.target):
-        return Effect.UNPLACED if runs_before else Effect.WAITING
     if not runs_before:
-        return Effect.PLACED
-    if row.source is None or row.target is None:  # running at an unknown location
+        return Effect.PLACED if runs_after else Effect.WAITING
+    if not runs_after:
+        return Effect.UNPLACED
+    if row.source is None or row.target is None:  # it runs, but at an unknown location
         return Effect.MOVED
     return Effect.RECREATED if kind.get_identity(row.target) == kind.get_identity(row.source) else Effect.MOVED
 
@@ -86,11 +88,8 @@ def describe_state(row: PlacementChange) -> str:
     the object (a pod: `Pending`, `SchedulingGated`, `Failed`).
     """
     kind = KINDS[row.kind]
-    if (
-        row.trigger in _RESCHEDULING_TRIGGERS
-        and row.provenance == PREDICTED
-        and compute_effect(row) is Effect.RECREATED
-    ):
+    is_rescheduled = row.trigger in _RESCHEDULING_TRIGGERS and row.provenance == PREDICTED
+    if is_rescheduled and compute_effect(row) is Effect.RECREATED:
         return PREDICTED
     if row.target is None or row.action in _ACTIONS_WITHOUT_TARGET or kind.is_running(row.target):
         return ""
@@ -167,14 +166,13 @@ def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
     """Return the placements without the nodes re-created by the plan's upgrades and without the pods leaving them."""
     nodes = collect_upgrade_nodes(plan)
     pools = list_upgrade_pools(plan)
-    outside = [row for row in plan.placements if not is_upgrade_row(row, pools)]
-    return [row for row in outside if not _is_leaving_node(row, nodes)]
-
-
-def _is_leaving_node(row: PlacementChange, nodes: Container[Node]) -> bool:
-    """Return whether a pod leaves one of these nodes."""
-    has_moved = KINDS[row.kind].runs_on_vms and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
-    return has_moved and get_source_node(row) in nodes
+    outside = []
+    for row in plan.placements:
+        is_moved_pod = KINDS[row.kind].runs_on_vms and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
+        is_leaving_node = is_moved_pod and get_source_node(row) in nodes
+        if not is_leaving_node and not is_upgrade_row(row, pools):
+            outside.append(row)
+    return outside
 
 
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
@@ -209,12 +207,15 @@ def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effec
 
 
 def _get_clause_key(row: EffectCount) -> tuple[str, ...]:
-    """Return a key shared by the objects of one clause. Objects without a place yet (waiting) or losing their host have
-    a clause per kind and state. Moves of VMs and predicted re-creations have their own clause.
+    """Return a key, equal for counts of one effect with a common clause, such as `1 VM and 3 pods are removed`. Objects
+    without a place yet (waiting) or losing their host have a clause per kind and state, because their verbs differ. For
+    the same reason, moves of VMs and predicted re-creations have their own clauses.
     """
     if row.effect in (Effect.WAITING, Effect.STILL_WAITING, Effect.LOST):
         return row.kind, row.state
-    return ("moved VMs",) if _is_vm_move(row) else (row.state if row.state == PREDICTED else "",)
+    if _is_vm_move(row):
+        return ("moved VMs",)
+    return (PREDICTED,) if row.state == PREDICTED else ()
 
 
 def _is_vm_move(row: EffectCount) -> bool:
@@ -253,17 +254,14 @@ def get_host_noun(kind_name: str) -> str:
     return KINDS[kind_name].host_noun
 
 
-def format_waiting_verb(state: str, count: int) -> str:
-    """Format `stays Pending`, `fail`."""
-    if state == "Failed":
-        return select_word_form(count, "fails", "fail")
-    return f"{select_word_form(count, 'stays', 'stay')} {state}"
-
-
 def format_effect_verb(effect: Effect, state: str, count: int) -> str:
-    """Format the verb phrase of an effect: `are re-created in place`."""
+    """Format the verb phrase of an effect on a number of objects: `are re-created in place`. Objects without a place
+    are described by their `state`: `stays Pending`, `fail`.
+    """
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
-        return format_waiting_verb(state, count)
+        if state == "Failed":
+            return select_word_form(count, "fails", "fail")
+        return f"{select_word_form(count, 'stays', 'stay')} {state}"
     if state == PREDICTED:
         return select_word_form(count, "is re-created, predicted in place", "are re-created, predicted in place")
     return select_word_form(count, *_VERBS[effect])

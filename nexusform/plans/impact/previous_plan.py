@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_warning
-from nexusform.diagnostics.phrases import compute_natural_sort_key
+from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose
 from nexusform.plans.impact.decision_figures import ImpactSummary, build_decision
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, compute_effect
 from nexusform.plans.plan import PlacementAction, Plan
@@ -18,7 +18,9 @@ _Key: TypeAlias = tuple[str, ...]
 
 
 def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
-    """Return the plan with its differences from an earlier one, or with a warning if they cannot be compared."""
+    """Return the plan with its differences from an earlier plan of the same state. Numbers are later minus earlier. If
+    the plans cannot be compared, return it with a warning.
+    """
     if plan.errored:  # its errors come first
         return plan
     if previous.lineage != plan.lineage:
@@ -96,6 +98,10 @@ def _count_moved_objects(impact: ImpactSummary) -> int:
 
 
 def _list_affected_clusters(plan: Plan, has_several_sites: bool) -> set[str]:
-    """Return the names of clusters with interrupted or removed objects."""
-    rows = [row for row in plan.placements if row.cluster and compute_effect(row) in LOSS_EFFECTS]
-    return {f"{row.site_id}/{row.cluster}" if has_several_sites and row.site_id else row.cluster for row in rows}
+    """Return the names of clusters with interrupted or removed objects; with several sites as `SITE/CLUSTER`."""
+    clusters = set()
+    for row in plan.placements:
+        if row.cluster and compute_effect(row) in LOSS_EFFECTS:
+            site = enclose("", row.site_id, "/") if has_several_sites else ""
+            clusters.add(f"{site}{row.cluster}")
+    return clusters

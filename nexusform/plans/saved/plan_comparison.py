@@ -1,6 +1,6 @@
 """Comparison of a saved plan with a new plan from the same inputs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -21,18 +21,21 @@ _NOT_COMPARED: Final = frozenset(
 
 
 def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
-    """Return the parts of a plan that differ from a new plan of the same inputs."""
-    # The saved plan may have more diagnostics, those of providers and imports, but none missing.
+    """Return the names of the parts of a plan that differ from a new plan of the same inputs: `["warnings", "steps"]`.
+    The saved plan may have more diagnostics than the new one, those of providers and imports, but none missing.
+    """
+    different: list[str] = []
     saved_diagnostics = set(map(_serialize_diagnostic, plan.diagnostics))
-    different = [] if saved_diagnostics.issuperset(map(_serialize_diagnostic, new_plan.diagnostics)) else ["warnings"]
-    compared = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
-    different += [name for name in compared if not is_equal_record(getattr(plan, name), getattr(new_plan, name))]
+    if not saved_diagnostics.issuperset(map(_serialize_diagnostic, new_plan.diagnostics)):
+        different.append("warnings")
+    compared_names = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
+    different += [name for name in compared_names if not is_equal_record(getattr(plan, name), getattr(new_plan, name))]
     return [name.replace("_", " ") for name in different]
 
 
 def has_sampled_verdicts(plan: Plan) -> bool:
     """Return whether results of a plan besides its certainty depend on samples: limits, separation or NUMA cells."""
-    has_limit = any(result.name == "certainty" for result in plan.guard_rails)
+    has_limit = "certainty" in {result.name for result in plan.guard_rails}
     return has_limit or bool(plan.separation_verdicts) or plan.numa_sampling is not None
 
 
@@ -83,42 +86,36 @@ def _remove_source_spans(record: Any) -> Any:
 
 
 def is_equal_record(first: Any, second: Any) -> bool:
-    """Return whether both values are equal; 1, 1.0 and true are not."""
-    pairs_to_compare = [(first, second)]
-    while pairs_to_compare:
-        left, right = pairs_to_compare.pop()
-        pairs = _pair_compared_parts(left, right)  # of their members; none for equal values without members
-        if pairs is None:  # the values differ
+    """Return whether two records or plain values are equal. Unlike in Python, 1, 1.0 and true differ, but a list equals
+    a tuple. The source spans inside of records are not compared.
+    """
+    # A stack instead of recursion, because plain data may be nested deeper than calls of Python.
+    pairs = [(first, second)]
+    while pairs:
+        left, right = pairs.pop()
+        if left is right or (left.__class__ is right.__class__ is str and left == right):
+            continue  # a shortcut for most values
+        left_content, left_parts = _split_into_parts(left)
+        right_content, right_parts = _split_into_parts(right)
+        if left_content != right_content:
             return False
-        pairs_to_compare += [pair for pair in pairs if not _is_equal_scalar(*pair)]  # a shortcut
+        pairs += zip(left_parts, right_parts, strict=True)
     return True
 
 
-_SCALARS: Final = frozenset({str, int, float, bool})
-
-
-def _is_equal_scalar(left: Any, right: Any) -> bool:
-    """Return whether two values need no further comparison: one object, or equal scalars of one class."""
-    if left is right:
-        return True
-    kind = left.__class__
-    return kind in _SCALARS and kind is right.__class__ and bool(left == right)
-
-
-def _pair_compared_parts(left: Any, right: Any) -> Iterable[tuple[Any, Any]] | None:
-    """Return the pairs of parts left to compare of two values: () for equal values, None for different ones."""
-    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return zip(left, right, strict=True) if len(left) == len(right) else None
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        if left.keys() != right.keys():
-            return None
-        return [(value, right[name]) for name, value in left.items()]
-    if isinstance(left, Struct):
-        if not isinstance(left, right.__class__) and not isinstance(right, left.__class__):
-            return None  # of different classes
-        # Spans are not compared: the configuration in a saved plan has another directory.
-        names = () if isinstance(left, Span) else left.__struct_fields__
-        return [(getattr(left, name), getattr(right, name)) for name in names]
-    is_text = isinstance(left, str) and isinstance(right, str)  # a member of an enum is read as a text
-    has_same_class = is_text or left.__class__ is right.__class__  # true equals 1
-    return () if has_same_class and left == right else None
+def _split_into_parts(value: Any) -> tuple[object, Sequence[Any]]:
+    """Split a value into its own content, which must be equal, and its parts, which are compared one by one. The
+    content of a list is its length, of a mapping its keys; a scalar is its own content and has no parts.
+    """
+    if isinstance(value, str):
+        return value, ()  # a member of an enum becomes a text in a saved plan
+    if isinstance(value, list | tuple):
+        return (list, len(value)), value
+    if isinstance(value, Mapping):
+        keys = sorted(value, key=str)
+        return (dict, keys), [value[key] for key in keys]
+    if isinstance(value, Struct):
+        # The configuration in a saved plan has another directory, so its spans differ.
+        names = () if isinstance(value, Span) else value.__struct_fields__
+        return value.__class__, [getattr(value, name) for name in names]
+    return (value.__class__, value), ()

@@ -153,7 +153,9 @@ def read_plan_file(
 
 
 def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
-    """Return the plan in a file named `name`. Raises DiagnosticsError: no plan, damaged, or of another version."""
+    """Return the plan in a file named `name`, with its configuration, prior state and signature. The members must be
+    the known ones with the digests in the manifest. Raises DiagnosticsError: no plan, damaged, or of another version.
+    """
     manifest = _read_manifest(data, name)
     _check_plan_format_version(manifest, name, own_version)
     members = unpack_archive(data)
@@ -215,10 +217,11 @@ def _parse_json_object(content: bytes) -> dict[str, Any] | None:
 
 
 def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
-    """Return the first member, which describes the others. Raises DiagnosticsError if the data is no plan."""
-    first = read_member_at(data, 0)  # its name and content
-    first_name = first[0] if first is not None else ""
-    if first is None or first_name != MANIFEST:
+    """Return the manifest, the first member of the plan file `name`, with the digests of the other members. Raises
+    DiagnosticsError if the data is no plan.
+    """
+    first_name, content, _ = read_member_at(data, 0) or ("", b"", 0)
+    if first_name != MANIFEST:
         if not data.startswith(b"PK"):
             raise _build_rejection("not-a-plan-file", f"{name} was not written by nexusform plan -out.")
         if b"tfplan" in data[:200]:  # the name of its first member
@@ -227,7 +230,7 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
         if first_name == MULTI_SITE_PLAN:
             raise _build_rejection("not-a-plan-file", f"{name} {_MULTI_SITE_MESSAGE}")
         raise _build_damaged_file_error(name, "It is a ZIP file, but was not written by nexusform.")
-    manifest = _parse_json_object(first[1]) or {}
+    manifest = _parse_json_object(content) or {}
     if manifest.get("format") == _DEVELOPMENT_FORMAT:
         raise DiagnosticsError(build_development_file_error(name, "run plan again"))
     if (manifest.get("format"), manifest.get("kind")) != (FORMAT, KIND):

@@ -57,7 +57,9 @@ def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dic
 
 
 def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
-    """Return the column of a field: one value for all, each, or distinct ones by index; None if all are defaults."""
+    """Return the column of the values of a field, in the shortest of three forms: one value of all rows, the value of
+    each row, or the distinct values with an index per row. Return None if all values are the default.
+    """
     try:
         numbers: dict[Any, int] = {}  # of distinct values, by class and value, because true equals 1
         indexes = [numbers.setdefault((value.__class__, value), len(numbers)) for value in values]
@@ -76,7 +78,9 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
 
 
 def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[ColumnField]) -> tuple[Any, ...]:
-    """Return the records of a table. Raises ConversionProblem if it has another form or unknown columns."""
+    """Return the records of a table, written by `write_table`. Raises ConversionProblem if it has another form, or
+    unknown columns. A column with a value for each row must exist, because the others are endless.
+    """
     rows, columns = data.get("rows"), data.get("columns")
     if data.keys() != {"rows", "columns"} or rows.__class__ is not int or columns.__class__ is not dict:
         raise ConversionProblem(path=(), message="a list or a table expected")
@@ -151,13 +155,13 @@ class _TableConverter(NamedTuple):
 
 def write_record(record: Any) -> dict[str, Any]:
     """Return the record as an object. Plain data inside is not copied."""
-    write = get_annotation_shape(type(record)).write
+    write = get_annotation_shape(record.__class__).write
     assert write is not None
     document: dict[str, Any] = write(record)
     return document
 
 
-def read_record(kind: type[Any], data: Any) -> Any:
+def read_record(kind: Any, data: Any) -> Any:
     """Return the record of this kind from its data. Raises ConversionProblem."""
     return get_annotation_shape(kind).read(data)
 
@@ -211,16 +215,6 @@ def _parse_type_from_json(data: Any) -> Type:
         return parse_type_json(data)
     except (ValueError, TypeError, RecursionError):
         raise ConversionProblem(path=(), message="a type expected") from None
-
-
-def _build_optional_shape(inner: Shape) -> Shape:
-    """Build the shape of a value of the inner shape, or of None (null in JSON)."""
-    write = inner.write  # None: the values are JSON data already, as null is
-    return Shape(
-        write=None if write is None else lambda value: None if value is None else write(value),
-        read=lambda data: None if data is None else inner.read(data),
-        is_plain=inner.is_plain,
-    )
 
 
 def _build_sequence_shape(item: Shape) -> Shape:
@@ -294,28 +288,24 @@ def _read_mapping(value: Shape, data: Any) -> dict[str, Any]:
     return {name: _read_with_path(name, value.read, inner) for name, inner in data.items()}
 
 
-class _RecordField(NamedTuple):
-    name: str
-    shape: Shape
-    default: Any  # NODEFAULT when the field must be there
-
-    def build_column(self) -> ColumnField:
-        """Return the field as a table column."""
-        sequence = _build_sequence_shape(self.shape)
-        assert sequence.write is not None
-        return ColumnField(self.name, self.default, not self.shape.is_plain, sequence.write, sequence.read)
-
-
 def _build_record_shape(kind: type[Any]) -> Shape:
-    """Build the shape of a struct: an object of its fields, without those at their defaults."""
+    """Build the shape of a struct: an object of its fields, without those at their defaults. Many structs of the kind
+    are a table, with a column per field.
+    """
     hints = get_type_hints(kind)
-    record_fields = [
-        _RecordField(field.name, get_annotation_shape(hints[field.name]), _get_default(field)) for field in fields(kind)
-    ]
-    writers = [(field.name, field.shape.write, field.default) for field in record_fields]
-    readers = {field.name: field.shape.read for field in record_fields}
-    required_names = frozenset(field.name for field in record_fields if field.default is NODEFAULT)
-    table = _TableConverter(kind, tuple([field.build_column() for field in record_fields]))
+    writers: list[tuple[str, Write | None, Any]] = []  # name, converter and default of each field
+    readers: dict[str, Read] = {}
+    columns: list[ColumnField] = []
+    for field in fields(kind):
+        shape = get_annotation_shape(hints[field.name])
+        default = field.default if field.default_factory is NODEFAULT else field.default_factory()
+        writers.append((field.name, shape.write, default))
+        readers[field.name] = shape.read
+        sequence = _build_sequence_shape(shape)  # of the values of the column
+        assert sequence.write is not None
+        columns.append(ColumnField(field.name, default, not shape.is_plain, sequence.write, sequence.read))
+    required_names = frozenset(name for name, _, default in writers if default is NODEFAULT)
+    table = _TableConverter(kind, tuple(columns))
     return Shape(partial(_write_fields, writers), partial(_read_fields, kind, readers, required_names), table)
 
 
@@ -341,29 +331,20 @@ def _read_fields(kind: type[Any], readers: Mapping[str, Read], required_names: f
     return kind(**{name: _read_with_path(name, readers[name], value) for name, value in data.items()})
 
 
-def _get_default(field: Any) -> Any:
-    """Return the default of a field in msgspec's description."""
-    if field.default is not NODEFAULT:
-        return field.default
-    return NODEFAULT if field.default_factory is NODEFAULT else field.default_factory()
-
-
 def _write_location(location: Any) -> dict[str, Any]:
     """Write a location: an object with one key, the name of its record."""
-    write = get_annotation_shape(type(location)).write
-    assert write is not None
-    return {type(location).__name__: write(location)}
+    return {type(location).__name__: write_record(location)}
 
 
 def _read_location(data: Any) -> Any:
-    """Read a location: one of the records of all kinds."""
-    kinds: Mapping[str, type[ObjectLocation]] = {Placement.__name__: Placement}
-    if data.__class__ is not dict or data.keys() != kinds.keys():  # not of a VM: import the other kinds
-        kinds = get_location_classes()
-    if data.__class__ is not dict or len(data) != 1 or not data.keys() <= kinds.keys():
+    """Read a location: an object with one key, the name of a record of any kind of placement."""
+    name = next(iter(data)) if data.__class__ is dict and len(data) == 1 else ""
+    if name == Placement.__name__:  # of a VM: no other kind is imported
+        return _read_with_path(name, get_annotation_shape(Placement).read, data[name])
+    kinds = get_location_classes()
+    if name not in kinds:
         raise ConversionProblem(path=(), message=f"one of {', '.join(kinds)} expected")
-    ((name, field_values),) = data.items()
-    return _read_with_path(name, get_annotation_shape(kinds[name]).read, field_values)
+    return _read_with_path(name, get_annotation_shape(kinds[name]).read, data[name])
 
 
 _PLAIN: Final = Shape(None, lambda data: data, is_plain=True)
@@ -377,14 +358,11 @@ _SCALAR_SHAPES: Final[Mapping[Any, Shape]] = {
 }
 
 
-def get_annotation_shape(annotation: Any) -> Shape:
-    """Return the shape of an annotation. Raises TypeError if it is unknown."""
-    return _build_shape_of_annotation(annotation)
-
-
 @cache
-def _build_shape_of_annotation(annotation: Any) -> Shape:
-    """Build the shape (converters to and from JSON) of a type annotation. Raises TypeError for an unsupported one."""
+def get_annotation_shape(annotation: Any) -> Shape:
+    """Return the shape of a type annotation: the converters of its values to JSON data and back. Shapes are built once,
+    from the shapes of the annotations inside. Raises TypeError for an unsupported annotation.
+    """
     if annotation in _SCALAR_SHAPES:
         return _SCALAR_SHAPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -416,4 +394,11 @@ def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
     else:
         [kind] = kinds  # ValueError for several
         inner = get_annotation_shape(kind)
-    return _build_optional_shape(inner) if len(kinds) < len(arguments) else inner
+    if len(kinds) == len(arguments):
+        return inner
+    write = inner.write  # None: the values are JSON data already, as null is
+    return Shape(
+        write=None if write is None else lambda value: None if value is None else write(value),
+        read=lambda data: None if data is None else inner.read(data),
+        is_plain=inner.is_plain,
+    )

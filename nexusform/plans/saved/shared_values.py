@@ -104,7 +104,9 @@ class _NodeCollector:
         return _LETTER * (self._longest + 1)
 
     def collect_node(self, value: Any, depth: int) -> Any:
-        """Return the value itself if it is a scalar, else the node of all values equal to it; `depth` is its level."""
+        """Return the value itself if it is a scalar, else the node of all values equal to it. A node is created after
+        the nodes of its parts. `depth` is the level of the value in its document.
+        """
         kind = value.__class__
         if kind in _SCALARS:
             self._scan_texts_for_mark_letters((value,))  # the mark of references must begin no text
@@ -122,9 +124,8 @@ class _NodeCollector:
                 self._converted.append(value)
             keys = tuple(value)
             keys, items = self._keys.setdefault(keys, keys), value.values()  # equal keys become one tuple with one id
-        if depth > _MAXIMUM_DEPTH or (  # written as it is, without a comparison with others
-            keys is None and len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))
-        ):
+        is_long_list = keys is None and len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))
+        if depth > _MAXIMUM_DEPTH or is_long_list:  # written as it is, without a comparison with others
             self._scan_texts_for_mark_letters(value)
             return self._add_collected_node(_SharedNode(keys, list(items)))
         depth += 1
@@ -197,7 +198,9 @@ class DocumentExpander:
         self._size = 0
 
     def expand(self, document: Any) -> Any:
-        """Return the document, changed in place, with all references resolved. Raises SharedValuesError."""
+        """Return the document, changed in place, with all references resolved to shared values, shared keys or UNKNOWN.
+        Containers are searched one by one, not recursively. Raises SharedValuesError.
+        """
         box = [document]  # the document itself may be a reference
         containers: list[Any] = [box]  # still to be searched
         while containers:

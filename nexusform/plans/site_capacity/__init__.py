@@ -5,7 +5,7 @@ PUBLIC = {
     "occupancy": (
         "list_changed_racks list_out_of_service OutOfService build_unmanaged_vms_note "
         "read_recorded_vms UnmanagedVm PoolVms RackVmCounts SpareCapacity select_without_new_sharing SiteMachine "
-        "SiteRack SiteSkuCapacity SiteVms add_recorded_vms"
+        "SiteRack SiteSkuCapacity SiteVms add_recorded_vms select_largest_sku_rows"
     ),
     "site_resource_capacity": (
         "AttachableNetworks ClusterNetworks find_configured_node_network format_shortage format_spare_resources "

@@ -187,9 +187,10 @@ def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
     for site in sites:
         planned_racks = {rack.name for rack in site.racks if rack.is_planned}
         for machine in site.machines:
-            status = machine.facts.status
-            if machine.exists_after and status is not None and machine.facts.rack not in planned_racks:
-                yield OutOfService(site.id, site.name, machine.facts.name, status)
+            facts = machine.facts
+            is_in_use = machine.exists_after and facts.rack not in planned_racks
+            if is_in_use and facts.status is not None:  # a machine in service has no status
+                yield OutOfService(site.id, site.name, facts.name, facts.status)
 
 
 def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
@@ -199,11 +200,16 @@ def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
 
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
-    """Return the racks of a site with added or removed VMs; lost unmanaged VMs count as removed."""
-    # Numbers of VMs by machine.
-    unchanged = Counter(vm.placement.machine for vm in site.unmanaged_vms if not vm.is_lost)
-    removed: Counter[str] = Counter(vm.placement.machine for vm in site.unmanaged_vms if vm.is_lost)
+    """Return the racks of a site with added or removed VMs, and the numbers of VMs on each of their machines. Unmanaged
+    VMs on a deleted machine count as removed.
+    """
+    # Numbers of VMs by machine: on both sides of the plan, only before it, and only after it.
+    unchanged: Counter[str] = Counter()
+    removed: Counter[str] = Counter()
     added: Counter[str] = Counter()
+    for vm in site.unmanaged_vms:
+        counter = removed if vm.is_lost else unchanged
+        counter[vm.placement.machine] += 1
     for pool in site.pools:
         unchanged.update(_list_machine_of_each_vm(pool.unchanged))
         removed.update(_list_machine_of_each_vm(pool.removed))
@@ -229,7 +235,9 @@ def _count_vms(
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
-    """Return the addresses of resources without a machine shared by an added VM and another VM of the resource."""
+    """Return the addresses of resources with added VMs on machines of their own. After the plan, each of these machines
+    runs only one VM of the resource.
+    """
     vms_after: dict[str, Counter[tuple[str, str]]] = {}  # VMs by resource, and by site and machine
     added: dict[str, set[tuple[str, str]]] = {}  # site and machine of added VMs, by resource
     for site in sites:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import format_count, format_first_items, group_by
 from nexusform.json_data.plain_data import get_part, get_text
 from nexusform.placements.vm_demands import ClaimDemand, PoolDemand, VmDemand
 
@@ -47,7 +47,6 @@ UNITS: Final[Mapping[SiteResourceKind, str]] = {
     SiteResourceKind.VOLUMES: "GiB",
     SiteResourceKind.CLAIMS: "GiB",
 }
-
 
 LABELS: Final[Mapping[SiteResourceKind, str]] = {
     SiteResourceKind.NODE_ADDRESSES: "addresses for nodes",
@@ -267,9 +266,15 @@ class _SiteNodeCounts(Struct, frozen=True):
     networks: Mapping[str, str]
 
 
+def _create_row(kind: SiteResourceKind, name: str, **figures: Any) -> SiteResourceCapacity:
+    """Create the row of one resource. `compute_site_resource_capacity` adds the site to all rows at the end."""
+    return SiteResourceCapacity(site_id="", site="", kind=kind, name=name, **figures)
+
+
 def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
     """Yield the addresses in networks of nodes and VMs: a row per network by name, an unnamed one if no provider reads
-    networks, and one per cluster without a known network. The total is None for networks not read.
+    networks, and one per cluster without a known network. The total is None for networks not read. Each node of a
+    cluster and each VM uses one address, and the upgrade of a cluster needs more (`surge`).
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
     connected_clusters = (nodes.before.keys() | nodes.after.keys()) & nodes.networks.keys()
@@ -277,14 +282,8 @@ def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> 
     for network_name in sorted(network_names):
         own_clusters = [cluster for cluster in sorted(connected_clusters) if nodes.networks[cluster] == network_name]
         network = read_networks.get(network_name, NetworkAddresses(network_name, addresses=None, vms=0))
-        row = SiteResourceCapacity(
-            site_id="",  # set by the caller
-            site="",
-            kind=SiteResourceKind.NODE_ADDRESSES,
-            name=network_name,
-            total=network.addresses,
-            surge=max((nodes.surge.get(cluster, 0) for cluster in own_clusters), default=0),  # one upgrade at a time
-        )
+        surge = max((nodes.surge.get(cluster, 0) for cluster in own_clusters), default=0)  # one upgrade at a time
+        row = _create_row(SiteResourceKind.NODE_ADDRESSES, network_name, total=network.addresses, surge=surge)
         if own_clusters or network.vms:
             used_before = network.vms + sum(nodes.before.get(cluster, 0) for cluster in own_clusters)
             used = network.vms + sum(nodes.after.get(cluster, 0) for cluster in own_clusters)
@@ -292,10 +291,10 @@ def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> 
         elif network.addresses is not None:
             yield row  # the use of a network without nodes and VMs is unknown
     if supplies.networks is None:
-        yield SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.NODE_ADDRESSES, name="")
+        yield _create_row(SiteResourceKind.NODE_ADDRESSES, name="")
     for cluster in sorted((nodes.before.keys() | nodes.after.keys()) - connected_clusters):
-        kind, surge = SiteResourceKind.NODE_ADDRESSES, nodes.surge.get(cluster, 0)
-        yield SiteResourceCapacity(site_id="", site="", kind=kind, name=f"of {cluster}", surge=surge)
+        surge = nodes.surge.get(cluster, 0)
+        yield _create_row(SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=surge)
 
 
 def _compute_pod_blocks(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
@@ -303,11 +302,9 @@ def _compute_pod_blocks(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iter
     pod_addresses = {network.cluster: network.pod_addresses for network in supplies.clusters}
     for cluster in sorted(nodes.before.keys() | nodes.after.keys()):
         addresses = pod_addresses.get(cluster)
-        yield SiteResourceCapacity(
-            site_id="",  # set by the caller
-            site="",
-            kind=SiteResourceKind.POD_BLOCKS,
-            name=cluster,
+        yield _create_row(
+            SiteResourceKind.POD_BLOCKS,
+            cluster,
             total=None if addresses is None else addresses // POD_BLOCK,
             used_before=nodes.before.get(cluster, 0),
             used=nodes.after.get(cluster, 0),
@@ -319,47 +316,52 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
     """Compute the address pools of load balancers. No Azure response lists the services with an address."""
     for cluster in supplies.clusters:
         for pool, addresses in cluster.load_balancer_pools:
-            name, kind = f"{cluster.cluster}/{pool}", SiteResourceKind.BALANCER_ADDRESSES
-            yield SiteResourceCapacity(site_id="", site="", kind=kind, name=name, total=addresses)
+            yield _create_row(SiteResourceKind.BALANCER_ADDRESSES, f"{cluster.cluster}/{pool}", total=addresses)
 
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
     """Yield a row per storage appliance (an unknown one if none was captured), and a row of all volumes together."""
+    kind, used = SiteResourceKind.STORAGE, None  # None: not captured
     for appliance in supplies.storage or ():
-        row = SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name=appliance.name)
-        yield replace(row, total=appliance.capacity, used_before=appliance.used, used=appliance.used)
+        used = appliance.used
+        yield _create_row(kind, appliance.name, total=appliance.capacity, used_before=used, used=used)
     if supplies.storage is None:
-        yield SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.STORAGE, name="")
-    name, volume_gib = "", None  # None: not captured
+        yield _create_row(kind, name="")
+    name, volume_gib = "", None
     if supplies.volumes is not None:
         count, mib = supplies.volumes
         name, volume_gib = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)  # rounded up
     total = _sum_appliance_capacity(supplies)
-    row = SiteResourceCapacity(site_id="", site="", kind=SiteResourceKind.VOLUMES, name=name, total=total)
-    yield replace(row, used_before=volume_gib, used=volume_gib)
+    yield _create_row(SiteResourceKind.VOLUMES, name, total=total, used_before=volume_gib, used=volume_gib)
 
 
 def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
     """Return the GiB of all appliances together; None if any is unknown, or there is none."""
-    capacities = [appliance.capacity for appliance in supplies.storage or ()]
-    return sum(capacity or 0 for capacity in capacities) if capacities and None not in capacities else None
+    if not supplies.storage:
+        return None
+    total = 0
+    for appliance in supplies.storage:
+        if appliance.capacity is None:
+            return None
+        total += appliance.capacity
+    return total
 
 
 def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
-    """Build the row of storage claimed by pods; without a cluster with known pods, the use is None (unknown)."""
+    """Build the row of the storage claimed by pods, for clusters with known pods. Its name lists these clusters, and
+    notes the others and a claim without a size. Without such a cluster, the use is unknown (None).
+    """
     claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
     unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]  # names
     notes = [f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}"] if claims and unknown_clusters else []
     notes += [f"{unsized_claims[0]} has no size"] if unsized_claims else []
     name = format_first_items(sorted(claims), _MAXIMUM_NAMES)
-    return SiteResourceCapacity(
-        site_id="",  # set by the caller
-        site="",
-        kind=SiteResourceKind.CLAIMS,
-        name=f"{name}; {'; '.join(notes)}" if notes else name,
+    return _create_row(
+        SiteResourceKind.CLAIMS,
+        name="; ".join([name, *notes]),
         total=_sum_appliance_capacity(supplies),
         used_before=_compute_claimed_storage(supplies, before.claims.values()) if claims else None,
         used=_compute_claimed_storage(supplies, after.claims.values()) if claims else None,
@@ -371,7 +373,7 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
     None if a claim has no size, or if no volume was captured and the claims alone fit.
     """
     total = _sum_appliance_capacity(supplies)
-    if any(claim.unsized_claim for claim in claims):
+    if any(claim.unsized_claim for claim in claims):  # its name
         return None
     claimed_bytes = sum(claim.size for claim in claims)
     if supplies.volumes is None:
@@ -396,14 +398,16 @@ def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResou
     """Return the row of a kind with the smallest spare amount after a surge if this is insufficient, else a row of
     unknown amount, if any, else the row with the smallest amount. Return None without rows of the kind.
     """
-    of_kind = [row for row in rows if row.kind is kind]
-    known_rows = [row for row in of_kind if row.free is not None]
-    scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge, default=None)
-    if scarcest is not None and scarcest.is_insufficient:
-        return scarcest
+    rows_by_knowledge = group_by((row for row in rows if row.kind is kind), lambda row: row.free is not None)
+    known_rows, unknown_rows = rows_by_knowledge.get(True, []), rows_by_knowledge.get(False, [])
+    if not known_rows:
+        return next(iter(unknown_rows), None)
+    scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge)  # `free` is known here
     # Next to known rows, a row with a total but without a known use does not count: its network may have no nodes.
-    unknown_rows = [row for row in of_kind if row.free is None and (row.total is None or not known_rows)]
-    return unknown_rows[0] if unknown_rows else scarcest
+    uncaptured_rows = [row for row in unknown_rows if row.total is None]
+    if scarcest.is_insufficient or not uncaptured_rows:
+        return scarcest
+    return uncaptured_rows[0]
 
 
 def _subtract_if_known(total: int | None, used: int | None) -> int | None:

@@ -48,7 +48,9 @@ _MAX_TYPE_LENGTH: Final = 40
 
 
 def render_value(value: Value, indent: int = 0) -> str:
-    """Render a value as text, with placeholders for sensitive and unknown values."""
+    """Render a value as text, with placeholders for sensitive and unknown values. Maps, objects and lists have a line
+    per entry; lines after the first are indented by `indent` spaces.
+    """
     if indent > 2 * _MAX_DEPTH:  # two columns per level
         return TOO_DEEP
     if value.raw is UNKNOWN:
@@ -58,13 +60,16 @@ def render_value(value: Value, indent: int = 0) -> str:
     if value.is_null:
         return _render_null(value.type)
     if isinstance(value.raw, bool):
-        return "true" if value.raw else "false"
+        return str(value.raw).lower()
     if isinstance(value.raw, str):
         return _render_heredoc(value.raw, indent) if "\n" in value.raw else _quote_string(value.raw)
     if isinstance(value.raw, dict):
-        return _wrap_in_conversion(value.type, _render_mapping(value.raw, indent))
+        entries = sorted(value.raw.items())
+        lines = [f"{_quote_string(name)} = {render_value(entry, indent + 2)}" for name, entry in entries]
+        return _wrap_in_conversion(value.type, add_brackets("{", lines, "}", indent, 2))
     if isinstance(value.raw, (tuple, list, frozenset)):
-        return _wrap_in_conversion(value.type, _render_sequence(list(value.raw), indent))
+        lines = [f"{render_value(element, indent + 2)}," for element in value.raw]
+        return _wrap_in_conversion(value.type, add_brackets("[", lines, "]", indent, 2))
     return format_number(value.raw)
 
 
@@ -85,25 +90,16 @@ def _wrap_in_conversion(value_type: Type, inner: str) -> str:
     return f"to{kind}({inner})" if kind else inner
 
 
-def _render_mapping(entries: dict[str, Value], indent: int) -> str:
-    """Render a map or an object, one entry per line."""
-    lines = [f"{_quote_string(name)} = {render_value(entries[name], indent + 2)}" for name in sorted(entries)]
-    return add_brackets("{", lines, "}", indent, 2)
-
-
-def _render_sequence(elements: list[Value], indent: int) -> str:
-    """Render a list, set or tuple, one element per line."""
-    return add_brackets("[", [f"{render_value(element, indent + 2)}," for element in elements], "]", indent, 2)
-
-
 def _quote_string(text: str) -> str:
-    return '"' + "".join(c if c.isprintable() and c not in '\\"' else _escape_character(c) for c in text) + '"'
+    return f'"{"".join(map(_escape_character, text))}"'
 
 
 def _escape_character(character: str) -> str:
-    """Escape a character in a string."""
+    """Escape a character of a string on one line, if it is not printable, a quotation mark or a backslash."""
     if character in _ESCAPES:
         return _ESCAPES[character]
+    if character.isprintable():
+        return character
     return f"\\x{ord(character):02x}" if character.isascii() else format_code_point(character)
 
 
@@ -121,7 +117,9 @@ def _escape_line(line: str) -> str:
 
 
 def render_type(value_type: Type, indent: int = 0) -> str:
-    """Render a type as text, one attribute or element per line."""
+    """Render a type as text, with a line per attribute or element. Lines after the first are indented by `indent`
+    spaces, further ones inside of them by four more.
+    """
     if indent > 4 * _MAX_DEPTH:  # four columns per level
         return TOO_DEEP
     if isinstance(value_type, ObjectType):
@@ -152,7 +150,10 @@ def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Itera
     line_width = max(width - indent - 4, 30)  # results are indented by 4; deep parts exceed the width
     first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)
     location_note = enclose("  [", format_location(part.span), "]")
-    outcome = "= (error)" if part.has_failed else f"= {_format_value_on_one_line(part)}  ({_format_part_type(part)})"
+    outcome = "= (error)"
+    if not part.has_failed:
+        text = SENSITIVE if part.is_hidden else _format_on_one_line(render_value(part.value), _MAX_VALUE_LENGTH)
+        outcome = f"= {text}  ({_format_part_type(part)})"
     if not further_lines and len(first_line) + len(outcome) + len(location_note) + 1 <= line_width:
         yield f"{margin}{first_line} {outcome}{location_note}"
     else:
@@ -167,13 +168,6 @@ def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Itera
         yield f"{margin}  ... and {part.omitted} more"
     if part.is_repeated:
         yield f"{margin}  (parts shown above)"
-
-
-def _format_value_on_one_line(part: TracedExpression) -> str:
-    """Format the value of a part on one line, truncated."""
-    if part.is_hidden:
-        return SENSITIVE
-    return _format_on_one_line(render_value(part.value), _MAX_VALUE_LENGTH)
 
 
 def _format_on_one_line(text: str, max_length: int) -> str:

@@ -269,8 +269,8 @@ _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
 
 
 def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int) -> list[str]:
-    """Return a line per need of other machines: the only change required before a VM fits, or None if it fits but the
-    machine ranks lower. A last line counts machines with several needs. `pool_size` is the number of VMs in the pool.
+    """Return a line per change needed for other machines, the cheapest first: machines with capacity at once, or after
+    one change. A last line counts the machines with several needs. `pool_size` is the number of VMs in the pool.
     """
     with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
     alternatives_by_need = group_by(with_one_change, lambda item: item.requirements[0] if item.requirements else None)
@@ -285,7 +285,9 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
 def _describe_needed_change(
     need: MachineObstacle | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
-    """Return a sentence on the machines with capacity after the change `need`; None: without one, but ranked lower."""
+    """Return a sentence on the machines with capacity after the change `need`, such as another zone or a smaller SKU.
+    Without a need (None), the VM fits there already, but the machines rank lower.
+    """
     if need is MachineObstacle.LEAVE:
         # Describe the machines with the fewest VMs to remove.
         minimum = min(len(alternative.removed_vms) for alternative in alternatives)
@@ -353,7 +355,6 @@ REPLACEMENT_FORM: Final = RecordForm(
     "node=vm.name from=vm.placement to=placement",
     {"from": build_location_document, "to": build_location_document},
 )
-
 
 _POOL_HEADERS = ("pool", "SKU", "count", "racks", "VMs per rack")
 _SPREAD_RULE = (

@@ -62,7 +62,9 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
 
 
 def _format_plan_note(named_plan: _NamedPlan) -> str:
-    """Return the reason of a plan's rejection, or its checks and the warnings caused by it; "" without any."""
+    """Return the reason of a plan's rejection, else its notes about NUMA cells, separation and conditions, and the
+    summaries of the warnings caused by it; "" without any.
+    """
     if named_plan.plan.is_rejected:
         return f"blocked by {describe_rejection(named_plan.plan)}"
     checks = [sentence.rstrip(".") for heading, sentence in build_notes(named_plan.plan) if heading in _CHECKS]

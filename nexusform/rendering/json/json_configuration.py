@@ -49,16 +49,17 @@ def list_references(references: Iterable[Traversal]) -> list[str]:
     for reference in references:
         prefixes = [reference.root.name]
         for step in reference.steps:
-            text = f".{step.name}" if isinstance(step, TraverseAttribute) else _format_instance_key(step.key)
+            if isinstance(step, TraverseAttribute):
+                text = f".{step.name}"
+            elif isinstance(step.key, str):
+                text = f'["{step.key}"]'
+            else:
+                text = f"[{step.key}]"
             prefixes.append(f"{prefixes[-1]}{text}")
         # `data.type.name` and `type.name` are objects; `data` and the type alone are not.
         shortest = 3 if reference.root.name == "data" else 2
         texts.update(dict.fromkeys(reversed(prefixes[shortest - 1 :] or prefixes[:1])))  # at least the root
     return list(texts)
-
-
-def _format_instance_key(key: object) -> str:
-    return f'["{key}"]' if isinstance(key, str) else f"[{key}]"
 
 
 def _build_provider(name: str, module_address: str, block: ProviderBlock | None) -> dict[str, Any]:
@@ -215,7 +216,11 @@ def _build_block_schema(schema: BlockSchema) -> dict[str, Any]:
     block: dict[str, Any] = {
         "attributes": {name: _build_attribute(attribute) for name, attribute in sorted(schema.attributes.items())}
     }
-    block_types = {name: _build_nested_block(nested) for name, nested in sorted(schema.blocks.items())}
+    block_types: dict[str, Any] = {}
+    for name, nested in sorted(schema.blocks.items()):
+        limits = omit_empty({"min_items": nested.min_items, "max_items": nested.max_items})
+        inner = _build_block_schema(nested.schema)
+        block_types[name] = {"nesting_mode": nested.nesting.value, "block": inner, **limits}
     block |= omit_empty({"block_types": block_types})
     if schema.description:
         block |= {"description": schema.description, "description_kind": "plain"}
@@ -230,8 +235,3 @@ def _build_attribute(attribute: AttributeSchema) -> dict[str, Any]:
         "description_kind": "plain",
         **{flag: True for flag in flags if getattr(attribute, flag)},
     }
-
-
-def _build_nested_block(nested: NestedBlock) -> dict[str, Any]:
-    limits = {"min_items": nested.min_items, "max_items": nested.max_items}
-    return {"nesting_mode": nested.nesting.value, "block": _build_block_schema(nested.schema), **omit_empty(limits)}

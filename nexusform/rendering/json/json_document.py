@@ -17,7 +17,6 @@ from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Change, CheckResult, Drift, Mode, OutputChange, Plan
 from nexusform.rendering.json.json_configuration import build_configuration_document
-from nexusform.rendering.json.json_decision import build_decision_document
 from nexusform.rendering.json.json_diagnostics import (
     ACTIONS,
     TERRAFORM_VERSION,
@@ -25,7 +24,7 @@ from nexusform.rendering.json.json_diagnostics import (
     build_finding_document,
     format_provider_name,
 )
-from nexusform.rendering.json.json_placements import PLAN_FORM, build_placement_changes
+from nexusform.rendering.json.json_placements import PLAN_FORM, build_decision_document, build_placement_changes
 from nexusform.rendering.json.json_relevance import collect_relevant_attributes
 from nexusform.rendering.notation.hcl_text import build_path_trie
 from nexusform.rendering.notation.json_values import (
@@ -179,7 +178,9 @@ def _build_change_sides(
 
 
 def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
-    """Yield objects changed outside of nexusform, by current address; if refresh-only also moves without drift."""
+    """Yield a document per object changed outside of nexusform, under its address after moves. A refresh-only plan
+    lists its moves here, too, because it changes no object.
+    """
     current_addresses = dict(plan.address_moves)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
     for drift in plan.drift:
@@ -322,7 +323,9 @@ _KINDS: Final = {"input_variable": "var"}
 
 
 def _list_unchecked_conditions(plan: Plan, configuration: Configuration | None) -> Iterator[tuple[str, str]]:
-    """Yield (kind, address) of the conditions unchecked by a destroy plan; nothing for other plans."""
+    """Yield the kind and the address of each condition in a configuration: `("check", "check.racks")`. A destroy plan
+    does not check them, so their status is unknown; yield nothing for other plans.
+    """
     if plan.mode is not Mode.DESTROY or configuration is None:
         return
     for module in list_modules(configuration.root):
@@ -402,20 +405,20 @@ def _build_check_address(kind: str, address: str) -> dict[str, Any]:
     return {"kind": _KINDS.get(kind, kind), **declared_address, "to_display": address}
 
 
-def _build_instance_keys(kind: str, address: str) -> dict[str, Any]:
-    """Build the module and the instance key, if any, of an object with conditions."""
-    if kind != "resource":
-        return _build_module_key(address.rpartition(".")[0].rpartition(".")[0])  # without kind and name
-    parsed = parse_address(address)
-    key = {} if parsed.key is None else {"instance_key": parsed.key}
-    return {**key, **_build_module_key(format_module(parsed.module))}
-
-
 def _build_module_key(module: str) -> dict[str, str]:
     return omit_empty({"module": module})
 
 
 def _build_check_instance(result: CheckResult) -> dict[str, Any]:
-    address = {**_build_instance_keys(result.kind, result.address), "to_display": result.address}
-    document: dict[str, Any] = {"address": address, "status": result.status}
-    return document | omit_empty({"problems": [{"message": text} for text in result.messages]})
+    """Build the result of the conditions of one instance: its address in parts, its status, and its problems."""
+    address: dict[str, Any] = {}
+    if result.kind == "resource":
+        parsed = parse_address(result.address)
+        if parsed.key is not None:
+            address["instance_key"] = parsed.key
+        module = format_module(parsed.module)
+    else:
+        module = result.address.rpartition(".")[0].rpartition(".")[0]  # without kind and name
+    address |= {**_build_module_key(module), "to_display": result.address}
+    problems = omit_empty({"problems": [{"message": text} for text in result.messages]})
+    return {"address": address, "status": result.status, **problems}

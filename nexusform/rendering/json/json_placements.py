@@ -1,4 +1,4 @@
-"""JSON of placements, separation rules and capacity in a plan document."""
+"""JSON of placements, separation rules, capacity and the decision block (key `decision`) in a plan document."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -9,6 +9,14 @@ from msgspec.structs import asdict
 from nexusform.json_data.record_forms import RecordForm, round_to_six_places
 from nexusform.placement_kinds.placement_kind import build_location_document
 from nexusform.placements.prediction_scores import PredictionRecordScore
+from nexusform.plans.impact.decision_figures import (
+    DrainMinuteRange,
+    ImpactSummary,
+    PlacementConfidenceSummary,
+    SpareCapacitySummary,
+    SurgeVerdict,
+    build_decision,
+)
 from nexusform.plans.maintenance import EvacuatedVm, PlannedMachineAction, PoolNodeRecreation, Upgrade
 from nexusform.plans.plan import (
     Feasibility,
@@ -22,7 +30,7 @@ from nexusform.plans.plan import (
     SeparationViolation,
     SitePredictionAccuracy,
 )
-from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
+from nexusform.plans.plan_checks import DecisionDifference, GuardRailResult, PreviousPlanDifferences, ProgramCheck
 from nexusform.plans.site_capacity.occupancy import OutOfService, SiteSkuCapacity, SpareCapacity, list_out_of_service
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity, SiteResourceKind
 from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
@@ -30,6 +38,7 @@ from nexusform.rendering.notation.sample_text import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.scheduling.placement_decision import Rejection
+from nexusform.scheduling.racks.vms import Interval
 
 
 def build_placement_changes(plan: Plan, detail: ShownPlacements) -> Iterator[dict[str, Any]]:
@@ -77,7 +86,6 @@ TABLE_FORM: Final = RecordForm(
     "cluster pool vm_sku_name total_count expected_racks actual_racks expected_vms_per_rack actual_vms_per_rack",
 )
 
-
 _POOL_UPGRADE_FORM: Final = RecordForm(
     PoolNodeRecreation,
     "pool vm_sku_name=sku vms batches at_once=concurrent_vms surges fewest_up=minimum_up "
@@ -92,12 +100,10 @@ _UPGRADE_FORM: Final = RecordForm(
     pools=_POOL_UPGRADE_FORM,
 )
 
-
 _STEP_FORM: Final = RecordForm(
     RolloutStep, "kind stage? group? clusters begins_seconds=start_seconds wait_seconds waits_for? status"
 )
 _ROLLOUT_FORM: Final = RecordForm(Rollout, "address cause resource_snapshot steps", steps=_STEP_FORM)
-
 
 _VIOLATION_FORM: Final = RecordForm(
     SeparationViolation, "site=site_id [rack] [machine] members joined_by=violating_member trigger [reason]"
@@ -114,7 +120,6 @@ _VERDICT_FORM: Final = RecordForm(
     "address enforcement holds=satisfied violations scope samples=sample_count holds_in=satisfied_count",
     violations=_build_violation,
 )
-
 
 _CAPACITY_FORM: Final = RecordForm(
     SpareCapacity,
@@ -143,13 +148,11 @@ OTHER_CAPACITY_FORM: Final = RecordForm(
     captured=_is_capacity_captured,
 )
 
-
 _OUT_OF_SERVICE_FORM: Final = RecordForm(
     OutOfService,
     "site machine power_state=status.power_state ready_state=status.ready_state detailed_status=status.detailed_status "
     "cordon_status=status.cordon_status cordoned_by=status.cordoned_by message=status.message since=status.since",
 )
-
 
 _LEAVING_FORM: Final = RecordForm(EvacuatedVm, "name to=machine")
 _MACHINE_ACTION_FORM: Final = RecordForm(
@@ -160,7 +163,6 @@ _MACHINE_ACTION_FORM: Final = RecordForm(
     vms_leaving=_LEAVING_FORM,
 )
 
-
 _LOSS_FORM: Final = RecordForm(LossEffect, "lost waiting_pods")
 FEASIBILITY_FORM: Final = RecordForm(
     Feasibility,
@@ -170,7 +172,6 @@ FEASIBILITY_FORM: Final = RecordForm(
     one_machine_down=_LOSS_FORM,
     one_rack_down=_LOSS_FORM,
 )
-
 
 _CHECK_FORM: Final = RecordForm(ProgramCheck, differences=RecordForm(DecisionDifference))
 _PREDICTIONS_FORM: Final = RecordForm(
@@ -207,3 +208,53 @@ PLAN_FORM: Final = RecordForm(
     evaluation=to_builtins,
     checks_by=_CHECK_FORM,
 )
+
+_IMPACT_FORM: Final = RecordForm(
+    ImpactSummary,
+    "recreated moved removed host_lost max_down minutes [stopped] [max_stopped]",
+    minutes=RecordForm(DrainMinuteRange),
+)
+_CONFIDENCE_FORM: Final = RecordForm(
+    PlacementConfidenceSummary, "vms exact_rack_counts exact_machines pods certain_pods [doubts]"
+)
+
+
+def _convert_number(number: float) -> float:
+    """Return a whole number as an integer."""
+    return int(number) if number.is_integer() else number
+
+
+_GUARD_RAIL_FORM: Final = RecordForm(
+    GuardRailResult, "name limit value result [reason]", limit=_convert_number, value=_convert_number
+)
+_SINCE_FORM: Final = RecordForm(PreviousPlanDifferences)
+_SURGE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
+
+
+def build_decision_document(plan: Plan) -> dict[str, Any]:
+    """Build the figures of a plan. Capacity is the certain number of VMs, null if unknown."""
+    decision = build_decision(plan)
+    return {
+        "impact": _IMPACT_FORM(decision.impact),
+        "capacity": list(map(_build_spare_capacity, decision.capacity)),
+        "upgrades": list(map(_SURGE_FORM, decision.upgrades)),
+        "confidence": _CONFIDENCE_FORM(decision.confidence),
+        "guard_rails": list(map(_GUARD_RAIL_FORM, decision.guard_rails)),
+        "since": None if plan.since is None else _SINCE_FORM(plan.since),
+    }
+
+
+def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
+    """Build the minimum figures of a site; those before are None for a new site, and all are None without data."""
+
+    def get_minimum(figure: Interval | None) -> int | None:
+        return None if figure is None or row.lacks_data else figure.minimum
+
+    return {
+        "site": row.site,
+        "vm_sku_name": row.vm_sku_name,
+        "before": get_minimum(row.before),
+        "after": get_minimum(row.after),
+        "rack_down_before": get_minimum(row.rack_down_before),
+        "rack_down_after": get_minimum(row.rack_down_after),
+    }

@@ -43,7 +43,9 @@ class _Attribute(Struct, frozen=True, order=True):
 def collect_relevant_attributes(
     configuration: Configuration, plan: Plan, changes: Sequence[Change], prior: State
 ) -> list[dict[str, Any]]:
-    """Return the resource attributes used by changes and outputs, sorted; `plan` and `prior` have the instances."""
+    """Return the resource attributes used by changes, outputs and module outputs, sorted: `{"resource": ...,
+    "attribute": [...]}`. The instances of modules are known from `plan` and `prior`.
+    """
     analysis = _ReferenceAnalysis(configuration.root)
     references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
     if plan.mode is not Mode.DESTROY:
@@ -122,7 +124,9 @@ class _ReferenceAnalysis:
         return attributes
 
     def _follow_reference(self, reference: _Reference) -> Iterable[_Reference]:
-        """Return the references in the definition of a value, an output, or a resource; () for an undeclared one."""
+        """Return the references in the definition of a referenced value. A variable is defined by its module call, an
+        output by its expression, and a resource by its block. Return () for an undeclared one.
+        """
         module = self.find_module(reference.module)
         name = str(next(iter(reference.steps), ""))
         match reference.root:
@@ -171,7 +175,7 @@ class _ReferenceAnalysis:
         if steps:
             return self.list_output_references(inner, str(steps[0]))
         outputs = call.module.outputs if call is not None else ()
-        return list(chain.from_iterable(self.list_output_references(inner, output) for output in outputs))
+        return chain.from_iterable(self.list_output_references(inner, output) for output in outputs)
 
     def list_output_references(self, path: ModulePath, name: str) -> Iterable[_Reference]:
         """Return the references of an output."""

@@ -11,14 +11,13 @@ from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import enclose
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action, Change, Mode, Plan, StepKind
-from nexusform.rendering.json.json_decision import build_decision_document
 from nexusform.rendering.json.json_diagnostics import (
     TERRAFORM_VERSION,
     build_diagnostic_document,
     build_finding_document,
     build_resource_keys,
 )
-from nexusform.rendering.json.json_placements import build_placement_changes
+from nexusform.rendering.json.json_placements import build_decision_document, build_placement_changes
 from nexusform.rendering.notation.json_values import build_visible_type, build_visible_value, omit_empty
 from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.decision_lines import build_decision_lines

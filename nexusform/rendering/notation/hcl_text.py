@@ -21,7 +21,6 @@ TOO_DEEP = "(nested too deeply to be shown)"
 _IDENTIFIER = re.compile(r"[^\W\d][\w-]*")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
-
 _MAX_DEPTH = 100
 
 
@@ -67,13 +66,17 @@ def render_hcl_value(plain: Any, value_type: Type = DYNAMIC) -> str:
 
 
 def _render_value(plain: Any, value_type: Type, indent: int) -> str:
-    """Render a value of limited depth as an expression; lines after the first are indented by `indent` spaces."""
+    """Render a value of limited depth as an expression. The type of the value labels collections (`tomap({`). Lines
+    after the first are indented by `indent` spaces.
+    """
     if plain.__class__ is str and "\n" in plain:
         return render_heredoc(plain, " " * indent)
     if plain.__class__ is dict:
         # Render a map or an object, one entry per line.
-        opening, closing = ("tomap({", "})") if isinstance(value_type, MapType) else ("{", "}")
-        element = value_type.element if isinstance(value_type, MapType) else DYNAMIC
+        opening, closing = "{", "}"
+        element: Type = DYNAMIC
+        if isinstance(value_type, MapType):
+            opening, closing, element = "tomap({", "})", value_type.element
         types = dict(value_type.attributes) if isinstance(value_type, ObjectType) else {}
         lines = [
             f"{quote_string(name)} = {_render_value(plain[name], types.get(name, element), indent + 2)}"

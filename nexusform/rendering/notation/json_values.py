@@ -37,8 +37,8 @@ def _is_list(plain: Any) -> bool:
 
 
 def build_unknown_mask(plain: Any) -> Any:
-    """Build a mask: True for an unknown value, False for a known one. Objects keep only parts with unknown values (else
-    {}), lists all elements if one has unknown values (else []).
+    """Build Terraform's mask of a value: True if it is unknown, False for a known scalar. The mask of an object has
+    only the parts with unknown values, the mask of a list has all elements, or none if all are known.
     """
     if plain is UNKNOWN:
         return True
@@ -51,8 +51,9 @@ def build_unknown_mask(plain: Any) -> Any:
 
 
 def build_sensitive_mask(plain: Any, marks: Any) -> Any:
-    """Build Terraform's mask: True for a sensitive value, False for another scalar; an object lists only parts with
-    sensitive values, a list all or none. `marks` are True (sensitive), None (not), or the marks of parts by key.
+    """Build Terraform's mask of a value: True if it is sensitive as a whole, False for another scalar. The mask of an
+    object has only the parts with sensitive values: `{"key": true}`. The mask of a list has all elements, or none if
+    none is sensitive. `marks` are True (sensitive), None (nothing is), or the marks of parts by name or position.
     """
     if marks is True:
         return True

@@ -7,6 +7,5 @@ PUBLIC = {
     "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",
     "svg_map": "MAX_BYTES render_document render_text MARGIN translate_parts render_svg",
     "report_page": "render_report_page",
-    "page_elements": "build_section build_table",
-    "page_shell": "render_page",
+    "page_elements": "build_section build_table render_page",
 }

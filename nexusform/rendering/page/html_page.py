@@ -16,8 +16,7 @@ from nexusform.placement_kinds.placement_kind import get_kind_title
 from nexusform.plans.plan import Plan, is_fully_decided
 from nexusform.rendering.notation.markup import Markup, Part, build_element, join_markup
 from nexusform.rendering.page.page_data import build_page_data, load_domain_parts
-from nexusform.rendering.page.page_elements import build_section
-from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
+from nexusform.rendering.page.page_elements import build_script_placeholder, build_section, render_page
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.page.report_page import IMPACT_STYLES, build_decision, build_plan_section
 from nexusform.rendering.report import plan_sections, plan_sentences
@@ -82,7 +81,9 @@ _COMMIT_LENGTH: Final = 7
 
 
 def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap]) -> list[Part]:
-    """Build verdict and map, then explanations, then tables; for a failed plan the causes and the current placement."""
+    """Build the sections of the page in the order of a review: verdict, map, explanations, then tables. A failed plan
+    shows only its errors, rules and the current placement. An absent section is None.
+    """
     plan = view.plan
     findings = build_plan_section(plan_sections.build_finding_section(view), "Findings")
     rules = build_plan_section(plan_sections.build_rule_section(view))
@@ -96,6 +97,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
     has_vms = any(site.vms for site in maps)
     vm_list = build_section("vms", "VMs", build_script_placeholder("vm-list")) if has_vms else None
     drift = "\n\n".join(map(render_stanza, view.drift_stanzas))
+    outputs = "\n".join(render_outputs(view.outputs))
     capacity_and_counts = [
         build_plan_section(plan_sections.build_capacity_section(view), "Capacity"),
         build_plan_section(plan_sections.build_count_section(view)),
@@ -117,7 +119,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         rules,
         _build_changes(view),
         build_plan_section(Section("Changed outside of nexusform", code=CodeBlock(drift, "diff"), name="drift")),
-        build_plan_section(_build_outputs(view), "Outputs"),
+        build_plan_section(Section("Outputs that change", code=CodeBlock(outputs, "diff"), name="outputs"), "Outputs"),
         build_plan_section(plan_sections.build_check_section(view)),
     ]
 
@@ -164,11 +166,6 @@ def _build_changes(view: PlanReportData) -> Part:
     placeholder = build_script_placeholder("change-tree")  # a script adds the differences when the page is open
     tree = build_element("details", summary, placeholder, class_="every")
     return build_plan_section(section, appendix=tree)
-
-
-def _build_outputs(view: PlanReportData) -> Section:
-    text = "\n".join(render_outputs(view.outputs))
-    return Section("Outputs that change", code=CodeBlock(text, "diff"), name="outputs")
 
 
 def _build_footer(plan: Plan) -> Markup:

@@ -43,14 +43,10 @@ class ClusterStyle(Struct, frozen=True):
         return _PAINTS[self.colour][0]
 
     @property
-    def ink(self) -> str:
-        """The text colour on the fill."""
-        return _PAINTS[self.colour][1]
-
-    @property
     def tone(self) -> str:
         """The class of text on the fill: "light" or "dark"."""
-        return "light" if self.ink == "#ffffff" else "dark"
+        _, text_colour = _PAINTS[self.colour]
+        return "light" if text_colour == "#ffffff" else "dark"
 
     @property
     def pattern_name(self) -> str:

@@ -38,7 +38,9 @@ _MARK_NUMBERS: Final = {ChangeMark.KEPT: 0, ChangeMark.PLACED: 1, ChangeMark.MOV
 
 
 def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[SiteMap]) -> dict[str, Any]:
-    """Build the data of the page; for a plan with errors without its changes and placements."""
+    """Build the data of the scripts of the page: sites with racks and VMs, changes, and other placements. For a plan
+    with errors leave out its changes and placements.
+    """
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
     violations: list[dict[str, Any]] = []  # members of separation rules on one rack or machine
@@ -146,7 +148,6 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
 
 _Sku: TypeAlias = tuple[str, int, float, int, float]
 
-
 _CLUSTER_FORM: Final = RecordForm(ClusterStyle, "name=cluster key colour pattern=pattern_name")
 
 
@@ -186,7 +187,9 @@ def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
 
 
 def _describe_vm_outcome(vm: MapVm) -> str:
-    """Return the outcome of a VM as text, such as a loss of its machine; "" if its mark on the map says all."""
+    """Return the outcome of a VM as text, such as a loss of its machine. Return "" if its mark on the map is enough:
+    placed, moved, removed or kept.
+    """
     if vm.row is None:  # unchanged or unmanaged; an unmanaged VM can only lose its host
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
     effect = compute_effect(vm.row)

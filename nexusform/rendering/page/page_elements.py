@@ -1,8 +1,13 @@
-"""Elements of pages: sections, tables, differences and findings with their source lines."""
+"""Elements of pages (sections, tables, differences, findings), and the shell of every page: a single file without
+external requests, for any screen width. Text and tables need no scripts. Scripts draw the rack map, the change tree
+and the lists, and only the visible part of them. Their data is JSON in the page (`page_data.py`); styles and scripts
+are files in `assets/`.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from importlib import resources
 from itertools import groupby
 from textwrap import dedent
 from typing import Any, Final
@@ -10,7 +15,15 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import group_by, join_texts
-from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_markup
+from nexusform.rendering.notation.markup import (
+    Markup,
+    Part,
+    build_breakable_name,
+    build_code_element,
+    build_data_script,
+    build_element,
+    join_markup,
+)
 from nexusform.rendering.report.finding_entries import Finding, format_location, limit_findings_per_id
 from nexusform.rendering.report.folding import format_instances
 from nexusform.rendering.text.change_stanza_text import mark_text_lines
@@ -48,7 +61,9 @@ def build_framed_table(
     *,
     is_firm: bool = False,
 ) -> Markup:
-    """Build a table in a scrollable box, at most one screen high; rows of wide tables fold on a phone."""
+    """Build a table in a scrollable box, at most one screen high. `figures` are the columns with numbers. Rows of wide
+    tables fold on a phone.
+    """
     text_columns = len(headers) - len(figures)  # `figures` are the columns with numbers
     is_wide = len(headers) > _MAX_COLUMNS or text_columns > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
     css_classes = {
@@ -169,3 +184,88 @@ def _build_source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile
         mark = build_element("mark", highlight) if highlight else None
         lines.append(join_markup(margin, before, mark, after, "\n"))
     return build_element("pre", lines, class_="source", tabindex="0", role="group", aria_label="Source lines")
+
+
+STYLES: Final = ("page.css", "map.css")
+SCRIPTS: Final = (
+    "document.js",
+    "sites.js",
+    "route.js",
+    "detail.js",
+    "rack_map.js",
+    "layers.js",
+    "arrows.js",
+    "zoom.js",
+    "overview.js",
+    "map.js",
+    "vm_list.js",
+    "changes.js",
+    "search.js",
+    "page.js",
+)
+# Block all requests, whatever the values in the plan contain.
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
+
+
+def render_page(
+    title: str,
+    header: Markup,
+    main: Markup,
+    footer: Markup,
+    data: dict[str, Any],
+    *,
+    extra_scripts: Sequence[Markup] = (),
+    policy: str = _POLICY,
+) -> str:
+    """Render a page with a map drawn from `data`, as one file; `extra_scripts` follow its own scripts."""
+    # Build the fixed bar: sections (filled by a script), search and theme.
+    sections = build_element("nav", build_element("ul", id="sections"), aria_label="Sections")
+    placeholder = "Find a VM, rack, site or placement"
+    attributes = {"autocomplete": "off", "spellcheck": "false"}
+    field = build_element(
+        "input", type="search", id="find", placeholder=placeholder, aria_label=placeholder, **attributes
+    )
+    count = build_element("span", id="hit-count", class_="unseen", role="status")
+    hits = build_element("ul", id="hits", hidden=True)
+    choices = [build_element("option", text, value=value) for value, text in _THEMES]
+    theme = build_element("select", choices, id="theme", aria_label="Theme")
+    search = build_element("div", field, count, hits, class_="find", role="search")
+    body = build_element(
+        "body",
+        build_element("a", "Skip to the content", href="#content", class_="skip"),
+        build_element("div", sections, search, theme, class_="bar"),
+        header,
+        build_element("main", main, id="content", tabindex="-1"),
+        footer,
+        build_data_script("plan-data", data),
+        [build_code_element("script", _read_asset(name)) for name in SCRIPTS],
+        extra_scripts,
+    )
+    page = build_element("html", _build_html_head(title, policy), body, lang="en")
+    return f"<!DOCTYPE html>\n{page}\n"
+
+
+def _read_asset(name: str) -> str:
+    return resources.files("nexusform.rendering.page").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _build_html_head(title: str, policy: str) -> Markup:
+    """Build title, policy and style sheets."""
+    return build_element(
+        "head",
+        build_element("meta", charset="utf-8"),
+        build_element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        build_element("meta", http_equiv="Content-Security-Policy", content=policy),
+        build_element("meta", name="color-scheme", content="light dark"),
+        build_element("title", title),
+        [build_code_element("style", _read_asset(name)) for name in STYLES],
+    )
+
+
+_THEMES: Final = (("auto", "theme"), ("light", "light"), ("dark", "dark"))
+
+
+def build_script_placeholder(identifier: str) -> Markup:
+    """Build an element that a script fills."""
+    note = "This section needs JavaScript, which is disabled."
+    return build_element("div", build_element("noscript", note), id=identifier)

@@ -2,6 +2,7 @@
 per site; machines list VM numbers in order of allocation.
 """
 
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
@@ -124,12 +125,16 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
 
 
 def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
-    """Return a short name by cluster: without the common prefix; numbers if one is empty or too long; OUTSIDE: dot."""
+    """Return a short name by cluster, for the boxes of its VMs: its name without the prefix of all names. If a name
+    becomes empty or is still too long, use the numbers of the clusters instead. OUTSIDE has a dot.
+    """
     names = [name for name in clusters if name != OUTSIDE]
-    prefix_length = _measure_common_prefix(names)
+    prefix = posixpath.commonprefix(names) if len(names) > 1 else ""
+    # Only whole words are removed: cluster-a10 and cluster-a11 give a10 and a11. 0: no whole word.
+    prefix_length = max(prefix.rfind(mark) + 1 for mark in "-_. /")
     keys = {name: name[prefix_length:] for name in names}
-    are_short = all(1 <= len(key) <= _MAX_KEY_LENGTH for key in keys.values())
-    if not are_short:
+    lengths = set(map(len, keys.values()))
+    if not lengths <= set(range(1, _MAX_KEY_LENGTH + 1)):
         keys = {name: str(number) for number, name in enumerate(keys, start=1)}
     if OUTSIDE in clusters:
         keys[OUTSIDE] = "\N{MIDDLE DOT}"
@@ -139,26 +144,15 @@ def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
 _MAX_KEY_LENGTH: Final = 4
 
 
-def _measure_common_prefix(names: Sequence[str]) -> int:
-    """Return the length of the common prefix of all names, in whole words."""
-    if len(names) < 2:
-        return 0
-    length = 0
-    for characters in zip(*names, strict=False):
-        if len(set(characters)) > 1:
-            break
-        length += 1
-    # Only whole words are removed: cluster-a10 and cluster-a11 give a10 and a11.
-    return max(names[0].rfind(mark, 0, length) + 1 for mark in "-_. /")  # 0: no whole word
-
-
 _VmKey: TypeAlias = tuple[str, str]  # address, name
 _PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
 _RowsByVm: TypeAlias = Mapping[_VmKey, list[PlacementChange]]
 
 
 def _restore_current_site(site: SiteVms) -> SiteVms:
-    """Return a site as it was before the plan: without new racks, machines and pools, and with nothing removed."""
+    """Return a site as it was before the plan: without new racks, machines and pools, and with nothing removed. A plan
+    with errors shows only this placement.
+    """
     machines = tuple(replace(machine, exists_after=True) for machine in site.machines if machine.exists_before)
     rack_names = {machine.facts.rack for machine in machines}
     hosts = {machine.facts.name for machine in machines}
@@ -174,7 +168,9 @@ def _restore_current_site(site: SiteVms) -> SiteVms:
 def build_site_map(
     site_id: str, name: str, racks: Iterable[SiteRack], machines: Iterable[SiteMachine], vms: Sequence[MapVm]
 ) -> SiteMap:
-    """Build the map of one site: racks in natural order, including racks named by machines only."""
+    """Build the map of one site, with racks in natural order, and machines by slot. Racks may be known from their
+    machines only. A machine has the positions in `vms` of its VMs before and after.
+    """
     # Positions in `vms` by machine name.
     before = _index_vms_by_machine(vm.before for vm in vms)
     after = _index_vms_by_machine(vm.after for vm in vms)
@@ -189,11 +185,12 @@ def build_site_map(
         facts = machine.facts
         vms_on_sides = tuple(before.get(facts.name, ())), tuple(after.get(facts.name, ()))
         machines_by_rack.setdefault(facts.rack, []).append(MapMachine(facts, machine_mark, *vms_on_sides))
-    map_racks = tuple(
-        _build_rack(racks_by_name.get(rack, SiteRack(rack, zone="")), machines_by_rack[rack])  # "": unknown zone
-        for rack in sorted(machines_by_rack, key=compute_natural_sort_key)
-    )
-    return SiteMap(site_id, name, map_racks, tuple(vms), tuple(dict.fromkeys(vm.cluster for vm in vms)))
+    map_racks: list[MapRack] = []
+    for rack_name in sorted(machines_by_rack, key=compute_natural_sort_key):
+        rack = racks_by_name.get(rack_name, SiteRack(rack_name, zone=""))  # "": unknown zone
+        by_slot = sorted(machines_by_rack[rack_name], key=lambda machine: (machine.facts.slot, machine.facts.name))
+        map_racks.append(MapRack(rack.name, rack.zone, rack.is_planned, tuple(by_slot)))
+    return SiteMap(site_id, name, tuple(map_racks), tuple(vms), tuple(dict.fromkeys(vm.cluster for vm in vms)))
 
 
 def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, list[int]]:
@@ -243,17 +240,14 @@ def _list_managed_vms(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet
 
 
 def _compute_location_certainty(vm: MapVm, certain_racks: AbstractSet[_PoolRack]) -> CertaintyLevel:
-    """Compute the certainty of the new location of a VM; UNKNOWN if the plan does not place it."""
+    """Compute the certainty of the new location of a VM; UNKNOWN if the plan does not place it, or has no samples.
+    `certain_racks` are the racks with the same number of VMs of a pool in every sample.
+    """
     if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is ChangeMark.KEPT:
         return CertaintyLevel.UNKNOWN
     if (vm.address, vm.pool, vm.after.rack) in certain_racks:
-        return CertaintyLevel.COUNT  # the rack has the same number of VMs of the pool in every sample
+        return CertaintyLevel.COUNT
     return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
-
-
-def _build_rack(rack: SiteRack, machines: Iterable[MapMachine]) -> MapRack:
-    by_slot = sorted(machines, key=lambda machine: (machine.facts.slot, machine.facts.name))
-    return MapRack(rack.name, rack.zone, rack.is_planned, tuple(by_slot))
 
 
 def _build_vm_key(pool: PoolVms, vm: PlacedVm) -> _VmKey:

@@ -15,11 +15,12 @@ from nexusform.rendering.page.page_elements import (
     build_findings,
     build_framed_table,
     build_row,
+    build_script_placeholder,
     build_section,
     render_diff,
     render_inline_code,
+    render_page,
 )
-from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
 from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.report_tree import (
     CodeBlock,
@@ -64,7 +65,9 @@ def render_report_page(
 
 
 def build_report_main(report: Report, pictures: Part = None, appendix: Part = None) -> Markup:
-    """Build the main part of the page of an answer: verdict and facts, `pictures`, numbered sections, `appendix`."""
+    """Build the main part of the page of an answer: verdict and facts, `pictures`, numbered sections, `appendix`.
+    Folded sections are details.
+    """
     kind, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
     if report.impact is not None and not report.is_finding:
         kind, label = IMPACT_STYLES[report.impact]
@@ -73,7 +76,13 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     blocks: list[Markup] = []
     numbered = enumerate(report.sections, start=1)
     for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):  # adjacent ones share a box
-        elements = [_build_answer_section(number, part) for number, part in group]
+        elements: list[Markup] = []
+        for number, part in group:
+            title, body = f"{part.title} (finding)" if part.is_finding else part.title, _build_body(part)
+            if is_folded:
+                elements.append(build_element("details", build_element("summary", title), body, open=part.is_finding))
+            else:
+                elements.append(build_section(f"part-{number}", title, body))
         blocks.append(build_element("div", elements, class_="folds" if is_folded else "parts"))
     return join_markup(header, pictures, blocks, appendix)
 
@@ -86,14 +95,6 @@ def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Mar
     ]
     fact_list = build_element("ul", facts, class_="figures") if facts else None
     return build_element("div", build_element("dl", block, class_=f"decision {kind}"), fact_list, id="verdict")
-
-
-def _build_answer_section(number: int, part: Section) -> Markup:
-    """Build a section; details are folded."""
-    title = f"{part.title} (finding)" if part.is_finding else part.title
-    if part.is_folded:
-        return build_element("details", build_element("summary", title), _build_body(part), open=part.is_finding)
-    return build_section(f"part-{number}", title, _build_body(part))
 
 
 def build_plan_section(section: Section, short_title: str = "", appendix: Part = None) -> Part:

@@ -39,6 +39,8 @@ _RACK_NAME_HEIGHT: Final = 22
 _MARK_LEGEND_HEIGHT: Final = 26
 _MIN_SITE_WIDTH: Final = 460  # the legend of marks fits
 _MIN_VM_WIDTH: Final = 3.0
+_LETTER_WIDTH: Final = 6  # in a box
+_LETTER_MARGIN: Final = 4  # of both sides
 _DEFAULT_CELLS: Final = 2  # of a site without machines
 
 
@@ -136,15 +138,14 @@ def _format_title(maps: Sequence[SiteMap]) -> str:
 
 
 def _describe_maps(maps: Iterable[SiteMap]) -> str:
-    return " ".join(map(_describe_site, maps))
-
-
-def _describe_site(site: SiteMap) -> str:
-    """Return a text alternative of the picture."""
-    sizes = f"{format_count(len(site.racks), 'rack')}, {format_count(site.machine_count, 'machine')}, "
-    sizes += f"{format_count(len(site.vms), 'VM')} of {format_count(len(site.clusters), 'cluster')}"
-    marks = ", ".join(f"{site.count_vms(mark)} {mark.value}" for mark in ChangeMark)
-    return f"Site {site.name}: {sizes}: {marks}."
+    """Return a text alternative of the picture: the sizes of each site, and its numbers of VMs by change."""
+    sentences = []
+    for site in maps:
+        sizes = f"{format_count(len(site.racks), 'rack')}, {format_count(site.machine_count, 'machine')}, "
+        sizes += f"{format_count(len(site.vms), 'VM')} of {format_count(len(site.clusters), 'cluster')}"
+        marks = ", ".join(f"{site.count_vms(mark)} {mark.value}" for mark in ChangeMark)
+        sentences.append(f"Site {site.name}: {sizes}: {marks}.")
+    return " ".join(sentences)
 
 
 class _SiteMapView(Struct, frozen=True):
@@ -275,7 +276,8 @@ class _SiteDrawing:
     def _format_tooltip(self, machine: MapMachine, vms: Iterable[MapVm]) -> str:
         """Format the description of a machine, with its VMs if they have no tooltips."""
         facts = machine.facts
-        lines = [f"{facts.name}{_describe_hardware(machine)}"]
+        cells = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
+        lines = [f"{facts.name} ({join_texts((facts.machine_sku or '', cells))})"]
         if facts.unschedulable_reason:
             lines.append(f"cordoned: {facts.unschedulable_reason}")
         if not self._scale.has_texts:
@@ -330,8 +332,10 @@ def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float
     parts = [build_svg_element("rect", class_=f"vm {mark.value}", **inner_rectangle, fill=style.fill)]
     if style.pattern > 0:
         parts.append(build_svg_element("rect", **inner_rectangle, fill=f"url(#{style.pattern_name})"))
-    label = _select_box_label(f"{_MARK_SIGNS[mark]}{style.key}", _MARK_SIGNS[mark], width)
-    if label:
+    label = f"{_MARK_SIGNS[mark]}{style.key}"
+    if width < _LETTER_WIDTH * len(label) + _LETTER_MARGIN:
+        label = _MARK_SIGNS[mark]  # the key does not fit
+    if label and width >= _LETTER_WIDTH * len(label) + _LETTER_MARGIN:
         parts.append(render_text(left + width / 2, scale.row - 5, label, f"key {style.tone}"))
     return parts
 
@@ -346,40 +350,17 @@ def _compute_rectangle(left: float, width: float, scale: _MapSizes, inset: float
     }
 
 
-def _select_box_label(key: str, sign: str, width: float) -> str:
-    """Return the key, only the sign if the key does not fit, or "" if neither does."""
-    for text in (key, sign):
-        if width >= 6 * len(text) + 4:  # pixels per letter, and of both margins
-            return text
-    return ""
-
-
 def describe_vm(vm: MapVm) -> str:
-    """Describe a VM in a few lines: owner, location, change and trigger."""
-    owner = f"{vm.cluster} / {vm.pool}" if vm.pool else vm.cluster
-    return f"{vm.name}\n{owner}, {vm.sku.name}\n{_describe_change(vm)}"
-
-
-def _describe_change(vm: MapVm) -> str:
-    """Return the change of a VM, or its location."""
+    """Describe a VM in three lines: its name, its owner and SKU, and its change with the trigger (or its location)."""
     old, new = format_optional_location(vm.before), format_optional_location(vm.after)
     trigger_note = enclose(" (", vm.trigger, ")")
-    match vm.mark:
-        case ChangeMark.MOVED:
-            return f"moves{trigger_note}: {old} to {new}"
-        case ChangeMark.REMOVED:
-            return f"is removed{trigger_note} from {old}"
-        case ChangeMark.PLACED:
-            return f"is placed{trigger_note}: {new}"
-        case ChangeMark.KEPT:
-            return new
-
-
-def _describe_hardware(machine: MapMachine) -> str:
-    """Return the hardware of a machine in brackets."""
-    facts = machine.facts
-    cells = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
-    return f" ({facts.machine_sku}, {cells})" if facts.machine_sku else f" ({cells})"
+    changes = {
+        ChangeMark.MOVED: f"moves{trigger_note}: {old} to {new}",
+        ChangeMark.REMOVED: f"is removed{trigger_note} from {old}",
+        ChangeMark.PLACED: f"is placed{trigger_note}: {new}",
+        ChangeMark.KEPT: new,
+    }
+    return f"{vm.name}\n{join_texts((vm.cluster, vm.pool), ' / ')}, {vm.sku.name}\n{changes[vm.mark]}"
 
 
 def render_text(left: float, top: float, text: str, kind: str) -> Markup:
@@ -448,7 +429,7 @@ class RackOverviewDrawing:
         ]
 
     def _compute_memory_share(self, machines: list[MapMachine]) -> float:
-        """Compute the share of the memory of a rack used by its VMs."""
+        """Compute the share of the memory of a rack used by its VMs after the plan; 0 without memory."""
         total = sum(machine.facts.cells * machine.facts.memory_gib_per_cell for machine in machines)
         vms = (self._site.vms[number] for machine in machines for number in machine.after)
         used = sum(vm.sku.memory_in_cell * vm.sku.numa_cells for vm in vms)

@@ -41,7 +41,9 @@ class DiffLines(Struct, frozen=True):
 
 
 def parse_diff(text: str) -> DiffLines:
-    """Return the numbers of added and unchanged lines in a unified diff by path of the new file; no deleted files."""
+    """Parse a unified diff: the numbers of its added and unchanged lines in the new files, by path. The header of a
+    hunk, `@@ -OLD,COUNT +FIRST,COUNT @@`, has its first line and number of lines.
+    """
     lines: dict[str, set[int]] = {}  # by path
     # The file, the number of its next line, and the number of its remaining lines in the hunk.
     path, next_number, lines_left = "", 0, 0

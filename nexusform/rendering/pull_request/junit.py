@@ -49,7 +49,7 @@ def render_junit(plan: Plan) -> str:
             for diagnostic in limit_errors
         ],
         "checks": [_build_check_case(check, plan.diagnostics) for check in plan.checks],
-        "lint": [_build_lint_case(rule, by_id.get(rule, ()), _explain_skipped_rule(rule, plan)) for rule in RULE_IDS],
+        "lint": [_build_lint_case(rule, by_id.get(rule, ()), plan) for rule in RULE_IDS],
         "warnings": warnings,
         "separation rules": list(map(_build_separation_case, plan.separation_verdicts)),
     }
@@ -117,25 +117,17 @@ def _format_finding_name(diagnostic: Diagnostic) -> str:
     return f"{diagnostic.summary} {diagnostic.address or format_location(diagnostic.subject)}".strip()
 
 
-def _explain_skipped_rule(rule: str, plan: Plan) -> str:
-    """Return the reason why a lint rule was not evaluated, or ""."""
-    if rule in plan.disabled_rules:
-        return "disabled in the configuration"
-    return "not checked: planning failed" if plan.errored else ""
-
-
-def _build_lint_case(rule: str, findings: Sequence[Finding], skip_reason: str) -> JunitCase:
+def _build_lint_case(rule: str, findings: Sequence[Finding], plan: Plan) -> JunitCase:
     """Build the case of a lint rule: it passes, with its findings as a note, or is skipped if lint did not run."""
     if findings:
-        lines = [f"{format_count(len(findings), 'finding')}:", *map(_format_line, findings)]
+        lines = [f"{format_count(len(findings), 'finding')}:"]
+        lines += [f"{_format_finding_name(finding.diagnostic)}: {_format_finding(finding)}" for finding in findings]
         return JunitCase("lint", rule, note="\n".join(lines))
-    if skip_reason:
-        return JunitCase("lint", rule, "skipped", skip_reason)
+    if rule in plan.disabled_rules:
+        return JunitCase("lint", rule, "skipped", "disabled in the configuration")
+    if plan.errored:
+        return JunitCase("lint", rule, "skipped", "not checked: planning failed")
     return JunitCase("lint", rule)
-
-
-def _format_line(finding: Finding) -> str:
-    return f"{_format_finding_name(finding.diagnostic)}: {_format_finding(finding)}"
 
 
 def _format_finding(finding: Finding) -> str:

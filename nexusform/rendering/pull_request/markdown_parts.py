@@ -11,7 +11,6 @@ from urllib.parse import quote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Span
 from nexusform.diagnostics.phrases import enclose
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.report_tree import CodeOrigin
@@ -72,7 +71,9 @@ _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "  # as in the boxes of the te
 
 
 def disable_bot_commands(markdown: str) -> str:
-    """Disable lines that look like commands to a code host or bot, by an empty element or, in code, a margin."""
+    """Disable lines similar to commands of a code host or bot, such as `/merge`. An empty element precedes such a
+    command, or in a code block a margin.
+    """
     lines: list[str] = []
     open_fence = ""  # the backticks before the current code block, "" outside of one
     for line in markdown.split("\n"):
@@ -98,11 +99,6 @@ def format_code_block(body: str, language: str = "") -> str:
 def fold_details(summary: str, body: str) -> str:
     """Format Markdown folded under its summary."""
     return f"<details><summary>{escape_plain_text(summary)}</summary>\n\n{body}\n\n</details>"
-
-
-def create_heading_renderer(title: str) -> Callable[[str], str]:
-    """Return a renderer that adds a title above a part."""
-    return lambda body: f"**{escape_plain_text(title)}**\n\n{body}"
 
 
 def _measure_longest_backtick_run(text: str) -> int:
@@ -151,7 +147,9 @@ class ReportPart(Struct, frozen=True):
 
 
 def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
-    """Join the parts with blank lines in at most `max_bytes` bytes; truncate or drop the least important ones first."""
+    """Join the parts with blank lines in at most `max_bytes` bytes. If they are too long, the least important parts
+    lose their last lines, or are dropped. A note at the end names the cut parts.
+    """
     nonempty_parts = [part for part in parts if part.lines]
     texts = {id(part): part.text for part in nonempty_parts}
     if _measure_size(texts.values()) <= max_bytes:
@@ -189,7 +187,9 @@ def _measure_size(texts: Collection[str]) -> int:
 
 
 def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
-    """Return the part with as many first lines as fit; None if none fits, `max_bytes` is small or it must be whole."""
+    """Return the part with as many first lines as fit into `max_bytes`. Return None if none fits, or the part may not
+    be cut.
+    """
     if part.is_atomic or max_bytes < _MIN_PART_BYTES:
         return None
     low, high = 0, len(part.lines)  # a binary search, as the renderer may change the size of each line
@@ -209,12 +209,6 @@ def _limit_part_lines(part: ReportPart, count: int) -> ReportPart:
 
 # Characters allowed in a link address: none that would end it.
 _ADDRESS_CHARACTERS: Final = "/:?#@!$&'*+,;=%~"
-_COMMIT_LENGTH: Final = 12
-
-
-def format_location_link(span: Span | None, origin: CodeOrigin) -> str:
-    """Format `file:line` as Markdown, as a link if the address is known; "" without a location."""
-    return format_line_link(f"{span.filename}:{span.start.line}", origin) if span is not None else ""
 
 
 def format_line_link(location: str, origin: CodeOrigin) -> str:
@@ -226,8 +220,3 @@ def format_line_link(location: str, origin: CodeOrigin) -> str:
         return format_code(location)
     address = f"{quote(origin.url.rstrip('/'), safe=_ADDRESS_CHARACTERS)}/{quote(path)}#L{line}"
     return f"[{escape_plain_text(location)}]({address})"
-
-
-def format_commit(origin: CodeOrigin) -> str:
-    """Format `commit 0123456789ab`, or "" if unknown."""
-    return enclose("commit ", format_code(origin.commit[:_COMMIT_LENGTH]))

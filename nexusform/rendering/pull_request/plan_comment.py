@@ -24,11 +24,11 @@ from nexusform.rendering.notation.colours import PLAIN, count_columns, escape_co
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
     escape_plain_text,
+    format_code,
     format_code_block,
-    format_commit,
     join_parts_within_limit,
 )
-from nexusform.rendering.pull_request.report_markdown import build_parts, render_existing_findings, render_title
+from nexusform.rendering.pull_request.report_markdown import build_parts, render_existing_findings
 from nexusform.rendering.report import plan_sections
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
@@ -41,6 +41,7 @@ from nexusform.rendering.text.plan_text import render_counts, render_placement_t
 from nexusform.rendering.text.report_text import render_decision
 
 MAX_BYTES: Final = 65_000
+_COMMIT_LENGTH: Final = 12
 _NO_REGISTRIES = PluginRegistries()
 _MAX_BOXES: Final = 20
 _MAX_NAMES: Final = 5
@@ -65,13 +66,16 @@ def render_markdown(
     max_bytes: int = MAX_BYTES,
     origin: CodeOrigin = UNKNOWN_ORIGIN,
 ) -> str:
-    """Render the whole comment as GitHub-flavoured Markdown in `max_bytes`, with a final newline."""
+    """Render the whole comment as GitHub-flavoured Markdown in at most `max_bytes`, with a final newline. Sections with
+    a low importance are cut first. A failed plan has its errors and findings only.
+    """
     view = PlanReportData(plan, sources, registries, placements)
     report = build_plan_report(view)
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
     alert = "CAUTION" if report.verdict else f"{report.impact}".upper()  # the verdict is the reason of a rejection
-    head = (render_title(report), *report.facts, f"> [!{alert}]", *(f"> {line}" for line in block.split("\n")))
+    title = f"### nexusform: {escape_plain_text(report.title)}"
+    head = (title, *report.facts, f"> [!{alert}]", *(f"> {line}" for line in block.split("\n")))
     parts = [ReportPart("The verdict", importance=100, lines=head, is_atomic=True)]
     # A failed plan shows no changes, as in the terminal: they would hide the error.
     for entry in _FAILED_COMMENT if plan.is_failed else _COMMENT:
@@ -87,7 +91,8 @@ def render_markdown(
             if has_stale_inventory(plan):
                 inventory = f"**{inventory}**"
             evaluation = escape_plain_text(describe_plan_evaluation(plan))
-            line = join_texts((format_commit(origin), inventory, evaluation), " · ")
+            commit = enclose("commit ", format_code(origin.commit[:_COMMIT_LENGTH]))
+            line = join_texts((commit, inventory, evaluation), " · ")
             last_lines = (line,) if line else ()
             parts.append(ReportPart("The last line", importance=99, lines=last_lines, is_atomic=True))
     return join_parts_within_limit(parts, max_bytes)
@@ -185,7 +190,6 @@ _FAILED_COMMENT: Final = (
     _CommentSection(_build_finding_boxes, 50),
 )
 
-
 MAX_WIDTH: Final = 38
 _GROUP_SIZE: Final = 4  # machines without a gap between them
 _MARGIN_WIDTH: Final = 8
@@ -199,7 +203,9 @@ _SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_T
 
 
 def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
-    """Render VMs per machine of changed racks before and after, in lines of up to MAX_WIDTH; [] without any."""
+    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns. Only
+    the racks with most removed VMs and some new racks are shown; the others are counted. Return [] without any.
+    """
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
         return []

@@ -12,7 +12,6 @@ from nexusform.diagnostics.phrases import enclose, format_first_items, format_li
 from nexusform.rendering.notation.colours import escape_control_characters, strip_colours
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
-    create_heading_renderer,
     disable_bot_commands,
     escape_plain_text,
     escape_prose,
@@ -20,13 +19,13 @@ from nexusform.rendering.pull_request.markdown_parts import (
     format_code,
     format_code_block,
     format_line_link,
-    format_location_link,
     render_diff,
     render_table,
 )
 from nexusform.rendering.report.finding_entries import (
     FindingEntries,
     FindingEntry,
+    format_location,
     limit_findings_per_id,
     list_finding_subjects,
     list_shortened_texts,
@@ -43,7 +42,6 @@ from nexusform.rendering.report.report_tree import (
     StyledText,
     Table,
     Text,
-    get_plain_text,
     list_spans,
 )
 
@@ -67,7 +65,9 @@ def render_report_markdown(report: Report) -> str:
 
 
 def _render_section(section: Section) -> Iterable[str]:
-    """Render the text blocks of one section of an answer."""
+    """Yield the text blocks of one section of an answer: its title, lines, notes, commands and tables. The blocks of a
+    folded section are between HTML tags.
+    """
     title = f"\u274c {escape_prose(section.title)}" if section.is_finding else escape_prose(section.title)  # cross
     yield f"<details><summary>{title}</summary>" if section.is_folded else f"#### {title}"
     if section.lines:
@@ -105,15 +105,13 @@ def _render_span(span: StyledText, origin: CodeOrigin) -> str:
 
 
 def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
+    """Render the lines of a table; the row of a finding is bold, and columns with figures are aligned to the right."""
     rule = ["---:" if column in table.figures else "---" for column in range(len(table.headers))]
-    rows = (_render_table_cells(row, origin) for row in table.rows)
+    rows = []
+    for row in table.rows:
+        cells = [render_text(cell, origin) for cell in row.cells]
+        rows.append([enclose("**", cell, "**") for cell in cells] if row.is_finding else cells)
     return render_table((list(map(escape_prose, table.headers)), rule, *rows))
-
-
-def _render_table_cells(row: Row, origin: CodeOrigin) -> list[str]:
-    """Render the cells of a row, bold for a finding."""
-    cells = [render_text(cell, origin) for cell in row.cells]
-    return [enclose("**", cell, "**") for cell in cells] if row.is_finding else cells
 
 
 def build_parts(
@@ -130,8 +128,8 @@ def build_parts(
     if section.is_folded:
         yield ReportPart(title, importance, tuple(lines), lambda text: fold_details(title, text))
         return
-    add_heading = create_heading_renderer(title) if has_title else str  # `str` changes nothing
-    yield ReportPart(title, importance, tuple(lines), add_heading)
+    heading = f"**{escape_plain_text(title)}**\n\n" if has_title else ""
+    yield ReportPart(title, importance, tuple(lines), lambda text: f"{heading}{text}")
     every_line = list(_render_section_lines(section, origin, has_all=True))
     if every_line != lines:
         all_title = f"{title}: all"
@@ -155,7 +153,9 @@ def _build_code_part(section: Section, importance: int) -> ReportPart:
 
 
 def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
-    """Yield the lines of a section in blocks; without `has_all` only the first rows of tables and lists."""
+    """Yield the lines of a section in blocks with blank lines between them: notes, tables, items, findings and
+    sentences. Without `has_all`, yield only the first rows of tables and lists.
+    """
     blocks = [_render_notes(section)]
     for full_table in section.all_tables:
         table = full_table.compact or full_table  # few columns, for a phone
@@ -185,7 +185,9 @@ def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[
 
 
 def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[list[str]]:
-    """Yield a block of lines per table of items; without `item_headers` one list of all items instead."""
+    """Yield a block of lines per table of items, with the name of its group above. Items without a group name share the
+    first table. Sections without `item_headers` have one list of all items instead.
+    """
     if not section.item_headers:
         lines: list[str] = []
         for group in section.groups:
@@ -257,8 +259,8 @@ def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[str, ...]
 
 def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
     """Render summary, address and location of a finding, then its detail with remedies as a list and proposed code."""
-    location = join_texts((format_code(diagnostic.address), format_location_link(diagnostic.subject, origin)))
-    location_note = enclose(" (", location, ")")
+    line_link = format_line_link(format_location(diagnostic.subject), origin) if diagnostic.subject is not None else ""
+    location_note = enclose(" (", join_texts((format_code(diagnostic.address), line_link)), ")")
     lines = [f"**{escape_plain_text(diagnostic.summary)}**{location_note}"]
     detail, block = diagnostic.detail, ""
     if "moved" in diagnostic.extra:  # the detail ends with a `moved` block
@@ -277,8 +279,3 @@ def _render_detail(detail: str) -> Iterator[str]:
             yield ""
         yield f"{item[1]} {escape_plain_text(item[2])}" if item else escape_plain_text(line.strip())
         in_list = item is not None
-
-
-def render_title(report: Report) -> str:
-    """Render the heading of a comment."""
-    return f"### nexusform: {escape_plain_text(get_plain_text(report.title))}"

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.json_data.plain_data import get_value_at_path
+from nexusform.json_data.plain_data import get_text
 from nexusform.placement_kinds.placement_kind import KINDS
 from nexusform.placements.vm_demands import compute_number_sort_key
 from nexusform.plans.impact.object_effects import (
@@ -35,6 +35,19 @@ _JOB: Final = "/Job/"
 def find_availability_losses(plan: Plan) -> Iterator[str]:
     """Yield clauses on forgotten VMs losing their machine, weak control planes, and pools and workloads down."""
     yield from describe_lost_vms(plan)
+    yield from _describe_control_plane_losses(plan)
+    for upgrade in plan.upgrades:
+        for pool in upgrade.pools:  # control planes have clauses of their own
+            if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
+                nodes = select_word_form(pool.vms, "its only node is", f"all {pool.vms:,} nodes are")
+                yield f"{upgrade.cluster}/{pool.pool} has no node for some time: {nodes} re-created at once"
+    yield from _describe_workload_losses(plan)
+
+
+def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
+    """Yield a clause per control plane that loses its etcd quorum, or shrinks to one or two VMs: then the loss of one
+    breaks the quorum, because a majority of the VMs must be up.
+    """
     down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
     growth: Counter[tuple[str, str]] = Counter()  # added minus lost control-plane VMs, by cluster
     for row in list_vm_rows(plan):
@@ -53,12 +66,6 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
             yield f"{table.cluster} loses etcd quorum: {down_count} of {after} control-plane VMs down at once"
         elif after <= _MAX_FRAGILE < before:
             yield f"{table.cluster} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum"
-    for upgrade in plan.upgrades:
-        for pool in upgrade.pools:  # control planes were checked above
-            if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
-                nodes = select_word_form(pool.vms, "its only node is", f"all {pool.vms:,} nodes are")
-                yield f"{upgrade.cluster}/{pool.pool} has no node for some time: {nodes} re-created at once"
-    yield from _describe_workload_losses(plan)
 
 
 # Time of the removal of a node: the upgrade batch of its pool, or immediately.
@@ -79,7 +86,9 @@ class _Replicas(Struct):
 
 
 def _describe_workload_losses(plan: Plan) -> Iterator[str]:
-    """Yield workloads without any pod for some time or permanently."""
+    """Yield a clause per workload without any pod for some time or permanently. A workload that keeps a pod up
+    throughout has none.
+    """
     removal_times = _compute_removal_times(plan)
     workloads: dict[tuple[str, str], _Replicas] = {}  # by (address, workload name)
     for row in plan.placements:
@@ -129,7 +138,9 @@ def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Ma
 
 
 def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
-    """Return the removal time of each node in a batched upgrade, by every name of the node."""
+    """Return the removal time of each node in a batched upgrade, by every name of the node. Azure upgrades the nodes of
+    a pool in the order of their numbers, so each full batch of them is removed at one time.
+    """
     batch_sizes: dict[tuple[str, str, str], int] = {}
     for upgrade in plan.upgrades:
         if upgrade.is_rolling:
@@ -174,8 +185,8 @@ def describe_weakened_rules(plan: Plan) -> Iterator[str]:
     for change in plan.changes:
         if change.address.type != _RULE:
             continue
-        enforcement = [get_value_at_path(side, "enforcement") for side in (change.before, change.after)]
+        before, after = get_text(change.before, "enforcement"), get_text(change.after, "enforcement")
         if change.action in _REMOVALS:
             yield f"Separation rule {change.address} is deleted"
-        elif enforcement == ["deny", "warn"]:
+        elif (before, after) == ("deny", "warn"):
             yield f"Separation rule {change.address} changes from deny to warn"

@@ -36,11 +36,6 @@ class _EqualSites(Struct, frozen=True):
     sites: int
     figures: tuple[_CapacityTableRow, ...]
 
-    @property
-    def has_worse_figure(self) -> bool:
-        """Whether a figure is worse after the plan."""
-        return any(figure.is_worse for figure in self.figures)
-
 
 def build_capacity_table(
     capacity: Sequence[SiteSkuCapacity], other_capacity: Sequence[SiteResourceCapacity], *, has_unchanged: bool = False
@@ -59,7 +54,7 @@ def build_capacity_table(
         _EqualSites(format_names(rows_by_site[id_][0].site for id_ in ids), len(ids), site_figures)
         for (_, site_figures), ids in ids_by_figures.items()
     ]
-    groups.sort(key=lambda group: not group.has_worse_figure)
+    groups.sort(key=lambda group: not any(figure.is_worse for figure in group.figures))
     if len(groups) == 1:  # the first header has the names of the sites, else each row
         scope = groups[0].names if groups[0].sites == 1 else f"{groups[0].names}, each"
         table_rows = _build_rows(groups[0].figures)
@@ -99,14 +94,19 @@ def _build_site_figures(
 
 
 def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[_CapacityTableRow]:
-    """Yield the figures of a site by its capacities per SKU (`rows`, largest SKU first); a greater deficit is worse."""
+    """Yield the figures of a site by its capacities per SKU (`rows`, largest SKU first). Each has a text before and
+    after the plan. It is worse if its deficit grows, a number that is higher for a worse figure.
+    """
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
     for label, (format_figure, compute_deficit) in {free_label: _FREE, **_FURTHER_MEASURES}.items():
-        old = format_figure(before) if before else "-"  # "-": a new site
-        new = format_figure(after) if after else "-"  # "-": a removed site
-        is_worse = bool(before and after) and compute_deficit(after) > compute_deficit(before)
-        yield _CapacityTableRow(label, old, new, is_worse)
+        if not before:  # a new site
+            yield _CapacityTableRow(label, before="-", after=format_figure(after), is_worse=False)
+        elif not after:  # a removed site
+            yield _CapacityTableRow(label, format_figure(before), after="-", is_worse=False)
+        else:
+            is_worse = compute_deficit(after) > compute_deficit(before)
+            yield _CapacityTableRow(label, format_figure(before), format_figure(after), is_worse)
 
 
 def _list_clusters_without_surge(capacities: Sequence[SpareCapacity]) -> tuple[list[str], list[str]]:

@@ -5,7 +5,6 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_counts
 from nexusform.interfaces.plugins import PluginRegistries
@@ -63,16 +62,18 @@ def build_stanzas(
         )
         comparison = Comparison(show_unchanged=bool(change.importing))  # an import shows the whole object
         body = comparison.compare_objects(change.before, after, find_schema(change.address), marks, texts)
+        headline = plan_sentences.format_headline(change)
+        if str(change.address) in plan.rejected:
+            headline += REJECTED
         stanza = ChangeStanza(
             address=plan_sentences.format_headline_address(change),
             symbol=plan_sentences.SYMBOLS[change.action],
-            headline=plan_sentences.format_headline(change),
+            headline=headline,
             comments=plan_sentences.build_change_comments(change),
             header=format_block_header(change.address),
             body=body,
         )
-        is_rejected = str(change.address) in plan.rejected
-        stanzas.append(replace(stanza, headline=f"{stanza.headline}{REJECTED}") if is_rejected else stanza)
+        stanzas.append(stanza)
     return tuple(stanzas)
 
 
@@ -81,15 +82,17 @@ def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[Chang
     find_schema = create_schema_lookup(registries)
     stanzas = []
     for drift in select_drift(plan):
-        is_deleted = drift.after is None
-        # A deleted object shows only the number of its placements, as "(53 removed)".
-        texts = _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
+        symbol, headline, texts = CHANGED, "has changed", {}
+        if drift.after is None:
+            symbol, headline = DELETED, "has been deleted"
+            # A deleted object shows only the number of its placements, as "(53 removed)".
+            texts = _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False)
         marks = PathMarks.create(drift.sensitive, drift.sensitive)  # of the old and new side
         body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, texts)
         stanza = ChangeStanza(
             address=str(drift.address),
-            symbol=DELETED if is_deleted else CHANGED,
-            headline="has been deleted" if is_deleted else "has changed",
+            symbol=symbol,
+            headline=headline,
             comments=(),
             header=format_block_header(drift.address),
             body=body,
@@ -121,7 +124,10 @@ _Side: TypeAlias = _Mapping | None
 def _build_condensed_texts(
     before: _Side, after: _Side, counts: PlacementCounts, *, placements_follow: bool
 ) -> dict[str, str]:
-    """Return texts such as `(53 to place, see below)` by attribute name, for attributes too long to show in full."""
+    """Return texts such as `(53 to place, see below)` by attribute name, for attributes too long to show in full: the
+    computed maps of placed objects, conditions, statuses and machines. `before` or `after` is None if the object does
+    not exist then, and `counts` has the changed placements of the object.
+    """
     texts: dict[str, str] = {}
     for name, kind in MAPS.items():
         old, new = _get_mapping_attribute(before, name), _get_mapping_attribute(after, name)
@@ -129,19 +135,15 @@ def _build_condensed_texts(
         if changes and (old or new):
             # `counts` has changed placements only. Count other entries, but not of a nested map (by cluster, workload).
             if not KINDS[kind].is_nested:
-                changes += _count_other_entries(old, new, {name for each, name in counts.objects if each == kind})
+                changed_names = {name for row_kind, name in counts.objects if row_kind == kind}
+                changes += _count_other_entries(old, new, changed_names)
             hint = ", see below" if placements_follow else ""
             texts[name] = f"({', '.join(changes)}{hint})"
         elif new and not before:
             texts[name] = f"({len(new):,} placed)"
         elif old and not after:
             texts[name] = f"({len(old):,} removed)"
-    return (
-        texts
-        | _format_conditions(before, after)
-        | _format_status_count(before, after)
-        | _format_machines(before, after)
-    )
+    return texts | _format_changed_lists(before, after) | _format_machines(before, after)
 
 
 def _count_other_entries(old: _Mapping, new: _Mapping, changed_names: AbstractSet[str]) -> list[str]:
@@ -151,18 +153,19 @@ def _count_other_entries(old: _Mapping, new: _Mapping, changed_names: AbstractSe
     return format_counts([(kept_count, "kept"), (len(names) - kept_count, "other changes")])
 
 
-def _format_conditions(before: _Side, after: _Side) -> dict[str, str]:
-    """Return the text for changed conditions: the predicted last one, reached once everything that starts is ready."""
+def _format_changed_lists(before: _Side, after: _Side) -> dict[str, str]:
+    """Return the texts for changed conditions and statuses: the predicted last condition, reached once everything that
+    starts is ready, and the number of clusters with a status.
+    """
+    texts: dict[str, str] = {}
     conditions = _get_changed_list(before, after, _CONDITIONS)
-    if not conditions:
-        return {}
-    last = conditions[-1]
-    return {_CONDITIONS: f"(predicted: {last.get('type')} {last.get('status')}, {last.get('reason')})"}
-
-
-def _format_status_count(before: _Side, after: _Side) -> dict[str, str]:
+    if conditions:
+        last = conditions[-1]
+        texts[_CONDITIONS] = f"(predicted: {last.get('type')} {last.get('status')}, {last.get('reason')})"
     statuses = _get_changed_list(before, after, _STATUSES)
-    return {_STATUSES: f"({format_count(len(statuses), 'cluster')})"} if statuses else {}
+    if statuses:
+        texts[_STATUSES] = f"({format_count(len(statuses), 'cluster')})"
+    return texts
 
 
 def _get_changed_list(before: _Side, after: _Side, name: str) -> Sequence[Any]:
@@ -174,9 +177,8 @@ def _get_changed_list(before: _Side, after: _Side, name: str) -> Sequence[Any]:
 def _format_machines(before: _Side, after: _Side) -> dict[str, str]:
     """Return the number of machines of a created or deleted rack as text; changed ones are listed by name."""
     machines = _get_mapping_attribute(before, _MACHINES) or _get_mapping_attribute(after, _MACHINES)
-    if not machines or (before is not None and after is not None):
-        return {}
-    return {_MACHINES: f"({format_count(len(machines), 'machine')})"}
+    is_whole_rack = before is None or after is None  # created or deleted
+    return {_MACHINES: f"({format_count(len(machines), 'machine')})"} if machines and is_whole_rack else {}
 
 
 def _get_mapping_attribute(side: _Side, name: str) -> dict[str, Any]:

@@ -2,15 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Any, Final
 
-from nexusform.diagnostics.phrases import group_by
+from nexusform.diagnostics.phrases import format_count, format_counts, group_by
 from nexusform.interfaces.plugins import UNFINISHED_KEY
-from nexusform.json_data.plain_data import get_mapping, get_value_at_path
+from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
 from nexusform.placement_kinds.placement_kind import MAPS
 from nexusform.plans.plan import Change, Drift
-from nexusform.rendering.notation.hcl_text import SENSITIVE, PathMarks, build_path_trie, format_scalar
-from nexusform.rendering.report.changed_paths import describe_changed_paths
+from nexusform.rendering.notation.hcl_text import (
+    KNOWN_AFTER_APPLY,
+    SENSITIVE,
+    PathMarks,
+    build_path_trie,
+    format_attribute_name,
+    format_scalar,
+    quote_string,
+)
 from nexusform.rendering.report.difference_tree import (
     CHANGED,
     CREATED,
@@ -23,6 +30,7 @@ from nexusform.rendering.report.difference_tree import (
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.manifest_changes import compare_manifests, describe_manifest_changes
 from nexusform.schemas.block_schema import BlockSchema, get_order_attribute
+from nexusform.values.typed_value import UNKNOWN
 
 _MAX_VALUE_LENGTH: Final = 40
 _MAX_PARTS_LENGTH: Final = 60
@@ -30,8 +38,9 @@ _NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
 
 
 def describe_changes(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> tuple[str, ...]:
-    """Return clauses about changed arguments, else `placement_clauses`, else one about an unfinished apply or computed
-    values; () for no change.
+    """Return clauses about the changes of an object: `count 2 -> 3`. If no argument changes, return the
+    `placement_clauses` about its placed objects. Without any, return a clause about an unfinished apply or computed
+    values, and () for no change.
     """
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = Comparison().compare_objects(change.before, change.after, schema, marks)
@@ -84,10 +93,13 @@ _MAX_PATHS: Final = 4
 
 
 def _has_nested_changes(node: DifferenceNode) -> bool:
-    """Return whether parts of a changed argument change inside. A replaced object is described as a whole."""
+    """Return whether nested parts of a changed argument change inside: more than values are added, removed or
+    replaced. An argument that replaces the object is described as a whole.
+    """
     if node.symbol != CHANGED or node.kind not in _NESTED_KINDS or node.forces_replacement:
         return False
-    return any(part.symbol == CHANGED and part.kind is not NodeKind.LEAF for part in node.children)
+    changed_kinds = {part.kind for part in node.children if part.symbol == CHANGED}
+    return not changed_kinds <= {NodeKind.LEAF}
 
 
 def _build_clauses(
@@ -96,8 +108,9 @@ def _build_clauses(
     texts: Mapping[str, tuple[str, ...]] = _NO_TEXTS,
     machines: AbstractSet[str] = frozenset(),
 ) -> list[str]:
-    """Return a clause for every changed argument, nested blocks included, such as `pool1 count 24` with the
-    new value. `texts` are the changes inside manifests by attribute, `machines` the machines of a rack.
+    """Return a clause for every changed argument, nested blocks included: `count 2 -> 3`, `pool1,2 count 4 -> 5`.
+    Equally changed blocks share their clauses. `texts` replace the clauses of some arguments by name. `machines` are
+    the names of all machines of a rack, to write `all 16 machines`.
     """
     clauses: list[str] = []
     for child in tree.children:
@@ -132,17 +145,18 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
     """Return the clauses after the name of a block, each with a leading space. A created or deleted block has only one:
     its values other than defaults ("" without any, or if too long). A changed block has one per changed argument.
     """
-    if block.symbol in (CREATED, DELETED):
-        texts = []
-        for child in block.children:
-            attribute = schema.attributes.get(child.name) if schema else None
-            value = child.old if child.symbol == DELETED else child.new
-            # Compound values, without a short form, are left out.
-            if child.kind is NodeKind.LEAF and (attribute is None or value != attribute.default):
-                texts.append(f"{child.name} = {format_scalar(value)}")
-        text = ", ".join(texts)
-        return (f" ({text})" if 0 < len(text) <= _MAX_VALUE_LENGTH else "",)
-    return tuple(f" {clause}" for clause in _build_clauses(block, schema))
+    if block.symbol not in (CREATED, DELETED):
+        return tuple(f" {clause}" for clause in _build_clauses(block, schema))
+    attributes = schema.attributes if schema else {}
+    texts = []
+    for child in block.children:
+        if child.kind is not NodeKind.LEAF:  # a compound value has no short form
+            continue
+        value = child.old if child.symbol == DELETED else child.new
+        if child.name not in attributes or value != attributes[child.name].default:
+            texts.append(f"{child.name} = {format_scalar(value)}")
+    text = ", ".join(texts)
+    return (f" ({text})" if 0 < len(text) <= _MAX_VALUE_LENGTH else "",)
 
 
 def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
@@ -163,14 +177,13 @@ def _format_leaf_value(node: DifferenceNode) -> str:
 
 def _format_changed_value(node: DifferenceNode) -> str:
     """Format the change of a scalar, or of the parts of a set, map or object (`2 added`); else return `changed`."""
+    text = "changed"
     if node.kind is NodeKind.LEAF:
         text = _format_scalar_change(node)
     elif node.kind is NodeKind.SENSITIVE:
         text = SENSITIVE
-    elif node.kind is NodeKind.SET or node.kind in _NESTED_KINDS:
+    elif node.kind in (NodeKind.SET, *_NESTED_KINDS):
         text = _format_part_changes(node)
-    else:
-        text = "changed"
     return f"{text} (forces replacement)" if node.forces_replacement else text
 
 
@@ -188,20 +201,21 @@ _PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", C
 
 
 def _format_part_changes(node: DifferenceNode) -> str:
-    """Format changed parts by name: `"1" added, "8" removed`. Count parts without a name, and all parts if too long."""
+    """Format changed parts by name: `"1" added, "8" removed`, in the order added, removed, changed. If a part has no
+    name, its group is only counted (`2 added`), and so is every group if the names are too long.
+    """
     parts_by_symbol = group_by(node.children, lambda child: child.symbol)
     texts, count_texts = [], []
     for symbol, verb in _PART_VERBS.items():
-        parts = parts_by_symbol.get(symbol)
-        if not parts:
-            continue
-        count_texts.append(f"{len(parts):,} {verb}")
+        parts = parts_by_symbol.get(symbol, [])
         part_names = list(map(_get_part_name, parts))
+        count_text = format_counts([(len(parts), verb)])  # empty without parts
+        count_texts += count_text
         if not all(part_names):
-            texts.append(count_texts[-1])
+            texts += count_text
         elif symbol == CHANGED:
             texts += map(_format_changed_part, parts)  # with the values of each
-        else:
+        elif parts:
             texts.append(f"{', '.join(part_names)} {verb}")
     text = ", ".join(texts) or "changed"
     return text if len(text) <= _MAX_PARTS_LENGTH else ", ".join(count_texts)
@@ -229,3 +243,88 @@ def _get_part_name(node: DifferenceNode) -> str:
         if name in leaves_by_name:
             return _format_leaf_value(leaves_by_name[name])
     return ""
+
+
+_ABSENT: Final = object()
+_MAX_PATH_VALUE_LENGTH: Final = 60
+
+
+def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[str]:
+    """Return clauses about the parts of an argument that differ between its old and new value, sorted by path:
+    `labels.team "a" -> "b"`, `zones[1] removed`. `marks` has the sensitive paths (see `build_path_trie`).
+    """
+    from deepdiff import DeepDiff
+    from deepdiff.helper import notpresent
+
+    tree = DeepDiff(old, new, view="tree", ignore_numeric_type_changes=True, threshold_to_diff_deeper=0)
+    parts: list[tuple[Path, Any, Any]] = []
+    for levels in tree.values():  # by kind of difference
+        for level in levels:
+            old_part = _ABSENT if level.t1 is notpresent else level.t1
+            new_part = _ABSENT if level.t2 is notpresent else level.t2
+            parts.append(((name, *level.path(output_format="list")), old_part, new_part))
+    parts.sort(key=_get_order)  # by path
+    return [_describe_part(path, before, after, is_hidden=_is_marked(path, marks)) for path, before, after in parts]
+
+
+def _get_order(part: tuple[Path, Any, Any]) -> list[tuple[bool, str]]:
+    """Return the sort key of a part by its path: numbers (as nine digits) before keys."""
+    path, _, _ = part
+    return [(True, step) if isinstance(step, str) else (False, f"{step:09}") for step in path]
+
+
+def _is_marked(path: Path, marks: Any) -> bool:
+    """Return whether the value at a path is sensitive: the path, one above it or one below it is marked. `marks` is
+    True if the whole value is marked, None if nothing is, else a dict of the marks of its parts.
+    """
+    node = marks
+    for step in path:
+        if node.__class__ is not dict:  # the marks end above the path: all of the value is marked (True), or nothing
+            return node is True
+        node = node.get(step)
+    return node is not None  # a mark at the path, or marks of parts below it
+
+
+def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
+    """Format the change of a part: sensitive, added, removed, or its old and new value."""
+    text = format_path(path)
+    if is_hidden:
+        return f"{text} {SENSITIVE}"
+    if old is _ABSENT:
+        return f"{text} = {_format_value(new)}"
+    return f"{text} removed" if new is _ABSENT else f"{text} {_format_value(old)} -> {_format_value(new)}"
+
+
+def _format_value(plain: Any) -> str:
+    """Format a value on one line, truncated if long; containers as their size, except short objects without nesting."""
+    if plain is UNKNOWN:
+        return KNOWN_AFTER_APPLY
+    if plain.__class__ is dict:
+        return _format_object(plain)
+    if plain.__class__ is list:
+        return f"[{format_count(len(plain), 'element')}]" if plain else "[]"
+    text = format_scalar(plain)
+    return text if len(text) <= _MAX_PATH_VALUE_LENGTH else f"{text[: _MAX_PATH_VALUE_LENGTH - 4]}..."
+
+
+def _format_object(plain: dict[str, Any]) -> str:
+    """Format a short object without nesting as `{a = 1, b = 2}`, another one as its number of attributes."""
+    size = f"{{{format_count(len(plain), 'attribute')}}}"
+    entries = {name: value for name, value in plain.items() if value is not None}  # null: not set
+    if {dict, list} & {value.__class__ for value in entries.values()}:
+        return size
+    text = ", ".join(f"{name} = {format_scalar(value)}" for name, value in entries.items())
+    return f"{{{text}}}" if len(text) + 2 <= _MAX_PATH_VALUE_LENGTH else size
+
+
+def format_path(path: Path) -> str:
+    """Format a path as in a configuration: `labels.team`, `zones[0]`."""
+    text = str(path[0]) if path else ""
+    for step in path[1:]:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif format_attribute_name(step) == step and "-" not in step:  # readable after a dot
+            text += f".{step}"
+        else:
+            text += f"[{quote_string(step)}]"
+    return text

@@ -68,7 +68,9 @@ class DecisionLine(Struct, frozen=True):
 
 
 def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
-    """Return the lines of a plan; omit lines without content. With errors return their number and the guard rails."""
+    """Return the lines of the decision block of a plan, without empty ones. A failed plan has only the number of its
+    errors and the guard rails.
+    """
     if plan.errored:
         errors = format_count(len(select_errors(plan.diagnostics)), "error")
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
@@ -114,7 +116,6 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min`. Clauses about running objects
     share a sentence part; those about stopped, waiting and destroyed objects follow, after semicolons.
     """
-    counts = count_effects(plan.placements)
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
     clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
     further_clauses: list[str] = []
@@ -136,7 +137,7 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         hours = -(-minutes // _MINUTES_PER_HOUR)  # rounded up
         duration = f"{minutes} min" if minutes <= _MAX_MINUTES else f"{hours:,} h"
         clauses.append(f"drains up to {duration}")
-    further_clauses += format_effect_clauses(counts, [Effect.WAITING])
+    further_clauses += format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
     if plan.to_destroy:
         count, deleted = plan.to_destroy, plan.count(Action.DELETE)  # `to_destroy` includes replaced objects
         verbs = {0: "replace", count: "destroy"}  # by number of deleted objects: none or all; else some
@@ -152,7 +153,9 @@ _CHANGES: Final = tuple(action for action in PlacementAction if action is not Pl
 
 
 def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
-    """Yield one clause on the clusters of changed VMs; nothing for few clusters or without changed VMs."""
+    """Yield one clause on the clusters of changed VMs: `new VMs in 3 of 40 clusters: a, b, c`. Yield nothing without
+    changed VMs, or on sites with few clusters, because the list of changes has their names.
+    """
     pools = chain.from_iterable(site.pools for site in plan.sites)
     total = len({pool.cluster for pool in pools})
     rows = select_vm_rows(plan, *_CHANGES)
@@ -207,9 +210,13 @@ def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
 
 
 def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
-    """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per site; equal sites share a line."""
-    changed_rows = [row for row in rows if row.is_changed] or list(rows)  # without changes, every site
-    groups = list(group_by(changed_rows, _format_capacity_figures).items())
+    """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per changed site; equal sites share a line.
+    Further lines count the sites beyond _MAX_SITES lines, and the unchanged ones. Without a changed site, yield the
+    lines of all.
+    """
+    rows_by_change = group_by(rows, lambda row: row.is_changed)
+    listed_rows = rows_by_change.get(True, rows)
+    groups = list(group_by(listed_rows, _format_capacity_figures).items())
     for text, equal_rows in groups[:_MAX_SITES]:
         names = format_names(row.site for row in equal_rows)
         # The figures are not a sum over the sites.
@@ -217,8 +224,8 @@ def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[s
     hidden_count = sum(len(equal_rows) for _, equal_rows in groups[_MAX_SITES:])
     if hidden_count:
         yield f"{format_count(hidden_count, 'more site')} with other figures"
-    if len(changed_rows) < len(rows):
-        yield f"other {format_count(len(rows) - len(changed_rows), 'site')} unchanged"
+    if len(listed_rows) < len(rows):
+        yield f"other {format_count(len(rows) - len(listed_rows), 'site')} unchanged"
 
 
 def _format_capacity_figures(row: SpareCapacitySummary) -> str:
@@ -280,7 +287,9 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
 
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any."""
+    """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any. It counts the VMs
+    with the same rack count, and the same machine, in every sample. The platform decides the others.
+    """
     placed, rack_known, machine_known = figures.vms, figures.exact_rack_counts, figures.exact_machines  # numbers of VMs
     if not placed:
         return
@@ -381,5 +390,5 @@ def format_title(diagnostic: Diagnostic) -> str:
 
 def list_blocking_rules(plan: Plan) -> list[str]:
     """Return the addresses of separation rules blocking the plan: with `deny`, and violated in the plan or a sample."""
-    verdicts = (verdict for verdict in plan.separation_verdicts if verdict.satisfied != "always")
-    return [str(verdict.address) for verdict in verdicts if verdict.enforcement == "deny"]
+    denying_verdicts = [verdict for verdict in plan.separation_verdicts if verdict.enforcement == "deny"]
+    return [str(verdict.address) for verdict in denying_verdicts if verdict.satisfied != "always"]

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, get_list
 from nexusform.rendering.notation.colours import count_columns
 from nexusform.rendering.notation.hcl_text import (
     NO_MARKS,
@@ -147,7 +147,9 @@ class Comparison(Struct, frozen=True):
     def _compare_blocks(
         self, name: str, old_body: _Mapping, new_body: _Mapping, block: NestedBlock, marks: PathMarks
     ) -> list[DifferenceNode]:
-        """Return a node per nested block of one type; repeated blocks without labels pair like list elements."""
+        """Return a node per nested block of one type. Blocks with labels pair by label, and repeated blocks without
+        labels pair like list elements. Unknown blocks are one node.
+        """
         old, new = old_body.get(name), new_body.get(name)
         if new is UNKNOWN:  # the number of blocks and their labels are unknown as well: one node for all
             return [DifferenceNode(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
@@ -171,7 +173,9 @@ class Comparison(Struct, frozen=True):
     def _compare_block(
         self, name: str, label: str, old: Any, new: Any, block: NestedBlock, marks: PathMarks
     ) -> DifferenceNode:
-        """Compare one nested block; `old` or `new` is None if it is created or deleted. `label`: "" without labels."""
+        """Compare one nested block; `old` or `new` is None if it is created or deleted. A changed block with a label is
+        replaced if a part of it forces the replacement.
+        """
         body = self.compare_objects(old, new, block.schema, marks)
         symbol = body.symbol
         if old is None:
@@ -185,12 +189,16 @@ class Comparison(Struct, frozen=True):
         return body._replace(symbol=symbol, name=name, label=label, forces_replacement=marks.replacement is True)
 
     def _build_node(self, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
-        """Build the node of a value without its name, by the classes of both sides (ABSENT: no value on a side)."""
+        """Build the node of the difference of two values, without its name. ABSENT means no value on a side. The
+        classes of the values decide: dicts and lists are compared by part, texts by line, and others as a whole.
+        """
         symbol = _compute_symbol(old, new, value_type)
         if marks.old is True or marks.new is True:  # sensitive as a whole
-            sensitivity_symbol = SAME if marks.old is marks.new else CHANGED  # for equal values
-            note = _compute_mark_note(old, new, marks)
-            return DifferenceNode(NodeKind.SENSITIVE, symbol or sensitivity_symbol, note=note)
+            if marks.old is marks.new:
+                return DifferenceNode(NodeKind.SENSITIVE, symbol)
+            note = "sensitive" if marks.new is True else "exposed"
+            has_both_sides = old is not ABSENT and new is not ABSENT
+            return DifferenceNode(NodeKind.SENSITIVE, symbol or CHANGED, note=note if has_both_sides else "")
         # With one class, the values are compared in parts. An absent side counts as empty.
         value_classes = {side.__class__ for side in (old, new) if side is not ABSENT}
         if value_classes == {dict}:
@@ -227,7 +235,9 @@ class Comparison(Struct, frozen=True):
         marks: PathMarks,
         compare: Callable[[str, Any, Any, Type, PathMarks], DifferenceNode],
     ) -> DifferenceNode:
-        """Compare the named parts; return a node with the changed and always shown ones. The caller adds the symbol."""
+        """Compare the named parts of two objects or maps by `compare`. Return a node with the changed parts and the
+        always shown ones, and with the number of hidden ones. The caller adds the symbol.
+        """
         is_map = kind is NodeKind.MAP
         has_nulls = is_map or self.keep_null  # in an object, a null attribute counts as absent
         identifying_names = frozenset() if is_map else _IDENTIFYING_NAMES
@@ -321,13 +331,6 @@ def _merge_symbols(symbol: str, children: Sequence[DifferenceNode]) -> str:
     return CHANGED if symbol == SAME and any(child.symbol for child in children) else symbol
 
 
-def _compute_mark_note(old: Any, new: Any, marks: PathMarks) -> str:
-    """Return "sensitive" or "exposed" if the sensitivity of a value changes, else ""."""
-    if old is ABSENT or new is ABSENT or marks.old is marks.new:
-        return ""
-    return "sensitive" if marks.new is True else "exposed"
-
-
 def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
     """Return whether two values are equal. Without a type, `1` and `true` differ."""
     if old is new:
@@ -379,15 +382,11 @@ def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) ->
     """Yield the attributes with the source order of labelled blocks, if blocks on both sides swap no positions."""
     for name, block in schema.blocks.items():
         attribute = get_order_attribute(name)
-        if block.nesting is Nesting.MAP and not _is_reordered(old.get(attribute), new.get(attribute)):
-            yield attribute
-
-
-def _is_reordered(old: Any, new: Any) -> bool:
-    if old.__class__ is not list or new.__class__ is not list:
-        return False  # the blocks are new, removed or unknown
-    common_labels = set(old) & set(new)
-    return sorted(common_labels, key=old.index) != sorted(common_labels, key=new.index)
+        if block.nesting is Nesting.MAP:
+            old_labels, new_labels = get_list(old, attribute), get_list(new, attribute)  # empty if unknown
+            common_labels = set(old_labels) & set(new_labels)
+            if sorted(common_labels, key=old_labels.index) == sorted(common_labels, key=new_labels.index):
+                yield attribute
 
 
 def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import (
+    enclose,
     format_count,
     format_first_items,
     group_by,
@@ -59,33 +60,26 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     """Group names into runs without gaps, in the order of the first name per prefix. Every name is in one
     run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
     """
-    split_names = list(map(_split_number, dict.fromkeys(names)))  # (prefix, digits at the end)
-    # A number is padded if it starts with 0 and is not 0. Width 0 below: not padded, -1: a name without a number.
+    split_names: list[tuple[str, str]] = []  # prefix, and digits at the end ("" for none)
+    for name in dict.fromkeys(names):
+        match = _NUMBERED_NAME.fullmatch(name)
+        split_names.append((match[1], match[2]) if match else (name, ""))
+    # A number is padded if it starts with 0 and is not 0. Other numbers have the width 0 below.
     padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" != digits}
-    groups: dict[tuple[str, int], list[str]] = {}
+    groups: dict[tuple[str, int, bool], list[str]] = {}  # by prefix, width and whether there is a number
     for prefix, digits in split_names:
         # `10` after `08` has its width, so both are in one run.
         width = len(digits) if (prefix, len(digits)) in padded_widths else 0
-        groups.setdefault((prefix, width if digits else -1), []).append(digits)
+        groups.setdefault((prefix, width, bool(digits)), []).append(digits)
     runs: list[NameRange] = []
-    for (prefix, width), numbers in groups.items():
-        runs += [NameRange(prefix, ("",))] if width < 0 else _build_number_runs(prefix, numbers)
+    for (prefix, _, has_number), group_digits in groups.items():
+        if not has_number:
+            runs.append(NameRange(prefix, ("",)))
+            continue
+        texts = {int(digits): digits for digits in group_digits}
+        for low, high in group_ranges(sorted(texts)):
+            runs.append(NameRange(prefix, tuple(texts[number] for number in range(low, high + 1))))
     return runs
-
-
-def _build_number_runs(prefix: str, numbers: Sequence[str]) -> list[NameRange]:
-    """Build the runs of numbers with the same padding."""
-    texts = {int(number): number for number in numbers}
-    runs = []
-    for low, high in group_ranges(sorted(texts)):
-        runs.append(NameRange(prefix, tuple(texts[number] for number in range(low, high + 1))))
-    return runs
-
-
-def _split_number(name: str) -> tuple[str, str]:
-    """Split a name into its prefix and its final number ("" = none)."""
-    match = _NUMBERED_NAME.fullmatch(name)
-    return (match.group(1), match.group(2)) if match else (name, "")
 
 
 def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
@@ -128,7 +122,9 @@ def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLi
 
 
 def _build_content_key(group: PlacementLineGroup) -> object:
-    """Return an equal key for groups to merge: placements by lines, pools by lines without their site, others never."""
+    """Return a key, equal for groups to merge: placements with equal lines, and pools with equal lines apart from the
+    id of their site. Other groups are never merged.
+    """
     if KINDS[group.kind].by_resource:
         return group.kind, group.lines
     if group.table is not None and group.lines:
@@ -159,10 +155,11 @@ def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
 
 def _format_numbers(prefix: str, runs: Sequence[NameRange]) -> str:
     """Format names with one prefix, limited to one line: `rack1,2,4..7`, or the first runs and `and 5 more`."""
-    visible_runs = runs if len(runs) <= _MAX_SPANS else runs[: _MAX_SPANS - 4]  # the note takes the place of some
-    hidden_count = sum(len(run.numbers) for run in runs[len(visible_runs) :])
-    note = f" and {hidden_count:,} more" if hidden_count else ""
-    return f"{prefix}{','.join(run.span for run in visible_runs)}{note}"
+    note = ""
+    if len(runs) > _MAX_SPANS:
+        runs, hidden_runs = runs[: _MAX_SPANS - 4], runs[_MAX_SPANS - 4 :]  # the note takes the place of some
+        note = f" and {sum(len(run.numbers) for run in hidden_runs):,} more"
+    return f"{prefix}{','.join(run.span for run in runs)}{note}"
 
 
 def format_keys(keys: Sequence[Key]) -> str:
@@ -191,11 +188,13 @@ def _format_bracketed_keys(keys: Sequence[Key], texts: Sequence[str]) -> str:
 
 
 def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
-    """Return (text, number of keys) per run (`0..3`): numbers first, then strings, of short runs each string alone."""
-    numbers = sorted(key for key in keys if isinstance(key, int))
-    texts = [(run.span, len(run.numbers)) for run in build_name_runs(map(str, numbers))]
+    """Return the text of each run of instance keys (`0..3`, `"a1".."a8"`) with the number of its keys. Numbers come
+    first, then strings; the strings of a short run are listed one by one.
+    """
     from nexusform.rendering.notation.hcl_text import quote_string
 
+    numbers = sorted(key for key in keys if isinstance(key, int))
+    texts = [(run.span, len(run.numbers)) for run in build_name_runs(map(str, numbers))]
     for run in build_name_runs(key for key in keys if isinstance(key, str)):
         if len(run.numbers) > _MAX_LISTED_NUMBERS:
             texts.append((f"{quote_string(run.first)}..{quote_string(run.last)}", len(run.numbers)))
@@ -333,13 +332,18 @@ class SitePools(Struct, frozen=True):
 
 
 def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS) -> tuple[SitePools, ...]:
-    """Build a row per pool; with more tables than `maximum`, similar pools of a site share one. Fold equal sites."""
+    """Build the rows of the pools of each site. With more tables (pools) than `maximum`, pools with equal names, SKUs
+    and sizes on a site share a row. Equal sites are one.
+    """
     site_names = {site.id: site.name for site in plan.sites}
     tables_by_site = group_by((table for table in tables if table.total_count), lambda table: table.site_id)
     sites = []
     for site_id, site_tables in tables_by_site.items():  # a table is for one pool
         # Each group becomes a row.
-        pool_groups = _group_pools(site_tables) if len(tables) > maximum else [[table] for table in site_tables]
+        pool_groups = [[table] for table in site_tables]
+        if len(tables) > maximum:  # pools with equal names, SKUs and sizes share a row
+            similar = group_by(site_tables, lambda table: (table.pool, table.vm_sku_name, table.total_count))
+            pool_groups = list(similar.values())
         rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in pool_groups]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
         name, is_decided = site_names.get(site_id, site_id), is_fully_decided(site_tables)
@@ -399,8 +403,9 @@ def _normalize_site_specific_names(row: PoolRow, site: SitePools) -> PoolRow:
 
 
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
-    """Return the rows of equal sites, each with its clusters on all sites, and with rack names if equal on all. Return
-    None if the clusters of a row have several prefixes.
+    """Return the rows of equal sites with names again: each with its clusters on all sites, and with the names of its
+    racks if they are equal on all sites. The name of a site is written as SITE. Return None if the clusters of a row
+    have several prefixes, because `format_names` would need a list of them.
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):
@@ -418,13 +423,10 @@ def _replace_site(text: str, site: str) -> str:
     return re.sub(rf"(?<![A-Za-z0-9]){re.escape(site)}(?![A-Za-z0-9])", _SITE, text) if site in text else text
 
 
-def _group_pools(tables: Iterable[PlacementTable]) -> list[list[PlacementTable]]:
-    """Group the pools by name, SKU and size, in the order of the first of each."""
-    return list(group_by(tables, lambda table: (table.pool, table.vm_sku_name, table.total_count)).values())
-
-
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
-    """Build the row of one pool, or of several pools with equal names, SKUs and VM counts. Each has its own table."""
+    """Build the row of one pool, or of several pools with equal names, SKUs and VM counts. Each pool has its own table.
+    The row of several pools has ranges and numbers in place of single values.
+    """
     first_table = tables[0]
     vm_counts = chain.from_iterable(table.actual_vms_per_rack.values() for table in tables)  # of each rack
     racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))  # names
@@ -441,26 +443,17 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         rack_count=len(racks),
     )
     if len(tables) == 1:
-        spread = _format_spread(first_table.actual_vms_per_rack)
+        # The VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`.
+        by_count = group_by(first_table.actual_vms_per_rack, first_table.actual_vms_per_rack.__getitem__)
+        spread = "; ".join(f"{count:,} on {format_names(by_count[count])}" for count in sorted(by_count, reverse=True))
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
+    rack_counts = [len(table.actual_vms_per_rack) for table in tables]
     return replace(
         row,
         count=f"{len(tables):,} x {row.count}",  # pools x VMs per pool
-        racks=_format_rack_counts(tables),
+        racks=f"{format_range(rack_counts)} {select_word_form(max(rack_counts), 'rack', 'racks')} each",
         note=_describe_expected_clusters(tables),
     )
-
-
-def _format_spread(actual: Mapping[str, int]) -> str:
-    """Format the VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`."""
-    racks = group_by(actual, actual.__getitem__)
-    return "; ".join(f"{number:,} on {format_names(racks[number])}" for number in sorted(racks, reverse=True))
-
-
-def _format_rack_counts(tables: Iterable[PlacementTable]) -> str:
-    """Format the number of racks of each pool: `1 rack each`, `3..5 racks each`."""
-    counts = [len(table.actual_vms_per_rack) for table in tables]
-    return f"{format_range(counts)} {select_word_form(max(counts), 'rack', 'racks')} each"
 
 
 def _format_certain_count(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:
@@ -501,9 +494,9 @@ def _describe_expected_spread(table: PlacementTable) -> str:
 
 
 def _describe_expected_clusters(tables: Iterable[PlacementTable]) -> str:
-    """Describe the expected spread of the pools with another one; "" without such pools."""
-    unexpected = [table for table in tables if _has_unexpected_spread(table)]
-    if not unexpected:
-        return ""
+    """Describe the expected spread of the pools with another one, by cluster: `expected 3..4 per rack for cluster-d`.
+    Return "" if every pool is spread as expected.
+    """
+    unexpected = list(filter(_has_unexpected_spread, tables))
     per_rack = format_range(chain.from_iterable(table.expected_vms_per_rack for table in unexpected))
-    return f"expected {per_rack} per rack for {format_names(table.cluster for table in unexpected)}"
+    return enclose(f"expected {per_rack} per rack for ", format_names(table.cluster for table in unexpected))

@@ -34,7 +34,9 @@ class FieldChange(Struct, frozen=True):
 
 
 def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
-    """Return the changed fields of YAML or JSON texts by object; () if one is invalid or too long, or none differ."""
+    """Return the changed fields of the Kubernetes objects in two YAML or JSON texts. Objects are paired by API version,
+    namespace, kind and name. Return () if a text is invalid or too long.
+    """
     before, after = _parse_objects(old), _parse_objects(new)
     if not before or not after:
         return ()
@@ -79,18 +81,21 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
 
 
 def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldChange]:
-    """Return the changed fields of one object by path."""
+    """Return the changed fields of one object, each with a short path and both values: `containers[web].image`. The
+    data of a Secret is hidden.
+    """
     changes: list[FieldChange] = []
     is_secret = old.get("kind") == "Secret"  # the values of its data are not shown
     for path, before, after in _find_differences((), old, new):
-        format_side = _replace_by_sensitive if is_secret and path[0] in _SECRET_FIELDS else _format_value
+        is_hidden = is_secret and path[0] in _SECRET_FIELDS
         # Shorten the path: `containers[web].image` begins at its last list, `replicas` omits the `spec` around it.
         last_item = max((position for position, step in enumerate(path) if step.startswith("[")), default=0)
         steps = path[max(last_item - 1, 0) :]  # the name of a list precedes its item
         if len(steps) > 1 and steps[0] == "spec":
             steps = steps[1:]
         text = "".join(step if step.startswith("[") else f".{step}" for step in steps).removeprefix(".")
-        changes.append(FieldChange(title, text, format_side(before), format_side(after)))
+        sides = _format_value(before, is_hidden=is_hidden), _format_value(after, is_hidden=is_hidden)
+        changes.append(FieldChange(title, text, *sides))
     return changes
 
 
@@ -123,14 +128,12 @@ def _split_into_parts(value: Any) -> dict[str, Any] | None:
     return {f"[{position}]": item for position, item in enumerate(value)}  # a name is missing or ambiguous
 
 
-def _replace_by_sensitive(value: Any) -> str:
-    return "" if value is _ABSENT else SENSITIVE
-
-
-def _format_value(value: Any) -> str:
-    """Format a value in short form; "" if absent."""
+def _format_value(value: Any, *, is_hidden: bool = False) -> str:
+    """Format a value in short form; "" if absent. A hidden one is sensitive."""
     if value is _ABSENT:
         return ""
+    if is_hidden:
+        return SENSITIVE
     if isinstance(value, dict):
         return f"{{{format_count(len(value), 'field')}}}"
     if isinstance(value, list):

@@ -26,7 +26,6 @@ from nexusform.schemas.block_schema import BlockSchema
 
 _Attributes = Mapping[str, Any]
 
-
 SchemaLookup: TypeAlias = Callable[[Address], BlockSchema | None]
 
 
@@ -97,7 +96,9 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
 
 
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
-    """Fold rows with similar addresses and the same symbol and clauses; every row is in one fold."""
+    """Fold rows with the same symbol and clauses and with similar addresses: `rack["1".."8"]`. Every row is in one
+    fold, and folds are in the order of their first rows.
+    """
     unfolded = list(rows)
     # Only rows with equal kinds are folded. An instance key at the end of their clauses may differ.
     kinds = [(row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in unfolded]
@@ -121,7 +122,9 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
 
 
 def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
-    """Fold blocks with equal keys across the numbers of their names (`rack.site01..04[0..3]`) or one key of modules."""
+    """Fold blocks with equal keys across the numbers of their names (`rack.site01..04[0..3]`), or across one key of
+    modules. Other folds stay as they are.
+    """
     folded: list[ObjectFold] = []
     for members in group_by(folds, _build_fold_shape).values():
         addresses = [replace(member.rows[0].address, key=None) for member in members]
@@ -173,7 +176,9 @@ def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> ObjectRow:
-    """Build the row of a change: for a whole object (created, read, deleted) its key facts, else its changes."""
+    """Build the row of a change. If a whole object is created, read or deleted, the clauses are its key facts, else its
+    changes. A note has the reason of the change and earlier addresses.
+    """
     if change.after is None or change.action is Action.FORGET:  # the object leaves the state
         attributes = _select_visible_attributes(change.before, change.sensitive_before)
     else:
@@ -284,11 +289,6 @@ def _describe_machine_action(attributes: _Attributes) -> str:
     return f"{attributes.get('action')} of {attributes['machine_id'].rpartition('/')[2]}"
 
 
-def _describe_location(attributes: _Attributes) -> str:
-    """Return `location east`; "" without a location."""
-    return enclose("location ", get_text(attributes, "location"))
-
-
 def _describe_status(attributes: _Attributes) -> str:
     """Return the status of an object; "" if it is active, or without a status."""
     status = get_text(attributes, "status")
@@ -318,7 +318,7 @@ _FACTS: Final[tuple[Callable[[_Attributes], str], ...]] = (
     lambda attributes: get_text(attributes, "machine_sku"),
     _describe_machine_action,
     _describe_policy,
-    _describe_location,
+    lambda attributes: enclose("location ", get_text(attributes, "location")),
     _describe_manifests,
     _describe_status,
 )

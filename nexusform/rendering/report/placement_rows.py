@@ -36,7 +36,6 @@ from nexusform.scheduling.racks.vms import Placement
 # More moves than this are folded.
 MAX_SINGLE_MOVES = 10
 
-
 LocationFormatter: TypeAlias = Callable[[ObjectLocation], str]
 ROLLING: Final = "kubernetes_version_changed"
 AT_ONCE: Final = "re-created all at once:"
@@ -100,11 +99,6 @@ class PlacementLineGroup(Struct, frozen=True):
     lines: tuple[PlacementLine, ...]
     table: PlacementTable | None = None
     sites: tuple[str, ...] = ()
-
-    @property
-    def has_moves(self) -> bool:
-        """Whether any object moves."""
-        return any(line.action is PlacementAction.MOVE for line in self.lines)
 
 
 class PlacementSummary(Struct, frozen=True):
@@ -207,7 +201,9 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
-    """Return a summary of all placements; then one per kind of object, unless all are of one kind. () without any."""
+    """Return a summary of all placements, then one per kind of object unless all are of one kind. Return () without
+    placements. Kept VMs without a row of their own count, too.
+    """
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
         if compute_effect(row) is not Effect.NOT_CREATED:  # such objects count by effect only
@@ -294,7 +290,9 @@ def _build_pool_group(
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
-    """Build the lines of a pool, run by run; `simultaneous_pools` (site, cluster, name) re-create all nodes at once."""
+    """Build the lines of a pool, run by run. A run has the rows with equal lines apart from names and locations.
+    `simultaneous_pools` (site, cluster, name) re-create all nodes at once.
+    """
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
 
@@ -311,7 +309,12 @@ def _build_pool_group(
             lines.append(_build_recreation_line(run, simultaneous_pools))
         else:
             lines += _build_run_lines(run, detail, location_formatter)
-    name = f"{table.cluster}/{table.pool}" if table else _get_group_name(rows[0])
+    if table:
+        name = f"{table.cluster}/{table.pool}"
+    elif KINDS[kind].by_resource:
+        name = str(rows[0].address)
+    else:
+        name = join_texts((rows[0].cluster, rows[0].pool), "/")
     return PlacementLineGroup(name=name, kind=kind, lines=tuple(lines), table=table)
 
 
@@ -323,13 +326,6 @@ def _find_recreation_triggers(rows: Iterable[PlacementChange], detail: ShownPlac
     # Nodes of a rolling upgrade always share a line.
     maximums = {**dict.fromkeys(RECREATION_VERBS, MAX_SINGLE_MOVES), ROLLING: 0}
     return frozenset(trigger for trigger, maximum in maximums.items() if counts[trigger] > maximum)
-
-
-def _get_group_name(row: PlacementChange) -> str:
-    """Return the name of a group without a table."""
-    if KINDS[row.kind].by_resource:
-        return str(row.address)
-    return join_texts((row.cluster, row.pool), "/")
 
 
 def _build_run_lines(
@@ -439,7 +435,9 @@ def get_leaving_verb(line: PlacementLine) -> str:
 
 
 def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
-    """Build the line of one row. Its origin is shown only if the object leaves it or was observed elsewhere."""
+    """Build the line of one row. Its origin is shown only if the object leaves it, or was observed elsewhere. Its
+    target carries the doubt about it, and the share of samples with the same machine.
+    """
     origin, target = _format_row_locations(row, location_formatter)
     effect = compute_effect(row)
     if effect is Effect.MOVED and origin == target:  # to another node of one machine: use the long form of both

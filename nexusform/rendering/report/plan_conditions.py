@@ -18,7 +18,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, Plan
-from nexusform.plans.site_capacity.occupancy import OutOfService, list_out_of_service
+from nexusform.plans.site_capacity.occupancy import OutOfService, SiteVms, list_out_of_service, select_largest_sku_rows
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.vms import MachineStatus
 
@@ -26,27 +26,24 @@ _MAX_CLUSTERS: Final = 3
 _MAX_REASON: Final = 160
 
 
-def describe_plan_conditions(plan: Plan) -> tuple[str, ...]:
-    """Return a line per site with machines out of service, per machine action, and per placement with pods."""
-    return (*describe_out_of_service(plan), *describe_machine_actions(plan), *describe_feasibility(plan))
-
-
 def describe_feasibility(plan: Plan) -> Iterator[str]:
     """Yield a line per placement: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`.
     Several placements running everywhere share the first line. Lines about tested fixes, lost machines and racks, and
     clusters not selected follow if they were computed.
     """
-    selected = [row for row in plan.feasibility if row.is_selected]
+    by_selection = group_by(plan.feasibility, lambda row: row.is_selected)
+    selected = by_selection.get(True, [])
     placements = group_by(selected, lambda row: row.placement)
-    incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}  # on a cluster
+    incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}  # on some cluster
     complete = [address for address in placements if address not in incomplete]
-    if len(complete) > 1:
+    if len(complete) == 1:
+        complete = []  # it needs no shared line
+    if complete:
         names = format_list(address.name for address in complete)
         count = sum(len(placements[address]) for address in complete)
         yield f"{names}: run on all {count:,} selected clusters"
-    own_lines = incomplete if len(complete) > 1 else placements.keys()  # placements without a shared line
     for address, rows in placements.items():
-        if address in own_lines:
+        if address in incomplete or not complete:
             yield f"{address.name}: {_describe_placement_feasibility(rows)}"
     yield from describe_suggested_fixes(selected)
     if plan.untested_bindings:
@@ -54,7 +51,7 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
         yield f"Fixes not tested for {bindings} with waiting pods: the plan is large (-details tests up to 12)"
     for address, rows in placements.items():
         yield from _describe_loss_effects(address.name, rows)
-    candidates = [row for row in plan.feasibility if not row.is_selected]
+    candidates = by_selection.get(False, [])
     for address, candidate_rows in groupby(candidates, key=lambda row: row.placement):
         yield f"{address.name}, clusters not selected: {'; '.join(map(describe_unselected_cluster, candidate_rows))}"
 
@@ -77,19 +74,20 @@ _LOSS_EFFECTS: Final[Mapping[str, Callable[[Feasibility], LossEffect | None]]] =
 
 
 def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
-    """Yield a line on the loss of one machine, and one on the loss of one rack."""
+    """Yield a line on the loss of one machine, and one on the loss of one rack, if they were computed. A line lists the
+    clusters with pods left without a node.
+    """
     for hardware, get_effect in _LOSS_EFFECTS.items():
-        effects = [(row.cluster, effect) for row in rows if (effect := get_effect(row)) is not None]
-        if not effects:  # not computed
-            continue
+        effects = {row.cluster: get_effect(row) for row in rows}
         clauses = []
-        for cluster, effect in effects:
-            if effect.waiting_pods:
+        for cluster, effect in effects.items():
+            if effect is not None and effect.waiting_pods:
                 pods = f"{format_count(effect.waiting_pods, 'pod')} of {cluster}"
                 verb = select_word_form(effect.waiting_pods, "has", "have")
                 clauses.append(f"{pods} {verb} no node without {effect.lost}")
         text = format_first_items(clauses, _MAX_CLUSTERS, "; ") or "all pods have a node"
-        yield f"{name}, one {hardware} down: {text}"
+        if any(effects.values()):  # None: not computed
+            yield f"{name}, one {hardware} down: {text}"
 
 
 def describe_unselected_cluster(row: Feasibility) -> str:
@@ -127,7 +125,6 @@ _DESCRIPTIONS: Final[Mapping[FeasibilityResult, Callable[[Feasibility], str]]] =
     FeasibilityResult.UNKNOWN: lambda row: f"{row.cluster} is unknown ({_format_truncated_reason(row)})",
 }
 
-
 _MAX_VMS: Final = 6
 _MINUTES_PER_HOUR: Final = 60
 
@@ -143,7 +140,9 @@ def describe_machine_actions(plan: Plan) -> Iterator[str]:
 
 
 def _describe_action(action: PlannedMachineAction) -> str:
-    """Return the window of an action: its VMs before, during and after."""
+    """Return sentences about the maintenance window of a machine action. They name its time, the VMs to move before it,
+    and the VMs stopped during it.
+    """
     limit = _format_minutes(action.minutes)
     sentences = [f"Window {action.window} on {action.site}: {action.action} of {action.machine}, up to {limit}."]
     if action.leaving_vms:
@@ -181,29 +180,36 @@ _AZURE_RULE: Final = (
 
 
 def describe_out_of_service(plan: Plan) -> Iterator[str]:
-    """Yield a line per site: `Out of service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`."""
+    """Yield a line per site with its machines out of service by reason, and the capacity without them. Example: `Out of
+    service: 5 of 16 machines (4 Off: BMC unreachable; ...). Capacity ...`.
+    """
     sites = {site.id: site for site in plan.sites}
-    # The largest SKU of a site comes first, so in reverse it overwrites the smaller ones.
-    capacities = {row.site_id: row.after for row in reversed(plan.capacity)}
-    for site_id, group in groupby(list_out_of_service(plan.sites), key=lambda row: row.site_id):
-        rows = list(group)
+    capacities = {row.site_id: after for row, after in select_largest_sku_rows(plan.capacity)}
+    for site_id, rows in group_by(list_out_of_service(plan.sites), lambda row: row.site_id).items():
         site = sites[site_id]
         scope = f" on {site.name}" if len(sites) > 1 else ""
-        # Count compute machines: out of service (with a status), or with at most temporary reasons against new VMs.
-        planned_racks = {rack.name for rack in site.racks if rack.is_planned}
-        total = 0
-        for machine in site.machines:
-            if machine.exists_after and machine.facts.rack not in planned_racks:
-                reasons = set(machine.facts.unschedulable_reason.split(", "))
-                total += machine.facts.status is not None or reasons <= _TEMPORARY_REASONS
+        total = _count_compute_machines(site)
         sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
-        capacity = capacities.get(site_id)
-        if capacity is not None:
+        if site_id in capacities:
+            capacity = capacities[site_id]
             after_rack_loss = capacity.free_interval_after_rack_loss
             sentences.append(f"Capacity without them: {capacity.free_interval} ({after_rack_loss} with one rack down).")
         if any(row.status.cordoned_by == _AZURE for row in rows):
             sentences.append(_AZURE_RULE)
         yield " ".join(sentences)
+
+
+def _count_compute_machines(site: SiteVms) -> int:
+    """Count the compute machines of a site after the plan, without planned racks. Other machines are closed to VMs
+    for a permanent reason; a compute machine has none, or is out of service (with a status).
+    """
+    planned_racks = {rack.name for rack in site.racks if rack.is_planned}
+    count = 0
+    for machine in site.machines:
+        if machine.exists_after and machine.facts.rack not in planned_racks:
+            reasons = set(machine.facts.unschedulable_reason.split(", "))
+            count += machine.facts.status is not None or reasons <= _TEMPORARY_REASONS  # True counts as 1
+    return count
 
 
 def _describe_groups(rows: Sequence[OutOfService]) -> str:

@@ -67,9 +67,10 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
     has_statuses = any(machine.facts.status is not None for machine in machines)
     if not (has_statuses or plan.machine_actions or plan.feasibility):
         return NO_SECTION  # without importing the sentences
-    from nexusform.rendering.report.plan_conditions import describe_plan_conditions
+    from nexusform.rendering.report import plan_conditions
 
-    return Section(title="", lines=describe_plan_conditions(plan), name="conditions")
+    lines = [*plan_conditions.describe_out_of_service(plan), *plan_conditions.describe_machine_actions(plan)]
+    return Section("", lines=(*lines, *plan_conditions.describe_feasibility(plan)), name="conditions")
 
 
 def build_site_section(view: PlanReportData) -> Section:
@@ -99,13 +100,12 @@ def build_drift_section(view: PlanReportData) -> Section:
 
 
 def _build_items(folds: Iterable[ObjectFold]) -> tuple[ItemGroup, ...]:
-    items = tuple(Item(fold.symbol, fold.label, describe_fold(fold), count=len(fold.rows)) for fold in folds)
-    return (ItemGroup(name="", items=items),)
-
-
-def describe_fold(fold: ObjectFold) -> str:
-    """Return the name and the clauses of objects: `rack1..8: 16 machines each`."""
-    return join_texts((fold.name, join_texts(fold.clauses)), ": ")
+    """Build an item per fold with the name and the clauses of its objects: `rack1..8: 16 machines each`."""
+    items = []
+    for fold in folds:
+        text = join_texts((fold.name, join_texts(fold.clauses)), ": ")
+        items.append(Item(fold.symbol, fold.label, text, count=len(fold.rows)))
+    return (ItemGroup(name="", items=tuple(items)),)
 
 
 # The columns of the table of objects that count a change.
@@ -362,7 +362,9 @@ def build_vm_section(view: PlanReportData) -> Section:
 
 
 def build_listed_vm_section(view: PlanReportData) -> Section:
-    """Build the section of changed VMs with an item per moved or new VM; if they are many, per similar VMs."""
+    """Build the section of changed VMs with an item per moved or new VM. If they are many, or re-created by an upgrade,
+    an item has similar VMs together.
+    """
     section = build_vm_section(view)
     if view.plan.upgrades or not section.has_content:
         return section  # upgraded nodes stay together as batches
@@ -413,7 +415,9 @@ def _format_share(line: PlacementLine) -> str:
 
 
 def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
-    """Return the groups. If new VMs are many, their lines are dropped unless requested: the table of pools has them."""
+    """Return the groups without the lines of new VMs if these are many, because the table of pools has them. The lines
+    stay if they were requested.
+    """
     if view.vm_detail is ShownPlacements.ALL or view.is_long or not _has_many_new_vms(view.plan):
         return list(groups)
     selected = []
@@ -435,7 +439,9 @@ def _build_placement_group_section(
 ) -> Section:
     """Build an item per line; merge equal groups, and put single-site groups first, in them those with moves."""
     merged = [group for group in merge_equal_groups(groups) if group.lines]
-    merged.sort(key=lambda group: (bool(group.sites), not group.has_moves))  # only merged groups have sites
+    moves = PlacementAction.MOVE
+    # Only merged groups have sites.
+    merged.sort(key=lambda group: (bool(group.sites), all(line.action is not moves for line in group.lines)))
     item_groups = []
     for group_name, members in groupby(merged, _name_group):
         lines = chain.from_iterable(group.lines for group in members)
@@ -469,10 +475,13 @@ def describe_line(line: PlacementLine) -> Text:
 
 
 def build_cause_section(view: PlanReportData) -> Section:
-    """Build the causes of moves: source lines and flags (`Cause: main.nf.hcl:26, -replace.`)."""
+    """Build one line with the causes of moved VMs: source lines and flags (`Cause: main.nf.hcl:26, -replace.`). Beyond
+    the first few causes, count the others.
+    """
     source_lines = dict.fromkeys(format_location(change.source) for change in find_move_causes(view.plan))
     causes = [StyledText(line, Style.LOCATION) for line in source_lines if line]
-    if any(row.trigger in _FLAG_TRIGGERS for row in _list_moves(view.plan)):
+    triggers = {row.trigger for row in _list_moves(view.plan)}
+    if not triggers.isdisjoint(_FLAG_TRIGGERS):
         causes.append(StyledText("-replace", Style.CODE))  # no line of the configuration
     if not causes:
         return NO_SECTION
@@ -510,7 +519,6 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
 
 _HARDWARE_TRIGGERS = frozenset({"machine_evacuated", "machine_removed", "machine_replaced", "machine_forgotten"})
 _FLAG_TRIGGERS = frozenset({"requested", "heal"})
-
 
 _MAX_CLUSTERS: Final = 6
 _STATUSES: Final = {"done": " (done before)", "stuck": " (fails there)", "later": " (later)"}

@@ -130,14 +130,6 @@ def format_plan_line(plan: Plan) -> str:
     return f"Plan: {front}{add} to add, {change} to change, {destroy} to destroy{back}."
 
 
-_LONG_NUMBER: Final = re.compile(r"[0-9]{4,}")
-
-
-def format_thousands(line: str) -> str:
-    """Return a line of counts with thousands separators: `Plan: 0 to add, 6,000 to change`."""
-    return _LONG_NUMBER.sub(lambda number: f"{int(number[0]):,}", line)
-
-
 _NO_CHANGES: Final = {
     Mode.NORMAL: (
         "No changes. Your infrastructure matches the configuration.",
@@ -188,7 +180,6 @@ _NO_SELECTED_CHANGES: Final = {
     ),
 }
 
-
 _NOTHING_TO_PREDICT: Final = (
     "Nothing to predict. The plan contains no Azure Operator Nexus resources.",
     "nexusform places clusters, agent pools and virtual machines of Microsoft.NetworkCloud, and ignores the rest.",
@@ -208,7 +199,9 @@ _UNFINISHED: Final = (
 
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
-    """Return (sentence, description of the comparison) for a plan without changes, by the reason for having none."""
+    """Return a headline and a description of the comparison for a plan without changes. They depend on the reason for
+    having none: unfinished changes, nothing to predict, missing data, or a complete comparison.
+    """
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
     if ids & _PENDING_CHANGE_IDS:  # changes of an earlier apply are not finished
         return _UNFINISHED
@@ -216,16 +209,24 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
         return _NOTHING_PREDICTED if count_unpredicted_resources(plan) else _NOTHING_TO_PREDICT
     if plan.is_from_state:
         return _NO_CHANGES_FROM_STATE
-    sentences = _NO_SELECTED_CHANGES if plan.targets or plan.excludes else _NO_CHANGES
+    is_partial = bool(plan.targets or plan.excludes)
+    headline, note = _NO_SELECTED_CHANGES[plan.mode] if is_partial else _NO_CHANGES[plan.mode]
     if "refresh-skipped" not in ids:
-        return _NO_CHANGES_WITH_MISSING_DATA if has_unknown_capacity(plan) else sentences[plan.mode]
-    headline, note = _NO_CHANGES_WITHOUT_REFRESH
-    return (headline if sentences is _NO_CHANGES and plan.mode is Mode.NORMAL else sentences[plan.mode][0]), note
+        return _NO_CHANGES_WITH_MISSING_DATA if has_unknown_capacity(plan) else (headline, note)
+    # Nothing was read: the usual headline of a complete plan, `Your infrastructure matches ...`, would be wrong.
+    headline_without_refresh, note_without_refresh = _NO_CHANGES_WITHOUT_REFRESH
+    is_complete_plan = plan.mode is Mode.NORMAL and not is_partial
+    return headline_without_refresh if is_complete_plan else headline, note_without_refresh
 
 
 def describe_object_counts(plan: Plan) -> str:
-    """Return the line with the counts of changed objects for readers, or the sentence for a plan without changes."""
-    return format_thousands(format_plan_line(plan)) if plan.has_changes else describe_no_changes(plan)[0]
+    """Return the line with the counts of changed objects for readers, with thousands separators: `Plan: 0 to add, 6,000
+    to change, ...`. Return the sentence for no changes of a plan without any.
+    """
+    if not plan.has_changes:
+        sentence, _ = describe_no_changes(plan)
+        return sentence
+    return re.sub(r"[0-9]{4,}", lambda number: f"{int(number[0]):,}", format_plan_line(plan))
 
 
 ONLY_DRIFT: Final = (
@@ -277,7 +278,9 @@ _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def describe_trigger(row: PlacementChange) -> str:
-    """Return the trigger of a placement as text; a clearer text or "" if the trigger by itself would mislead."""
+    """Return the trigger of a placement as text: `scale_out`. If the trigger by itself would mislead, return a clearer
+    text, or "".
+    """
     if row.trigger in _REASON_TRIGGERS:
         return row.reason
     if row.kind == VM and row.action is PlacementAction.MOVE and row.source is None:

@@ -169,7 +169,9 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
 
 
 def compute_impact(plan: Plan) -> PlacementImpact:
-    """Return the impact: LOSES if objects or redundancy are lost, MOVES for other disruptions and doubts, else NONE."""
+    """Return the impact of a plan on running objects: LOSES if objects or their redundancy are lost, or the plan is
+    rejected. Return MOVES for other disruptions and doubts, else NONE.
+    """
     if plan.is_rejected:
         return PlacementImpact.LOSES  # a rejected plan gets the strongest warning
     counts = count_effects(plan.placements)
@@ -202,9 +204,9 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
     """Return pairs of heading and sentence about upgrades, doubts, dry run, rules and inputs, without empty ones."""
     sentences: list[tuple[str, str]] = []
     if plan.upgrades:
-        from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences
+        from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
 
-        sentences += build_upgrade_sentences(plan)
+        sentences += [(format_upgrade_heading(upgrade), describe_upgrade_course(upgrade)) for upgrade in plan.upgrades]
     sentences += [("NUMA cells", describe_unknown_cells(plan.numa_sampling)), ("Scale-in", describe_scale_in(plan))]
     for score in plan.prediction_scores[:MAX_SITES]:
         sentences.append((f"Predictions on {score.site}", _describe_accuracy(score)))

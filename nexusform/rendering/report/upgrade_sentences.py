@@ -14,15 +14,9 @@ from nexusform.diagnostics.phrases import (
     select_word_form,
 )
 from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
-from nexusform.plans.plan import Plan
 
 _MAX_NAMES: Final = 4
 _MAX_TITLE_NAMES: Final = 2
-
-
-def build_upgrade_sentences(plan: Plan) -> list[tuple[str, str]]:
-    """Return a heading and a sentence for every upgraded cluster or cluster with re-created pools."""
-    return [(format_upgrade_heading(upgrade), describe_upgrade_course(upgrade)) for upgrade in plan.upgrades]
 
 
 def _describe_recreation(upgrade: Upgrade) -> str:
@@ -32,10 +26,16 @@ def _describe_recreation(upgrade: Upgrade) -> str:
 
 
 def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
-    """Return a clause per blocked upgrade, per new version and per re-creation; many share one with their number."""
-    clauses = _describe_blocked_upgrades([upgrade for upgrade in upgrades if is_upgrade_blocked(upgrade)])
-    unblocked = [upgrade for upgrade in upgrades if not is_upgrade_blocked(upgrade)]
-    by_version = group_by(unblocked, lambda upgrade: upgrade.after if upgrade.is_rolling else "")
+    """Return clauses about upgraded clusters: per blocked upgrade, per new version, and per cluster with re-created
+    nodes. Of many blocked or re-created clusters return only their number.
+    """
+    by_state = group_by(upgrades, is_upgrade_blocked)
+    blocked = by_state.get(True, [])
+    # `the upgrade of amf to 1.30.5 is blocked`
+    clauses = [f"the upgrade of {upgrade.cluster} to {upgrade.after} {_format_verdict(upgrade)}" for upgrade in blocked]
+    if len(blocked) > _MAX_TITLE_NAMES:
+        clauses = [f"the upgrades of {len(blocked):,} clusters cannot complete"]
+    by_version = group_by(by_state.get(False, []), lambda upgrade: upgrade.after if upgrade.is_rolling else "")
     recreations = by_version.pop("", [])  # of nodes, without a new version
     for version, version_upgrades in by_version.items():
         names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))
@@ -46,13 +46,6 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
         return [*clauses, *map(_describe_recreation, recreations)]
     nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")
     return [*clauses, f"{nodes} of {format_count(_count_clusters(recreations), 'cluster')} are re-created"]
-
-
-def _describe_blocked_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
-    """Return clauses about blocked upgrades: `the upgrade of amf to 1.30.5 is blocked`."""
-    if len(upgrades) > _MAX_TITLE_NAMES:
-        return [f"the upgrades of {len(upgrades):,} clusters cannot complete"]
-    return [f"the upgrade of {upgrade.cluster} to {upgrade.after} {_format_verdict(upgrade)}" for upgrade in upgrades]
 
 
 def _count_clusters(upgrades: Iterable[Upgrade]) -> int:
@@ -69,12 +62,6 @@ def format_upgrade_heading(upgrade: Upgrade) -> str:
     return f"{'Upgrade of' if upgrade.is_rolling else 'Re-creation in'} {upgrade.cluster}"
 
 
-def format_versions(upgrade: Upgrade) -> str:
-    """Return the old and the new version, or only the new one: `to 1.30.1`."""
-    after = upgrade.after or "no version"
-    return f"{upgrade.before} -> {after}" if upgrade.before else f"to {after}"
-
-
 def describe_upgrade_course(upgrade: Upgrade) -> str:
     """Return sentences about the batches of an upgrade, blocking budgets, and workloads without a second replica."""
     sentences = [_describe_rolling_upgrade(upgrade) if upgrade.is_rolling else _describe_pool_recreation(upgrade)]
@@ -87,9 +74,12 @@ def describe_upgrade_course(upgrade: Upgrade) -> str:
 
 
 def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
+    """Return `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is unknown."""
+    after = upgrade.after or "no version"
+    versions = f"{upgrade.before} -> {after}" if upgrade.before else f"to {after}"
     batches = sum(pool.batches for pool in upgrade.pools)
     nodes = f"{format_count(upgrade.vms, 'node')} in {format_count(batches, 'batch', 'batches')}"
-    return f"{format_versions(upgrade)} {_format_verdict(upgrade)}: {nodes}, {_describe_unavailable_nodes(upgrade)}."
+    return f"{versions} {_format_verdict(upgrade)}: {nodes}, {_describe_unavailable_nodes(upgrade)}."
 
 
 def _describe_pool_recreation(upgrade: Upgrade) -> str:

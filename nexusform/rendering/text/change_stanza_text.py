@@ -1,14 +1,22 @@
-"""Change of one object in OpenTofu's layout, and groups of similar changes."""
+"""Changes of objects and outputs in OpenTofu's layout, groups of similar changes, and outputs of the short plan."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, select_word_form
 from nexusform.plans.plan import Change, Plan
-from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters, fill_to_width, render_symbol
+from nexusform.rendering.notation.colours import (
+    PLAIN,
+    Painter,
+    count_columns,
+    escape_control_characters,
+    fill_to_width,
+    render_symbol,
+)
 from nexusform.rendering.notation.hcl_text import SENSITIVE, format_attribute_name, format_scalar, quote_string
 from nexusform.rendering.report.change_stanzas import REJECTED, ChangeStanza
 from nexusform.rendering.report.difference_tree import REPLACED, DifferenceNode, NodeKind, measure_name_width
@@ -132,7 +140,9 @@ class _DifferenceRenderer:
         return "\n".join([f"{opening}{replacement_note}", *lines, f"{_BLANK * level}{_BLANK}{closing}{null_note}"])
 
     def _render_value_parts(self, node: DifferenceNode, level: int) -> tuple[str, list[str], str]:
-        """Return (first line, lines between, last line without its margin); a value of one line has no others."""
+        """Return the first line of a value, the lines between, and the last line without its margin. A value of one
+        line has only the first. Brackets or markers of texts enclose the others.
+        """
         match node.kind:
             case NodeKind.LEAF:
                 return self._render_leaf(node), [], ""
@@ -206,7 +216,9 @@ def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Chan
 
 
 def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[StanzaGroup]:
-    """Group stanzas with equal texts apart from names of the object; show the first text and the other addresses."""
+    """Group the stanzas of changes that differ only in the names of their objects: id, name, instance key and site.
+    A group has the text of its first stanza and the addresses of the others. Changes without a stanza are left out.
+    """
     texts: dict[str, str] = {}  # first stanza of each group, by its text with the names masked
     other_addresses: dict[str, list[str]] = {}  # of the further objects, by the same key
     for change, stanza in pairs:
@@ -216,32 +228,24 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
         # Without the address in the first line, and without the name in the header.
         body = text.partition("\n")[2].replace(stanza.header, change.address.type, 1)
         # The rendered id, name and instance key of an object, and its site unless that changes.
-        names = [change.address.key]
         sides = [side for side in (change.before, change.after) if side is not None]
+        names = [change.address.key, *(side.get(attribute) for side in sides for attribute in ("id", "name"))]
         sites = {side.get("site_id") for side in sides}
         if len(sites) == 1:  # the object stays on its site
             names += sites
-        for side in sides:
-            names += [side.get("id"), side.get("name")]
         specific_texts: set[str] = set()
         for name in names:
             if isinstance(name, str) and name:
                 specific_texts |= {quote_string(name), repr(name)}  # with either quotation marks
-        # A longer name may contain a shorter one, so it is masked first.
-        group_key = f"{stanza.headline}\n{_mask_names_in_text(body, sorted(specific_texts, key=len, reverse=True))}"
+        for specific_text in sorted(specific_texts, key=len, reverse=True):  # the longest may contain the others
+            body = body.replace(specific_text, "\0")
+        group_key = f"{stanza.headline}\n{body}"
         if group_key in texts:
             other_addresses[group_key].append(stanza.address)
         else:
             texts[group_key] = text
             other_addresses[group_key] = []
     return [StanzaGroup(text, tuple(other_addresses[group_key])) for group_key, text in texts.items()]
-
-
-def _mask_names_in_text(text: str, names: Sequence[str]) -> str:
-    """Mask names in a text to compare it with that of other objects."""
-    for name in names:
-        text = text.replace(name, "\0")
-    return text
 
 
 SIGN_PATTERN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
@@ -254,7 +258,9 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):
         # The sign of a changed line of a text is in the middle of the level after `text_column`.
-        yield line, bool(text_column) and not _has_change_sign_at(line, text_column + _LEVEL_WIDTH // 2)
+        sign = SIGN_PATTERN.match(line)
+        is_changed = sign is not None and sign.end(1) == text_column + _LEVEL_WIDTH // 2
+        yield line, bool(text_column) and not is_changed
         if not text_column:
             match = _HEREDOC_START.fullmatch(line)
             # A text is one level deeper than its attribute.
@@ -263,6 +269,54 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
             text_column = 0
 
 
-def _has_change_sign_at(line: str, column: int) -> bool:
-    match = SIGN_PATTERN.match(line)
-    return match is not None and match.end(1) == column
+_MAX_OUTPUTS: Final = 20
+_MAX_OUTPUT_LINES: Final = 3
+
+
+def render_short_outputs(outputs: Sequence[DifferenceNode], width: int, paint: Painter) -> list[str]:
+    """Render changes of outputs with aligned names; values too long or too wide become numbers of elements."""
+    visible_outputs = outputs[:_MAX_OUTPUTS]
+    name_width = max((count_columns(format_attribute_name(output.name)) for output in visible_outputs), default=0)
+    lines: list[str] = []
+    for output in visible_outputs:
+        value_lines = "\n".join(render_outputs([output], paint)).split("\n")
+        name = fill_to_width(format_attribute_name(output.name), name_width)
+        front = f"{render_symbol(output.symbol, paint)}{name} ="
+        if len(value_lines) > _MAX_OUTPUT_LINES or max(map(count_columns, value_lines)) > width:  # too long
+            lines.append(f"{front} {_summarize_value(output)}")
+        elif len(value_lines) == 1:  # aligned with the other names
+            lines.append(f"{front}{value_lines[0].partition(' =')[2]}")
+        else:
+            lines += value_lines
+    if len(outputs) > len(visible_outputs):
+        lines.append(
+            f"    and {format_count(len(outputs) - len(visible_outputs), 'more output')}; -details shows each."
+        )
+    return lines
+
+
+def _summarize_value(output: DifferenceNode) -> str:
+    """Return the summary of a value too long to show: its number of parts, and the numbers of changed ones. Examples:
+    `{5 keys}`, `[12 elements, 2 of them change]`, `{3 keys, 1 of them new, 2 removed}`. The total is that of the new
+    value, or of the old one if it is deleted.
+    """
+    symbols = Counter(child.symbol for child in output.children)
+    # A gap replaces hidden elements.
+    total = output.hidden + sum(child.hidden if child.kind is NodeKind.GAP else 1 for child in output.children)
+    note = ""
+    if output.symbol == "~":
+        removed, added, changed = symbols["-"], symbols["+"], symbols["~"]
+        total -= removed  # the children include removed elements
+        note += enclose(", ", added, " of them new")
+        if 0 < changed < total:  # if all change, the symbol says it
+            note += f", {changed} of them {select_word_form(changed, 'changes', 'change')}"
+        note += enclose(", ", removed, " removed")
+    match output.kind:
+        case NodeKind.MAP | NodeKind.OBJECT:
+            return f"{{{format_count(total, 'key')}{note}}}"
+        case NodeKind.LIST | NodeKind.SET:
+            return f"[{format_count(total, 'element')}{note}]"
+        case NodeKind.TEXT:
+            return f"({format_count(total, 'line')}{note})"
+        case _:
+            return "(a long value)"

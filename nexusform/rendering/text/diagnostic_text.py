@@ -1,7 +1,6 @@
 """Diagnostics as text, in OpenTofu's box with source lines."""
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
@@ -115,10 +114,11 @@ def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
     total = count_columns(before) + count_columns(highlight) + count_columns(after)
     if total <= width:
         return before, highlight, after
-    # The highlight comes first, but leaves the texts before and after it a third of the width each, if they need it.
+    # The highlight may be long, but leaves the texts before and after it a third of the width each, if they need it.
     third = width // 3
     highlight = _truncate_end(highlight, width - min(count_columns(before), third) - min(count_columns(after), third))
-    before = _truncate_start(before, width - count_columns(highlight) - min(count_columns(after), third))
+    before_width = width - count_columns(highlight) - min(count_columns(after), third)
+    before = _truncate_end(before[::-1], before_width)[::-1]  # keep its end, next to the highlight
     return before, highlight, _truncate_end(after, width - count_columns(highlight) - count_columns(before))
 
 
@@ -130,11 +130,6 @@ def _truncate_end(text: str, width: int) -> str:
     while count_columns(head) > width - len(_ELLIPSIS):
         head = head[:-1]
     return f"{head}{_ELLIPSIS}"
-
-
-def _truncate_start(text: str, width: int) -> str:
-    """Return at most `width` columns of a text, with `...` in place of its start."""
-    return _truncate_end(text[::-1], width)[::-1]
 
 
 def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int) -> list[str]:
@@ -158,24 +153,20 @@ def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int
 
 
 def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Merge warnings with the same summary into the first one, with the number of further ones. Errors and
-    warnings without a source location stay separate.
+    """Merge warnings with the same id and summary into the first one, with the number of further ones in its detail.
+    Errors and warnings without a source location stay separate.
     """
-    merged: list[Diagnostic] = []
-    first_positions: dict[tuple[str, str], int] = {}
-    similar: Counter[int] = Counter()  # number of dropped warnings by position of the first
+    groups: dict[object, list[Diagnostic]] = {}
     for diagnostic in diagnostics:
-        if diagnostic.severity is Severity.WARNING and diagnostic.subject is not None:
-            key = (diagnostic.id, diagnostic.summary)
-            if key in first_positions:
-                similar[first_positions[key]] += 1
-                continue
-            first_positions[key] = len(merged)
-        merged.append(diagnostic)
-    for position, count in similar.items():
-        warning = merged[position]
+        is_located_warning = diagnostic.severity is Severity.WARNING and diagnostic.subject is not None
+        key = (diagnostic.id, diagnostic.summary) if is_located_warning else len(groups)  # a number equals no other key
+        groups.setdefault(key, []).append(diagnostic)
+    merged: list[Diagnostic] = []
+    for first, *others in groups.values():
+        count = len(others)
         note = "one more similar warning" if count == 1 else f"{count} more similar warnings"
-        merged[position] = replace(warning, detail=f"{warning.detail}\n\n(and {note} elsewhere)".lstrip("\n"))
+        detail = f"{first.detail}\n\n(and {note} elsewhere)".lstrip("\n")
+        merged.append(replace(first, detail=detail) if others else first)
     return merged
 
 
@@ -198,14 +189,11 @@ class SourceSnippet(Struct, frozen=True):
         for line in self.code.encode().split(b"\n"):
             low = min(max(self.highlight_start - offset, 0), len(line))  # limited to this line
             high = min(max(self.highlight_end - offset, low), len(line))
-            parts = (line[:low], line[low:high], line[high:])
-            lines.append((_decode_source(parts[0]), _decode_source(parts[1]), _decode_source(parts[2])))
+            before = line[:low].decode(errors="replace")  # a limit may be inside of a character
+            highlight = line[low:high].decode(errors="replace")
+            lines.append((before, highlight, line[high:].decode(errors="replace")))
             offset += len(line) + 1
         return lines
-
-
-def _decode_source(part: bytes) -> str:
-    return part.decode(errors="replace")
 
 
 @lru_cache(maxsize=32)

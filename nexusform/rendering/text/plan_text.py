@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import format_list, group_by, join_texts
+from nexusform.diagnostics.phrases import enclose, format_list, group_by, join_texts
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_title
 from nexusform.plans.plan import Action, Mode, Plan, is_fully_decided
@@ -103,7 +103,9 @@ def _render_boxes(
 
 
 def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
-    """Render the parts before and after the boxes of errors, left to the caller, without final newlines."""
+    """Render the text of a short plan as two parts, before and after the boxes of errors, without final newlines. The
+    caller renders the boxes in between, or elsewhere: while planning they are printed at once.
+    """
     view = PlanReportData(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
     # Of a failed plan only the title precedes the errors: its changes may result from them and would hide them.
@@ -147,7 +149,7 @@ def _render_changed_outputs(view: PlanReportData, width: int, paint: Painter) ->
     """Render the changed outputs in short form ([] for none), with a note if nothing else changes."""
     if not view.outputs:
         return []
-    from nexusform.rendering.text.output_text import render_short_outputs
+    from nexusform.rendering.text.change_stanza_text import render_short_outputs
 
     lines = [paint("Changes to Outputs:", "bold"), *render_short_outputs(view.outputs, width, paint)]
     note = "" if view.objects else _wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)
@@ -197,8 +199,9 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
     """Render notes, next step, and the decision block with counts below; of a failed plan only the decision block."""
     plan, width = view.plan, options.width
-    # A change, a rejection, or a requested result: of limits, a comparison with an earlier plan, or a check program.
-    has_decision = plan.has_changes or plan.is_rejected or plan.guard_rails or plan.since or plan.checks_by
+    # A requested result: of limits, of a comparison with an earlier plan, or of a check program.
+    has_requested_result = plan.guard_rails or plan.since or plan.checks_by
+    has_decision = plan.has_changes or plan.is_rejected or has_requested_result
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
         return ["\n".join(lines)]  # the counts of a failed plan may result from its error
@@ -348,13 +351,12 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
     title = plan_sections.CHANGES_TITLE
     title = title.replace("nexusform", "Terraform") if options.terraform else title
     actions = {change.action for change in view.plan.changes} - {Action.NO_OP}
-    lines = [
-        f"{render_symbol(plan_sentences.SYMBOLS[action], paint)}{text}"
-        for action, text in plan_sentences.LEGEND
-        if action in actions
-    ]
-    legend = ["\n".join(["Resource actions are indicated with the following symbols:", *lines])] if lines else []
-    return [*legend, title, *(render_stanza(stanza, paint) for stanza in view.stanzas)]
+    legend = ""
+    for action, text in plan_sentences.LEGEND:
+        if action in actions:
+            legend += f"\n{render_symbol(plan_sentences.SYMBOLS[action], paint)}{text}"
+    legend = enclose("Resource actions are indicated with the following symbols:", legend)
+    return [legend, title, *(render_stanza(stanza, paint) for stanza in view.stanzas)]
 
 
 def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:
@@ -372,7 +374,9 @@ def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[st
 
 
 def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
-    """Return a sentence on the certainty of the predicted locations of all placed VMs; [] without any."""
+    """Return a sentence on the certainty of the predicted locations of all placed VMs; [] without placed VMs. The
+    sentence has the number of VMs with the same rack count, and the same machine, in every sample.
+    """
     from nexusform.rendering.notation.sample_text import describe_numa_samples
 
     plan = view.plan
@@ -451,7 +455,9 @@ def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) 
 
 
 def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painter) -> list[str]:
-    """Render warnings. Of more than a dozen with one id render the first few, and the subjects of the others."""
+    """Render the lines of warnings. Of more than a dozen with one id, only the first few are rendered in full; a line
+    after all of them has the subjects of the others: `! 20 more: no-surge-capacity cluster-d/pool1, ...`.
+    """
     listed_entries, remaining_entries = limit_findings_per_id(warnings)
     lines = list(chain.from_iterable(render_finding_entry(entry, width, paint) for entry in listed_entries))
     for diagnostic_id, entries in remaining_entries.items():
@@ -477,7 +483,9 @@ def render_finding_entry(entry: FindingEntry, width: int, paint: Painter) -> lis
 
 
 def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
-    """Render an entry with the longest version of its text within the allowed lines, else with a cut shortest one."""
+    """Render the lines of an entry: its mark and id, its subjects, its text and the location at the end. The text is
+    the longest of its versions that fits in the allowed lines. If none does, the shortest one is cut.
+    """
     is_warning = entry.level is Level.WARNING
     mark = paint("!", "bold", "red") if is_warning else paint(_LEVEL_MARKS[entry.level], "cyan")
     label = f"{mark} {paint(escape_control_characters(entry.id), 'bold')}"
@@ -513,14 +521,12 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
 def _format_locations(locations: Sequence[str]) -> str:
     """Format locations as `a.nf.hcl:7, :47, b.nf.hcl:3`; each file is named once, and "..." marks omitted ones."""
     texts = []
-    previous = ""
+    previous = ""  # file of the location before
     for location in locations[:_MAX_LOCATIONS]:
         file, _, line = location.rpartition(":")
         texts.append(f":{line}" if file == previous else location)
         previous = file
-    if len(locations) > _MAX_LOCATIONS:
-        texts.append("...")
-    return ", ".join(texts)
+    return ", ".join([*texts, "..."] if len(locations) > _MAX_LOCATIONS else texts)
 
 
 def _append_location(lines: list[str], location: str, column: int, width: int) -> list[str]:

@@ -81,10 +81,10 @@ def _render_bold_lines(text: str, width: int, paint: Painter, *styles: str) -> l
 
 def _truncate_table(table: Table) -> Table:
     """Return a table limited to its first rows; a long table with rows of the finding has only these."""
-    if len(table.rows) <= MAX_DETAIL_ROWS:
-        return table
-    finding_rows = tuple(row for row in table.rows if row.is_finding)
-    return replace(table, rows=(finding_rows or table.rows)[:MAX_DETAIL_ROWS])
+    rows = table.rows
+    if len(rows) > MAX_DETAIL_ROWS and table.has_findings:
+        rows = tuple(row for row in rows if row.is_finding)
+    return replace(table, rows=rows[:MAX_DETAIL_ROWS])
 
 
 def render_table(table: Table, paint: Painter, width: int, *, has_details: bool = True) -> list[str]:
@@ -97,11 +97,10 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     rows = [_escape_cells(row.cells[column] for column in columns) for row in table.rows]
     figures = frozenset(number for number, column in enumerate(columns) if column in table.figures)  # right-aligned
     widths = compute_column_widths([headers, *rows])
-    is_too_wide = sum(widths) + 2 * (len(widths) - 1) > width
-    if is_too_wide and table.details and has_details:
-        rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
-        return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
-    if is_too_wide:
+    if sum(widths) + 2 * (len(widths) - 1) > width:  # two spaces separate columns
+        if has_details and table.details:
+            rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
+            return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
         return _render_rows_as_records(table, headers, rows, paint, width)
     lines = [paint(_render_row(headers, widths, figures), "bold")]
     previous = ""  # the first cell of the row above; grouped tables show it once
@@ -174,8 +173,9 @@ _DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 def render_plan_section(
     section: Section, width: int, paint: Painter, *, hint: str = "", has_details: bool = False
 ) -> list[str]:
-    """Return the parts of a section of a plan, to be separated by blank lines; [] without content. `hint` follows the
-    number of hidden items; `has_details` shows every row and column.
+    """Return the parts of a section of a plan, to be separated by blank lines; [] without content. The tables come
+    first, then the items, then the sentences. A table with a caption is a part of its own, if no title is above it.
+    `hint` follows the number of hidden items; `has_details` shows every row and column.
     """
     if not section.has_content:
         return []
@@ -195,16 +195,10 @@ def render_plan_section(
     elif lines:  # indent the sentences below the title or the items
         for line in map(get_plain_text, section.lines):
             lines += wrap_line(f"{_INDENT}{escape_control_characters(line)}", 4, width)
-    else:
-        lines += wrap_paragraphs(map(get_plain_text, section.lines), width)
+    else:  # paragraphs with blank lines between them
+        for line in map(get_plain_text, section.lines):
+            lines += [*([""] if lines else []), *_wrap_text(line, width)]
     return [*parts, "\n".join(lines)] if lines else parts
-
-
-def wrap_paragraphs(texts: Iterable[str], width: int) -> Iterable[str]:
-    """Yield the wrapped lines of paragraphs with blank lines between them."""
-    for number, text in enumerate(texts):
-        yield from [""] if number else []
-        yield from _wrap_text(text, width)
 
 
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
@@ -226,11 +220,14 @@ def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter,
     items = list(chain.from_iterable(group.items for group in groups))
     urgent_first = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)
     visible, hidden = urgent_first[:_MAX_ITEMS], urgent_first[_MAX_ITEMS:]
-    visible_ids = set(map(id, visible))
-    label_widths = [count_columns(escape_control_characters(item.label)) for item in visible]
+    visible_ids = set(map(id, visible))  # equal items of several groups are distinct
     max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH  # the text of a longer label is below it
-    short_label_widths = [label_width for label_width in label_widths if label_width <= max_label_width]
-    column = max(short_label_widths, default=0) + _SYMBOL_WIDTH  # of the texts
+    label_width = 0  # of the longest short label
+    for item in visible:
+        columns = count_columns(escape_control_characters(item.label))
+        if columns <= max_label_width:
+            label_width = max(label_width, columns)
+    column = label_width + _SYMBOL_WIDTH  # of the texts
     lines: list[str] = []
     for group in groups:
         group_items = [item for item in group.items if id(item) in visible_ids]
@@ -274,8 +271,9 @@ def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter
 
 
 def render_labelled_text(label: str, text: str, indent: int, width: int, gap: int = 2) -> list[str]:
-    """Return lines with `label` and, from column `indent` on, the text. If the label is longer (it can have colours),
-    the text follows after `gap` spaces if it fits on the line; else it is below. Lines have no trailing spaces.
+    """Return lines with `label` and, from column `indent` on, the wrapped text. If the label is longer (it can have
+    colours), the text follows after `gap` spaces if it fits on the line; else it is below. A narrow or cut column of
+    text moves to the left, below the label. Lines have no trailing spaces.
     """
     if count_columns(label) > width and " " in label.strip():
         # Names may be as long as a line, so the last word of a label moves below.

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.plans.plan import Action, Plan, SeparationViolation, VariableValue
 from nexusform.rendering.page.html_page import render_html
-from nexusform.rendering.page.page_shell import SCRIPTS
+from nexusform.rendering.page.page_elements import SCRIPTS
 from nexusform.rendering.report.report_tree import CodeOrigin
 from nexusform.scheduling.placement_decision import Rejection
 from nexusform.schemas.value_types import STRING

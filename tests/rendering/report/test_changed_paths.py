@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from nexusform.rendering.notation.hcl_text import build_path_trie
-from nexusform.rendering.report.changed_paths import describe_changed_paths
+from nexusform.rendering.report.changed_arguments import describe_changed_paths
 from nexusform.values.typed_value import UNKNOWN
 
 

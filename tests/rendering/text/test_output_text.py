@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from nexusform.rendering.notation.colours import PLAIN
 from nexusform.rendering.report.difference_tree import Comparison
-from nexusform.rendering.text.output_text import render_short_outputs
+from nexusform.rendering.text.change_stanza_text import render_short_outputs
 from nexusform.schemas.value_types import DYNAMIC
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from nexusform.rendering.page.page_data import Playback
-from nexusform.rendering.page.page_shell import SCRIPTS
+from nexusform.rendering.page.page_elements import SCRIPTS
 from nexusform.rendering.page.rack_map import SiteMap
 from nexusform.rendering.page.report_page import render_report_page
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
