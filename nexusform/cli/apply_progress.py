@@ -47,7 +47,7 @@ class ApplyProgress:
     def print_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
         """Print `Apply complete! ...`, parsed by tools, and the checked predictions; with steps left, a table."""
         applied = outcome.applied
-        if not applied.is_complete:
+        if not applied.is_complete:  # a step failed, waits or was not started
             table = progress_text.render_step_outcomes(applied.end_events, self._paint, self._screen.width)
             self._screen.print_text(f"\n{table}")
             return
@@ -67,20 +67,25 @@ class ApplyProgress:
         self._screen.print_text(f"\n{line}")
         if not outcome.sends and outcome.provider_names:  # such as the simulated provider
             self._screen.print_wrapped(progress_text.format_nothing_sent(outcome.provider_names[0]))
-        misses, ties, hits = applied.wrong_predictions, applied.ties, applied.hits  # ties: on an equally good machine
-        if hits and not misses and not ties:
-            self._screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
-        hit_note = f", {hits:,} correct" if hits else ""  # in the first title
+        self._print_predictions(applied.wrong_predictions, applied.ties, applied.hits)
+        for output in outcome.wrong_outputs:
+            self._print_wrong_prediction(output)
+
+    def _print_predictions(self, misses: Sequence[WrongPrediction], ties: Sequence[WrongPrediction], hits: int) -> None:
+        """Print the wrong predictions, then those of VMs on an equally good machine (`ties`). The first title counts
+        the correct ones.
+        """
+        hit_note = f", {hits:,} correct" if hits else ""
         if misses:
             noun = select_word_form(len(misses), "prediction")
             self._print_wrong_predictions(f"{len(misses):,} {noun} wrong{hit_note}:", misses)
+            hit_note = ""
         if ties:
             count = format_count(len(ties), "VM")
             verb = select_word_form(len(ties), "runs", "run")
-            hit_note = "" if misses else hit_note  # the title of the misses has it
             self._print_wrong_predictions(f"{count} {verb} on another machine allowed by the rule{hit_note}:", ties)
-        for output in outcome.wrong_outputs:
-            self._print_wrong_prediction(output)
+        elif hits and not misses:
+            self._screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
 
     def _print_wrong_predictions(self, title: str, misses: Sequence[WrongPrediction]) -> None:
         self._screen.print_text(title)

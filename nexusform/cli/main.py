@@ -270,9 +270,9 @@ def _start_log(arguments: Sequence[str]) -> None:
         warn_of_terraform_variable(variable)
     if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:  # used for a missing one
         click.echo(f'TF_WORKSPACE selects the workspace "{os.environ["TF_WORKSPACE"]}".', err=True)
-    words = [word.partition("=")[0] if word.startswith("-") else word for word in arguments]
-    flags = [word for word in words if word.startswith("-")]
-    log_event("info", "command", name=words[0] if words else "", flags=flags, version=nexusform.__version__)
+    flags = [word.partition("=")[0] for word in arguments if word.startswith("-")]
+    command = "".join(arguments[:1]).partition("=")[0]
+    log_event("info", "command", name=command, flags=flags, version=nexusform.__version__)
 
 
 def _report_internal_error(bug: Exception) -> int:

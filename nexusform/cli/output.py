@@ -76,7 +76,7 @@ def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Ma
     if not arguments.raw:  # HCL
         screen.print_text(render_hcl_value(output_state.value, output_state.type))
         return 0
-    if output_state.value is None or isinstance(output_state.value, (list, dict)):
+    if output_state.value is None or isinstance(output_state.value, list | dict):
         detail = f'-raw prints strings, numbers and booleans only. Use -json for the output "{name}".'
         return screen.print_failure([build_error("unsupported-value-for-raw-output", detail)])
     # Print it unchanged, because scripts read it.

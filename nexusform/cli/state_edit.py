@@ -104,21 +104,30 @@ def rm(arguments: RemoveArguments) -> int:
     from nexusform.planning.preparation.target_selection import split_object_address
 
     screen = Screen()
-    addresses_and_names = [split_object_address(text) for text in arguments.addresses]
-    vm_records = [(address, name) for address, name in addresses_and_names if name]  # (rack or machine, VM)
-    patterns, problems = parse_patterns([address for address, name in addresses_and_names if not name])
-    owner_patterns, more_problems = parse_patterns([address for address, _ in vm_records])
-    problems += more_problems
-    if problems:
-        return screen.print_failure(problems)
+    objects: list[str] = []  # addresses of objects
+    owners: list[str] = []  # addresses of racks or machines
+    vm_names: list[str] = []  # a VM for each of the owners
+    for text in arguments.addresses:
+        address, vm_name = split_object_address(text)
+        if vm_name:
+            owners.append(address)
+            vm_names.append(vm_name)
+        else:
+            objects.append(address)
+    patterns, problems = parse_patterns(objects)
+    owner_patterns, owner_problems = parse_patterns(owners)
+    if problems or owner_problems:
+        return screen.print_failure([*problems, *owner_problems])
     removed: list[Address] = []  # filled by the change
-    vm_names = [name for _, name in vm_records]
     change = state_commands.create_remove_change(patterns, removed, list(zip(owner_patterns, vm_names, strict=True)))
     if not _apply_state_change(screen, "state rm", change, arguments):
         return 1
-    for removed_name in [*(f"{address}:{name}" for address, name in vm_records), *removed]:
-        screen.print_text(f"{'Would remove' if arguments.dry_run else 'Removed'} {removed_name}")
-    if not arguments.dry_run and (removed or not vm_records):  # not after removing records of VMs only
+    verb = "Would remove" if arguments.dry_run else "Removed"
+    for owner, vm_name in zip(owners, vm_names, strict=True):
+        screen.print_text(f"{verb} {owner}:{vm_name}")
+    for removed_address in removed:
+        screen.print_text(f"{verb} {removed_address}")
+    if not arguments.dry_run and (removed or not vm_names):  # not after removing records of VMs only
         screen.print_text(f"Successfully removed {len(removed)} resource instance(s).")
     return 0
 
@@ -133,7 +142,8 @@ def _apply_state_change(
         reading = read_state(context)
         diagnostics = list(reading.diagnostics)
         if reading.state is not None:
-            diagnostics += change(reading.state)[1]  # only the problems are used, not the new state
+            _, problems = change(reading.state)  # the new state is not used
+            diagnostics += problems
         screen.print_diagnostics(diagnostics, reading.sources)
         return not has_errors(diagnostics)
     return run_state_change(screen, operation, change, context, arguments.lock.build_options()).after is not None
