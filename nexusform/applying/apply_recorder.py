@@ -1,4 +1,4 @@
-"""Journal of one apply and the resulting state; `build_opening_records` precede any provider call."""
+"""Journal of one apply and the resulting state; its first records precede any provider call."""
 
 from collections.abc import Mapping
 
@@ -142,12 +142,9 @@ class ApplyRecorder:
         return compute_deposed_key(ObjectKey(call.key.type, str(old.attributes.get("id", "")), old.creation))
 
 
-def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: str = "") -> list[Record]:
-    """Return the records written before any provider call: the start, moves, observed objects, and changes without a
-    provider. `plan_digest` is the digest of the saved plan, "" without one.
-    """
-    draft = StateDraft(state)  # with the records so far
-    start = ApplyStart(
+def build_start_record(plan: Plan, state: State, lineage: str, plan_digest: str = "") -> ApplyStart:
+    """Return the first record of an apply. A new state gets this `lineage`; `plan_digest` is that of a saved plan."""
+    return ApplyStart(
         lineage=state.lineage or lineage,
         serial=state.serial + 1,
         nexusform_version=plan.nexusform_version,
@@ -155,7 +152,15 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
         plan_digest=plan_digest,
         providers=state.providers,
     )
-    records: list[Record] = [start]
+
+
+def build_opening_records(plan: Plan, state: State) -> list[Record]:
+    """Return the records between the start and the first step: moves, observed objects, and changes without a provider.
+
+    A change without a provider is an import, or new metadata such as the dependencies of an object.
+    """
+    draft = StateDraft(state)  # with the records so far
+    records: list[Record] = []
     pairs = dict.fromkeys(plan.address_moves)  # (old, new address), each once and in order; values are unused
     for change in plan.changes:
         if change.previous_address:

@@ -154,10 +154,10 @@ class _StepGraph(Struct):
         """Build the graph of `steps` by id. Waits for steps missing there (done by an earlier run) are dropped."""
         graph = _StepGraph()
         for step in steps.values():
-            waits = {w for w in step.waits_for if w in steps}
-            previous_steps = {w for w in step.follows if w in steps}
-            graph.open_waits[step.id] = len(waits) + len(previous_steps)
-            for awaited in waits:
+            awaited_steps = steps.keys() & step.waits_for
+            previous_steps = steps.keys() & step.follows
+            graph.open_waits[step.id] = len(awaited_steps) + len(previous_steps)
+            for awaited in awaited_steps:
                 graph.dependents.setdefault(awaited, []).append(step.id)
             for previous in previous_steps:
                 graph.followers.setdefault(previous, []).append(step.id)

@@ -34,7 +34,7 @@ from nexusform.diagnostics.diagnostic import build_error, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects
-from nexusform.plans.plan import Action, Mode, Plan, StepKind
+from nexusform.plans.plan import Action, Mode, Plan
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
 from nexusform.workflow.opening.command_context import CommandContext
@@ -377,8 +377,7 @@ def _apply_with_progress(
 ) -> ApplyOutcome:
     """Execute the steps with a progress display and interrupt handling. `digest`: of a saved plan."""
     reporter, flags = job.reporter, job.flags
-    step_count = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)  # a gate reports no progress
-    with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(step_count):
+    with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(plan.step_count):
         options = PlanApplyOptions(
             flags.parallelism,
             flags.fail_fast,
@@ -437,13 +436,13 @@ def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
 def _describe_destroyed_objects(plan: Plan) -> str:
     """Describe the objects of a partial destroy plan: `2 objects (a.b, c.d) with 33 VMs`."""
     addresses = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
-    removed = [
-        format_count(effect_count.count, get_kind_noun(effect_count.kind))
-        for effect_count in count_effects(plan.placements)
-        if effect_count.effect is Effect.REMOVED
+    description = f"{format_count(len(addresses), 'object')} ({format_first_items(addresses, _MAX_NAMES)})"
+    removals = [
+        effect_count for effect_count in count_effects(plan.placements) if effect_count.effect is Effect.REMOVED
     ]
-    placement_note = f" with {format_list(removed)}" if removed else ""
-    return f"{format_count(len(addresses), 'object')} ({format_first_items(addresses, _MAX_NAMES)}){placement_note}"
+    if not removals:
+        return description
+    return f"{description} with {format_list(format_count(item.count, get_kind_noun(item.kind)) for item in removals)}"
 
 
 _MAX_NAMES: Final = 4

@@ -89,30 +89,34 @@ def _list_files(paths: Sequence[str], problems: list[Diagnostic], *, recursive: 
 def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
     """Yield a file, or the files with a known ending in a directory. Add problems for unusable paths."""
     path = os.path.normpath(path)
-    if not Path(path).is_dir():
-        if not Path(path).exists():
-            problems.append(build_error("no-such-file", f'There is no file or directory "{path}".'))
-        elif not path.endswith(ENDINGS):
-            patterns = ", ".join(f"*{ending}" for ending in ENDINGS)
-            detail = f'"{path}" is not a file that nexusform can format: {patterns}.'
-            problems.append(build_error("unsupported-file", detail))
-        else:
-            yield path
-        return
+    if Path(path).is_dir():
+        yield from _find_files_in_directory(path, problems, recursive=recursive)
+    elif not Path(path).exists():
+        problems.append(build_error("no-such-file", f'There is no file or directory "{path}".'))
+    elif not path.endswith(ENDINGS):
+        patterns = ", ".join(f"*{ending}" for ending in ENDINGS)
+        detail = f'"{path}" is not a file that nexusform can format: {patterns}.'
+        problems.append(build_error("unsupported-file", detail))
+    else:
+        yield path
+
+
+def _find_files_in_directory(directory: str, problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
+    """Yield the files to format in a directory, without hidden ones and the copies of editors (`a~`, `#a#`)."""
     try:
-        names = sorted(os.listdir(path), key=os.fsencode)  # noqa: PTH208 - names, not paths
+        names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
     except OSError as problem:
-        problems.append(build_error("unreadable-directory", f'"{path}" cannot be read: {problem.strerror}.'))
+        problems.append(build_error("unreadable-directory", f'"{directory}" cannot be read: {problem.strerror}.'))
         return
     for name in names:
-        inner = os.path.normpath(os.path.join(path, name))  # noqa: PTH118 - shown as given
-        if name.startswith(".") or name.endswith("~") or name[0] == name[-1] == "#":  # hidden, or an editor's copy
+        if name.startswith(".") or name.endswith("~") or name[0] == name[-1] == "#":
             continue
-        if Path(inner).is_dir():
-            if recursive and not Path(inner).is_symlink():
-                yield from _find_files(inner, problems, recursive=True)
-        elif name.endswith(ENDINGS):
-            yield inner
+        path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - shown as given
+        if not Path(path).is_dir():
+            if name.endswith(ENDINGS):
+                yield path
+        elif recursive and not Path(path).is_symlink():
+            yield from _find_files_in_directory(path, problems, recursive=True)
 
 
 def _read_source(path: str, confinement: Confinement, problems: list[Diagnostic]) -> SourceFile | None:

@@ -136,14 +136,16 @@ def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, 
 
 def _convert_setting(name: str, value: Any, attribute: AttributeSchema, problems: list[Problem]) -> Any:
     """Convert one setting to a bool or text; None with a new entry in `problems` if it is neither."""
+    is_bool = isinstance(value, bool)  # a bool is also an int
+    expected_type = "a string"
     if attribute.type == BOOL:
-        if isinstance(value, bool) or value in ("true", "false"):
+        if is_bool or value in ("true", "false"):
             return value in (True, "true")
+        expected_type = "true or false"
     elif isinstance(value, str):
         return value
-    elif isinstance(value, int | Fraction) and not isinstance(value, bool):
+    elif isinstance(value, int | Fraction) and not is_bool:
         return format_number(Fraction(value))
-    expected_type = "true or false" if attribute.type == BOOL else "a string"
     problems.append(Problem(("config",), "invalid-backend-setting", f'config: "{name}" must be {expected_type}.'))
     return None
 

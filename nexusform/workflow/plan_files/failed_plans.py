@@ -86,9 +86,10 @@ def is_replaceable(path: str, context: CommandContext, first_member: str = plan_
         content = read_regular(target, context.get_max_file_size(), follow=False)
     except OSError:
         return False
-    member = plan_file.read_member_at(content, 0)
-    is_plain_plan = member is not None and member[0] == first_member
-    return not content or is_plain_plan or read_encryption_purpose(content) == PLAN
+    if not content or read_encryption_purpose(content) == PLAN:
+        return True
+    member = plan_file.read_member_at(content, 0)  # its name and data
+    return member is not None and member[0] == first_member
 
 
 def build_file_rejection(path: str) -> Diagnostic:

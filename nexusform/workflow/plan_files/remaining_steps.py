@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
-from nexusform.plans.plan import Plan, StepKind
+from nexusform.plans.plan import Plan
 from nexusform.state import state_codec
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend
@@ -31,8 +31,8 @@ class RemainingSteps(Struct, frozen=True):
 
     @property
     def step_count(self) -> int:
-        """Number of remaining steps, without gates (these only wait for other steps)."""
-        return sum(1 for step in self.plan.steps if step.kind is not StepKind.GATE)
+        """Number of remaining steps."""
+        return self.plan.step_count
 
     @property
     def summary(self) -> str:
@@ -109,18 +109,17 @@ def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Di
 
     project = run.project
     texts = {name: source.text for name, source in project.configuration.files.items()}
-    reason = ""
     if texts != dict(remaining_steps.saved_plan.configuration_files):
-        reason = "The configuration changed since."
+        changed_input = "configuration"
     elif has_errors(check_variables_unchanged(project.context, project.configuration, remaining_steps.plan)):
-        reason = "The variables changed since."
-    if not reason:
+        changed_input = "variables"
+    else:
         return []
     return [
         build_error(
             "apply-interrupted",
-            f"{remaining_steps.summary}. {reason} `nexusform apply -resume` finishes it as planned; "
-            "`nexusform apply -discard` drops it.",
+            f"{remaining_steps.summary}. The {changed_input} changed since. `nexusform apply -resume` finishes it as "
+            "planned; `nexusform apply -discard` drops it.",
         )
     ]
 

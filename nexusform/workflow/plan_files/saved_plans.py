@@ -271,20 +271,21 @@ def read_ephemeral_variables(
     if not declared:
         return {}, []
     variables, _ = read_project_variables(context, configuration)
-    values = {
-        name: value
-        for name, value in select_variable_values(configuration, variables).items()
-        if name in declared and not value.is_null and value.is_known
-    }
-    errors = []
+    given_values = select_variable_values(configuration, variables)
+    values: dict[str, Value] = {}
+    errors: list[Diagnostic] = []
     for name, variable in declared.items():
-        if (name in values) == (name in plan.basis.ephemeral_variables):  # set both times, or never
-            continue
-        if name in values:
-            error_id, reason = "ephemeral-variable-not-set-in-plan", "was not set in the plan, so it cannot be set now."
-        else:
-            error_id, reason = _UNSET_VARIABLE, "was set in the plan, and plans do not contain its value. Set it again."
-        errors.append(build_error(error_id, f'The ephemeral variable "{name}" {reason}', variable.span))
+        value = given_values.get(name)
+        is_set = value is not None and value.is_known and not value.is_null
+        was_set = name in plan.basis.ephemeral_variables
+        if is_set and not was_set:
+            detail = f'The ephemeral variable "{name}" was not set in the plan, so it cannot be set now.'
+            errors.append(build_error("ephemeral-variable-not-set-in-plan", detail, variable.span))
+        elif was_set and not is_set:
+            detail = f'The ephemeral variable "{name}" was set in the plan, and plans do not contain its value.'
+            errors.append(build_error(_UNSET_VARIABLE, f"{detail} Set it again.", variable.span))
+        if value is not None and is_set:
+            values[name] = value
     return values, errors
 
 

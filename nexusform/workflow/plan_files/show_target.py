@@ -5,13 +5,14 @@ from pathlib import Path
 from shlex import quote
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import build_registries
-from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
+from nexusform.resources.address import Address, AddressProblem, compute_address_order, parse_pattern
 from nexusform.state import state_codec
 from nexusform.state.objects import EMPTY, InstanceState, State
 from nexusform.workflow.opening.command_context import CommandContext
@@ -40,33 +41,37 @@ class ShownContent(Struct, frozen=True):
 
 def find_show_target(context: CommandContext, target: str) -> ShownContent:
     """Find the contents to show: of an existing file, else of objects at an address; "" is the whole state."""
-    if target and Path(target).is_file():
+    if not target:
+        return _read_state(context)
+    if Path(target).is_file():
         return _read_file(context, target)
-    pattern: AddressPattern | None = None
-    if target:
-        try:
-            pattern = parse_pattern(target)
-        except AddressProblem as problem:
-            return ShownContent((_build_missing_file_error(target, f"Nor is it an address: {problem}"),))
+    try:
+        pattern = parse_pattern(target)
+    except AddressProblem as problem:
+        return ShownContent((_build_missing_file_error(target, f"Nor is it an address: {problem}"),))
     # In the root module an unknown type is a misspelled file; an address of a module may have none.
-    if pattern is not None and pattern.type not in build_registries().resource_types and not pattern.module:
+    if pattern.type not in build_registries().resource_types and not pattern.module:
         return ShownContent((_build_missing_file_error(target, f'Nor is "{pattern.type}" a resource type.'),))
+    content = _read_state(context)
+    if has_errors(content.diagnostics):
+        return content
+    existing = content.state.instances
+    instances = {address: existing[address] for address in sorted(existing, key=compute_address_order)}
+    matching_instances = {address: item for address, item in instances.items() if pattern.is_match(address)}
+    diagnostics = content.diagnostics
+    if not matching_instances:
+        detail = f"The state has no object at {target}.{suggest_name(target, map(str, existing))}"
+        diagnostics = (*diagnostics, build_error("no-such-state-resource", detail))
+    return replace(content, diagnostics=diagnostics, instances=matching_instances)
+
+
+def _read_state(context: CommandContext) -> ShownContent:
+    """Read the state of the selected workspace; with errors, the contents have no state."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return ShownContent(tuple(problems), sources)
     stored, new_problems = read_stored_state(backend)
-    problems += new_problems
-    if stored is None:
-        return ShownContent(tuple(problems), sources)
-    if pattern is None:
-        return ShownContent(tuple(problems), sources, state=stored.state)
-    state = stored.state
-    addresses = sorted(filter(pattern.is_match, state.instances), key=compute_address_order)
-    if not addresses:
-        suggestion = suggest_name(target, [str(a) for a in state.instances])
-        problems.append(build_error("no-such-state-resource", f"The state has no object at {target}.{suggestion}"))
-    instances = {address: state.instances[address] for address in addresses}
-    return ShownContent(tuple(problems), sources, state=state, instances=instances)
+    return ShownContent((*problems, *new_problems), sources, state=stored.state if stored is not None else EMPTY)
 
 
 def _build_missing_file_error(target: str, reason: str) -> Diagnostic:
