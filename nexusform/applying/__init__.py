@@ -7,8 +7,8 @@ PUBLIC = {
         "list_completed_objects list_delegated_objects list_vms_without_machine select_tied build_journal_records "
         "verify_predictions verify_object_predictions PredictionResults"
     ),
-    "events": "StepListener StepOutcome StepEvent",
-    "executor": "ApplyResult execute_plan ExecutionOptions",
+    "events": "ExecutionOptions StepListener StepOutcome StepEvent",
+    "executor": "ApplyResult execute_plan",
     "step_results": "MachineLocations",
     "apply_recorder": "build_opening_records build_start_record ApplyRecorder",
     "interrupted_steps": "recover_step_outcomes",

@@ -194,8 +194,8 @@ def _apply_metadata_change(change: Change, instance: InstanceState | None) -> In
     if change.deposed:  # only the provider deletes it
         return None
     current = get_current_object(instance)
-    has_other_provider = current is not None and current.provider != get_provider_name(change)
-    if change.importing and change.before is not None and (current is None or has_other_provider):
+    is_unrecorded = current is None or current.provider != get_provider_name(change)
+    if change.importing and change.before is not None and is_unrecorded:
         # The import comes first, even if the plan replaces the imported object.
         imported = replace(build_object_state(change, change.before), creation=change.prior_creation)
         return replace_current_object(instance, imported)

@@ -382,8 +382,8 @@ def _apply_with_progress(
             flags.parallelism,
             flags.fail_fast,
             interrupts.is_stopping,
+            waits_for_user=job.can_prompt(),
             plan_digest=digest,
-            waits_for_people=job.can_prompt(),
         )
         return execute(_PipeSafeListener(reporter, interrupts), options)
 

@@ -57,7 +57,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "workspace": CommandEntry("nexusform.cli.workspace:workspace", "Manage workspaces"),
     "force-unlock": CommandEntry("nexusform.cli.state_edit:force_unlock", "Remove a stale lock"),
     "test": CommandEntry("nexusform.domains.testing.cli.test:test", "Run test files"),
-    "providers": CommandEntry("nexusform.cli.provider_schemas:providers", "Print the schemas of all types"),
+    "providers": CommandEntry("nexusform.cli.version:providers", "Print the schemas of all types"),
     "explore": CommandEntry("nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"),
     "conformance": CommandEntry(
         "nexusform.domains.conformance.cli.conformance:score_predictions", "Score predictions against real decisions"

@@ -321,11 +321,9 @@ def _plan_and_report(
             programs = _parse_checker_programs(arguments.check_with, context)
             plan = add_program_checks(result, programs, context.data_directory)
         new_plan = check_plan(plan)
-    saved_path = ""
-    if arguments.out:
-        run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.is_rejected else signer)
-        saved_path = "" if new_plan.errored or has_errors(run.diagnostics) else arguments.out  # nothing to apply
-    display.report_plan(new_plan, run, saved_path=saved_path)
+    run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.is_rejected else signer)
+    can_apply = not new_plan.errored and not has_errors(run.diagnostics)
+    display.report_plan(new_plan, run, saved_path=arguments.out if can_apply else "")
     return new_plan
 
 
@@ -348,7 +346,7 @@ def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> di
 
 
 def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[Diagnostic]:
-    """Save a plan for -out=PATH and return the problems. If this fails, save a failed plan with the problems."""
+    """Save a plan for -out=PATH ("": not set) and return the problems. If this fails, save a failed plan with them."""
     if not path:
         return []
     from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan

@@ -1,11 +1,11 @@
-"""Reporters of a run: the common protocol, and the text reporter; json_reporter.py has the other one."""
+"""Reporters of a run: the common base, and the text reporter; json_reporter.py has the other one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -25,62 +25,51 @@ if TYPE_CHECKING:  # not needed by plan
 _MAX_READ_LINES: Final = 8  # lines for objects being read
 
 
-class RunReporter(Protocol):
-    """Output of plan, apply, destroy and refresh; also a step listener."""
+class RunReporter:
+    """Output of plan, apply, destroy and refresh; also a listener to steps. Without an override nothing is shown."""
 
-    can_prompt: bool  # whether prompts are possible at all
+    can_prompt = False  # whether prompts are possible at all
 
     def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Report diagnostics."""
-        ...
 
     def report_notice(self, text: str) -> None:
         """Report an incidental message: waiting for a lock, an interrupt."""
-        ...
 
     def report_lock(self, text: str) -> None:
         """Report the acquired lock."""
-        ...
 
     def report_read(self, address: str, object_id: str) -> None:
         """Report the reading of an object."""
-        ...
 
     def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions) -> None:
         """Report the plan."""
-        ...
 
     def track_planning(self) -> AbstractContextManager[None]:
         """Return a context for the duration of planning."""
-        ...
+        return nullcontext()
 
     def report_planning(self, stage: str, done: int, total: int) -> None:
         """Report the progress of planning."""
-        ...
 
-    def track_apply(self, steps: int) -> AbstractContextManager[None]:
+    def track_apply(self, steps: int) -> AbstractContextManager[None]:  # noqa: ARG002 - for reporters with a bar
         """Return a context for the duration of an apply."""
-        ...
+        return nullcontext()
 
     def report_step_start(self, event: StepEvent) -> None:
         """Report the start of a step."""
-        ...
 
     def report_step_progress(self, event: StepEvent) -> None:
         """Report the progress of a step, every ten seconds."""
-        ...
 
     def report_step_end(self, event: StepEvent) -> None:
         """Report the end of a step."""
-        ...
 
     def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
         """Report the result of an apply."""
-        ...
 
     def report_outputs(self, outputs: Mapping[str, OutputState]) -> None:
         """Report the root outputs."""
-        ...
 
 
 class PlanDisplayOptions(Struct, frozen=True):
@@ -93,7 +82,7 @@ class PlanDisplayOptions(Struct, frozen=True):
     take_ownership: bool = False
 
 
-class TextReporter:
+class TextReporter(RunReporter):
     """Reporter with text for users, in OpenTofu's words where tools parse them."""
 
     can_prompt = True
@@ -114,9 +103,6 @@ class TextReporter:
     def report_notice(self, text: str) -> None:
         """Print a line."""
         self._print_line(wrap_hanging(text, self.screen.width))
-
-    def report_lock(self, text: str) -> None:
-        """Ignore it, because acquiring a free lock is not reported in text."""
 
     def report_read(self, address: str, object_id: str) -> None:
         """Print a line for one of the first objects read from a provider, and count all of them."""

@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import build_error, has_errors
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.regular_files import read_regular
 from nexusform.network.read_limits import ReadByteLimit
-from nexusform.resources.address import Address
+from nexusform.state import state_edits
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.plan_files.saved_plans import decrypt_document
@@ -74,10 +74,11 @@ def mv(arguments: MoveArguments) -> int:
     patterns, problems = parse_patterns((arguments.source, arguments.target))
     if problems:
         return screen.print_failure(problems)
-    pairs: list[tuple[Address, Address]] = []  # old and new addresses, filled by the change
-    change = state_commands.create_move_change(patterns[0], patterns[1], pairs)
-    if not _apply_state_change(screen, "state mv", change, arguments):
+    source, target = patterns
+    before = _apply_state_change(screen, "state mv", state_commands.create_move_change(source, target), arguments)
+    if before is None:
         return 1
+    pairs = state_edits.plan_moves(before, source, target)  # old and new addresses
     for old, new in pairs:
         screen.print_text(f'{"Would move" if arguments.dry_run else "Move"} "{old}" to "{new}"')
     if not arguments.dry_run:
@@ -118,10 +119,11 @@ def rm(arguments: RemoveArguments) -> int:
     owner_patterns, owner_problems = parse_patterns(owners)
     if problems or owner_problems:
         return screen.print_failure([*problems, *owner_problems])
-    removed: list[Address] = []  # filled by the change
-    change = state_commands.create_remove_change(patterns, removed, list(zip(owner_patterns, vm_names, strict=True)))
-    if not _apply_state_change(screen, "state rm", change, arguments):
+    change = state_commands.create_remove_change(patterns, list(zip(owner_patterns, vm_names, strict=True)))
+    before = _apply_state_change(screen, "state rm", change, arguments)
+    if before is None:
         return 1
+    removed = state_edits.select_instances(before, patterns) if patterns else []
     verb = "Would remove" if arguments.dry_run else "Removed"
     for owner, vm_name in zip(owners, vm_names, strict=True):
         screen.print_text(f"{verb} {owner}:{vm_name}")
@@ -134,8 +136,8 @@ def rm(arguments: RemoveArguments) -> int:
 
 def _apply_state_change(
     screen: Screen, operation: str, change: StateChange, arguments: MoveArguments | RemoveArguments
-) -> bool:
-    """Apply the change; return whether it succeeded, or with -dry-run whether it would."""
+) -> State | None:
+    """Apply the change, or with -dry-run only check it. Return the state before it; None with errors."""
     context = create_context(arguments.state)
     if arguments.dry_run:
         # Nothing is locked or written.
@@ -145,8 +147,9 @@ def _apply_state_change(
             _, problems = change(reading.state)  # the new state is not used
             diagnostics += problems
         screen.print_diagnostics(diagnostics, reading.sources)
-        return not has_errors(diagnostics)
-    return run_state_change(screen, operation, change, context, arguments.lock.build_options()).after is not None
+        return None if has_errors(diagnostics) else reading.state
+    result = run_state_change(screen, operation, change, context, arguments.lock.build_options())
+    return result.before if result.after is not None else None
 
 
 class PushArguments(Struct, frozen=True, kw_only=True):
@@ -208,12 +211,13 @@ def untaint(arguments: UntaintArguments) -> int:
     patterns, problems = parse_patterns((arguments.address,))
     if problems:
         return screen.print_failure(problems)
-    addresses: list[Address] = []  # filled by the change
-    change = state_commands.create_untaint_change(patterns[0], addresses, allow_missing=arguments.allow_missing)
+    change = state_commands.create_untaint_change(patterns[0], allow_missing=arguments.allow_missing)
     context = create_context(arguments.state)
-    if run_state_change(screen, "untaint", change, context, arguments.lock.build_options()).after is None:
+    result = run_state_change(screen, "untaint", change, context, arguments.lock.build_options())
+    if result.before is None or result.after is None:
         return 1
-    for address in addresses:
+    address = state_edits.find_instance(result.before, patterns[0])
+    if address is not None:  # otherwise a warning is printed
         screen.print_text(f"Resource instance {address} has been successfully untainted.")
     return 0
 

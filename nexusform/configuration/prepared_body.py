@@ -291,13 +291,16 @@ class NestedBlockGroup:
 
         Without a match return the first block for a label, the last block for a position.
         """
+        is_label = isinstance(step, str)
         for position, item in enumerate(self.items):
-            if isinstance(item, StaticBlock) and step in (item.label, position):
+            if isinstance(item, RepeatedBlock):
+                if not is_label:
+                    return item  # later positions are unknown: it generates any number of blocks
+            elif step in (item.label, position):
                 return item
-            if isinstance(item, RepeatedBlock) and not isinstance(step, str):
-                return item  # later positions are unknown: it generates any number of blocks
-        dynamic_blocks = (item for item in self.items if isinstance(item, RepeatedBlock))
-        return next(dynamic_blocks, self.items[0] if isinstance(step, str) else self.items[-1])
+        if not is_label:
+            return self.items[-1]
+        return next((item for item in self.items if isinstance(item, RepeatedBlock)), self.items[0])
 
     def list_references(self) -> Iterator[Traversal]:
         """List the references of the blocks, except those to the iterator inside a dynamic block."""

@@ -140,7 +140,6 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
 def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
     """Return the complete content of a response. Raises WebError, FileTooLarge, HTTPException, OSError."""
     status = int(answer.status)
-    is_success = _is_success(status)
     if status in _NO_BODY:
         return WebResponse(status, b"", is_empty=True)
     coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
@@ -148,14 +147,18 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
         raise WebError(f'the answer has the unsupported encoding "{coding}"', WebErrorKind.WRONG_CONTENT)
     length = _read_declared_length(answer)  # None: unknown
     announced = length or 0
-    if not is_success and announced > MAX_ERROR_BYTES:
-        return WebResponse(status, b"")  # the status says enough
-    max_bytes = request.max_bytes if is_success else MAX_ERROR_BYTES
+    is_success, max_bytes = _is_success(status), request.max_bytes
+    if not is_success:
+        if announced > MAX_ERROR_BYTES:
+            return WebResponse(status, b"")  # the status says enough
+        max_bytes = MAX_ERROR_BYTES
     content = ReadByteLimit(max_bytes).read_all(answer, announced)
-    if length is not None and len(content) != length:
+    if length is None:
+        # An empty document would have a length or the status 204.
+        if request.method == "GET" and is_success and not content:
+            raise WebError("the answer is empty")
+    elif len(content) != length:
         raise WebError(f"the answer was cut off: {len(content)} of {length} bytes received")
-    if request.method == "GET" and is_success and not content and length is None:
-        raise WebError("the answer is empty")  # an empty document would have a length or the status 204
     return WebResponse(status, content, is_empty=length == 0)  # declared as empty
 
 

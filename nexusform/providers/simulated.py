@@ -80,22 +80,18 @@ class Faults(Struct):
 
 def parse_fault(block: Mapping[str, Any]) -> Fault:
     """Parse the values of a `fault` block. Raises ProviderProblem with a sentence for the user."""
-    operation = str(block["operation"])
-    if operation not in OPERATIONS:
-        raise ProviderProblem(f'fault: operation must be one of {", ".join(OPERATIONS)}, not "{operation}".')
     address = str(block["address"])
     pattern = re.compile(".*".join(map(re.escape, address.split("*"))), re.DOTALL)  # * is a wildcard
-    times = block.get("times")
     answer = block.get("answer") or {}
     if not isinstance(answer, Mapping):
         raise ProviderProblem('fault: answer must be an object such as { name = "b" }.')
     return Fault(
         pattern=pattern,
-        operation=operation,
+        operation=str(block["operation"]),
         error=get_text(block, "error"),
         delay=parse_delay(str(block.get("delay") or "0s")),
-        times=1 if times is None else int(times),
-        after_effect=bool(block.get("after_effect")),
+        times=int(block["times"]),
+        after_effect=bool(block["after_effect"]),
         answer=tuple((parse_path(path), value) for path, value in answer.items()),
     )
 
@@ -335,14 +331,13 @@ def _find_differences(planned: Any, result: Any, path: Path) -> Iterator[Path]:
     if planned == result:
         return
     if isinstance(planned, Mapping) and isinstance(result, Mapping):
-        for name in dict.fromkeys([*planned, *result]):
+        for name in {**planned, **result}:
             yield from _find_differences(planned.get(name), result.get(name), (*path, name))
-        return
-    if isinstance(planned, list) and isinstance(result, list) and len(planned) == len(result):
-        for position, (planned_item, result_item) in enumerate(zip(planned, result, strict=True)):
-            yield from _find_differences(planned_item, result_item, (*path, position))
-        return
-    yield path
+    elif isinstance(planned, list) and isinstance(result, list) and len(planned) == len(result):
+        for position, planned_item in enumerate(planned):
+            yield from _find_differences(planned_item, result[position], (*path, position))
+    else:
+        yield path
 
 
 PROVIDER: Final = ProviderDefinition(SETTINGS, make_provider, frozenset({"answer"}))

@@ -73,7 +73,7 @@ class Explanations(Struct, frozen=True):
     """
 
     reasons: tuple[VmExplanation, ...] = ()
-    domain_answer: DomainAnswer | None = None
+    domain_answer: DomainAnswer = field(default_factory=DomainAnswer)
     pools: tuple[PoolPlacement, ...] = ()
     removals: tuple[PlacementChange, ...] = ()
     objects: tuple[str, ...] = ()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_records, build_start_record
-from nexusform.applying.events import StepOutcome
-from nexusform.applying.executor import ApplyResult, ExecutionOptions, execute_plan
+from nexusform.applying.events import ExecutionOptions, StepOutcome
+from nexusform.applying.executor import ApplyResult, execute_plan
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,

@@ -3,7 +3,6 @@
 # Public names of the package, by module.
 PUBLIC = {
     "plan_execution": "apply_plan apply_remaining_steps PlanApplyOptions ApplyOutcome RESCUE",
-    "import_execution": "import_with_new_file",
     "resource_graph": "build_graph render_dot_svg",
     "remaining_steps": (
         "check_inputs_unchanged discard_remaining_steps open_remaining_steps check_interrupted_apply "

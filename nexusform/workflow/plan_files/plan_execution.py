@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_records, build_start_record
-from nexusform.applying.events import StepEvent, StepListener, StepOutcome
-from nexusform.applying.executor import ApplyResult, ExecutionOptions, execute_plan
+from nexusform.applying.events import ExecutionOptions, StepEvent, StepListener, StepOutcome
+from nexusform.applying.executor import ApplyResult, execute_plan
 from nexusform.applying.prediction_checks import (
     build_journal_records,
     list_completed_objects,
@@ -57,14 +57,10 @@ _SENSITIVE_VALUE: Final = "(sensitive value)"
 _MAX_LISTED: Final = 5  # wrong predictions in one message
 
 
-class PlanApplyOptions(Struct, frozen=True):
-    """Options of an apply; see applying.executor.Options. `plan_digest` is that of a saved plan."""
+class PlanApplyOptions(ExecutionOptions, frozen=True):
+    """Options of an apply. `plan_digest` is that of a saved plan, "" for a new one."""
 
-    parallelism: int = 10
-    fail_fast: bool = False
-    is_stopping: Callable[[], bool] = lambda: False
     plan_digest: str = ""
-    waits_for_people: bool = False
 
 
 class ApplyOutcome(Struct, frozen=True):
@@ -181,13 +177,7 @@ def _execute_plan(
         run.project.registries.resource_types,
         clock=run.clock,
         listener=listener,
-        options=ExecutionOptions(
-            parallelism=options.parallelism,
-            fail_fast=options.fail_fast,
-            should_stop=options.is_stopping,
-            waits_for_user=options.waits_for_people,
-            write_only=write_only,
-        ),
+        options=replace(options, write_only=write_only),
     )
     wrong_certain = _verify_predictions(run, plan, recorder, applied, unverified)
     ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())  # another machine allowed by the rules

@@ -12,9 +12,9 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import build_registries
-from nexusform.resources.address import Address, AddressProblem, compute_address_order, parse_pattern
+from nexusform.resources.address import AddressProblem, compute_address_order, parse_pattern
 from nexusform.state import state_codec
-from nexusform.state.objects import EMPTY, InstanceState, State
+from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import load_schemas, read_stored_state
@@ -29,14 +29,16 @@ from nexusform.workflow.plan_files.saved_plans import (
 
 
 class ShownContent(Struct, frozen=True):
-    """Contents to show: a saved plan with configuration and prior state, or a state with `instances` (None: all)."""
+    """Contents to show: a saved plan with configuration and prior state, or a state. `is_of_address`: the state has
+    only the objects at an address, and no outputs.
+    """
 
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
     saved: SavedPlan | None = None
     configuration: Configuration | None = None
     state: State = EMPTY
-    instances: Mapping[Address, InstanceState] | None = None
+    is_of_address: bool = False
 
 
 def find_show_target(context: CommandContext, target: str) -> ShownContent:
@@ -55,14 +57,13 @@ def find_show_target(context: CommandContext, target: str) -> ShownContent:
     content = _read_state(context)
     if has_errors(content.diagnostics):
         return content
-    existing = content.state.instances
-    instances = {address: existing[address] for address in sorted(existing, key=compute_address_order)}
-    matching_instances = {address: item for address, item in instances.items() if pattern.is_match(address)}
-    diagnostics = content.diagnostics
-    if not matching_instances:
+    existing, diagnostics = content.state.instances, content.diagnostics
+    addresses = sorted(filter(pattern.is_match, existing), key=compute_address_order)
+    if not addresses:
         detail = f"The state has no object at {target}.{suggest_name(target, map(str, existing))}"
         diagnostics = (*diagnostics, build_error("no-such-state-resource", detail))
-    return replace(content, diagnostics=diagnostics, instances=matching_instances)
+    state = replace(content.state, instances={address: existing[address] for address in addresses}, outputs={})
+    return replace(content, diagnostics=diagnostics, state=state, is_of_address=True)
 
 
 def _read_state(context: CommandContext) -> ShownContent:

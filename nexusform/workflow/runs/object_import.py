@@ -1,4 +1,4 @@
-"""Import of existing objects: import blocks and the import command."""
+"""Import of existing objects: import blocks, the import command, and whole sites with a new configuration file."""
 
 import os
 import re
@@ -24,6 +24,7 @@ from nexusform.diagnostics.diagnostic import (
     build_warning,
     convert_problem,
     has_errors,
+    select_errors,
     suggest_name,
 )
 from nexusform.domain_table import LazyTable, collect_object_references
@@ -51,8 +52,10 @@ from nexusform.state import state_codec
 from nexusform.state.objects import InstanceState, ObjectState
 from nexusform.values.typed_value import format_number
 from nexusform.workflow.opening.backend_choice import record_backend_choice
-from nexusform.workflow.opening.command_context import load_project_configuration
-from nexusform.workflow.opening.project import Project
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.project import Project, open_project
+from nexusform.workflow.runs.run import Run, RunCallbacks, begin_run
+from nexusform.workflow.runs.state_locking import LockOptions
 
 CONFIGURATION_SUFFIX: Final = ".nf.hcl"
 NO_REFERENCES: Final[Mapping[ValuePath, str]] = {}
@@ -109,8 +112,8 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
     blocks: list[str] = []
     last_number = request.state.last_creation
     for target in targets:
-        can_generate = not target.address.module and target.address.key is None  # one block of the root module
-        if target.block is None and not (generate and can_generate):
+        is_in_root = not target.address.module and target.address.key is None  # a single block can be generated there
+        if target.block is None and not (generate and is_in_root):
             result.diagnostics.append(build_missing_configuration_error(target.address, target.span))
             continue
         found_object = find_imported_object(target, request, providers, result.diagnostics)
@@ -121,17 +124,22 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
             found_object = replace(found_object, creation=last_number)
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
         if target.block is None:
-            schema = request.registries.resource_types[target.address.type].schema
-            attributes = dict(found_object.attributes)
-            if found_object.provider != DEFAULT_PROVIDER:  # a real provider reads these facts; None is not rendered
-                attributes |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
-            blocks.append(render_resource_block(target.address, schema, attributes))
+            blocks.append(_generate_block(target.address, found_object, request.registries))
     attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
     for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
         imported = result.objects[address]
         result.objects[address] = replace(imported, object=replace(imported.object, attributes=attributes))
     result.generated_configuration = GENERATED_HEADER + "\n".join(blocks) if blocks else ""
     return result
+
+
+def _generate_block(address: Address, found_object: ObjectState, registries: PluginRegistries) -> str:
+    """Render the missing block of an imported object, without the facts that a real provider reads."""
+    schema = registries.resource_types[address.type].schema
+    attributes = dict(found_object.attributes)
+    if found_object.provider != DEFAULT_PROVIDER:  # not the simulated one
+        attributes |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
+    return render_resource_block(address, schema, attributes)
 
 
 def add_computed_attributes(
@@ -144,13 +152,13 @@ def add_computed_attributes(
     for kind, vm_object in layout.objects:
         if kind.vms is None:
             continue
-        schema, values = kind.schema.attributes, complete[vm_object.address]  # the schema without blocks
-        arguments = {name: values[name] for name in values if name not in schema or schema[name].is_configurable}
+        values = complete[vm_object.address]
+        computed_names = {name for name, schema in kind.schema.attributes.items() if not schema.is_configurable}
+        arguments = {name: values[name] for name in values if name not in computed_names}  # and nested blocks
         placed, unplaced = kind.vms.list_existing_vms(values), kind.vms.list_unplaced_vms(values)
         computed = kind.vms.build_computed_attributes(arguments, layout.context, placed, unplaced)
-        for name, value in computed.items():
-            if values.get(name) is None:
-                values[name] = value
+        existing = {name: value for name, value in values.items() if value is not None}
+        values |= {**computed, **existing}
     return complete
 
 
@@ -313,14 +321,17 @@ def _list_blocks(
         return [("", value)]
     if nesting is Nesting.LIST:
         return [("", part) for part in value]
-    labels = attributes.get(get_order_attribute(name)) or list(value)  # of a map, in source order if it is known
+    # A map: in source order if it is known.
+    labels = attributes.get(get_order_attribute(name)) or list(value)
     return [(label, value[label]) for label in labels if label in value]
 
 
 def _is_argument_relevant(attribute: AttributeSchema, value: Any) -> bool:
     """Return whether an argument is written: it is configurable and not null, and required or not the default."""
-    if not attribute.is_configurable or value is None or attribute.predicted:
-        return False  # predicted: a configured location would pin the VM
+    if value is None or not attribute.is_configurable:
+        return False
+    if attribute.predicted:
+        return False  # a location: written as an argument, it would pin the VM
     return attribute.required or value != attribute.default
 
 
@@ -330,7 +341,7 @@ def _build_hcl2_expression(value: Any) -> Any:
         return _quote_text(value)
     if isinstance(value, Mapping):
         return {_quote_text(str(name)): _build_hcl2_expression(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list | tuple):
         return [_build_hcl2_expression(part) for part in value]
     if isinstance(value, Fraction):
         return float(format_number(value))
@@ -406,3 +417,33 @@ def import_object(
     except BackendProblem as problem:
         return [build_error("unwritable-state", str(problem))]
     return []
+
+
+def import_with_new_file(
+    location: CommandContext,
+    path: str,
+    locking: LockOptions,
+    notices: RunCallbacks,
+    write_objects: Callable[[Run], list[Diagnostic]],
+) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
+    """Open the configuration with its new file `path`, and let `write_objects` write the objects to the locked state.
+    If that fails, the file is deleted, unless the state may have the objects: without blocks, a plan would delete them.
+    """
+    opened = open_project(location)
+    problems = list(opened.diagnostics)
+    if opened.project is None:
+        Path(path).unlink()
+        return problems, opened.sources
+    with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
+        written_problems = write_objects(run) if run.is_ready else []
+        failed_ids = {problem.id for problem in select_errors([*run.diagnostics, *written_problems])}
+        if failed_ids & {"unwritable-journal", "unwritable-state", "state-save-failed"} and run.is_ready:
+            detail = (
+                f'The state may have the objects although writing it failed, so "{path}" was kept. When the backend '
+                f'works again, run `nexusform plan`. If it creates objects, delete "{path}" and import again.'
+            )
+            written_problems.append(build_error("import-result-unknown", detail))
+        elif failed_ids:
+            Path(path).unlink()
+    # A failed release of the lock is added to the run at its end. The objects are in the state then.
+    return [*problems, *written_problems, *run.diagnostics], opened.sources

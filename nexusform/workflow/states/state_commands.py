@@ -233,16 +233,12 @@ def _remove_private_note(instance: InstanceState | None) -> InstanceState | None
     return replace(instance, current=replace(instance.current, private=None))
 
 
-def create_move_change(
-    source: AddressPattern, target: AddressPattern, pairs: list[tuple[Address, Address]]
-) -> StateChange:
-    """Create the change of `state mv`; it adds the moved addresses (old, new) to `pairs`."""
+def create_move_change(source: AddressPattern, target: AddressPattern) -> StateChange:
+    """Create the change of `state mv`; see state_edits.plan_moves for the moved addresses."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         try:
-            moves = state_edits.plan_moves(state, source, target)
-            pairs.extend(moves)
-            return state_edits.move_instances(state, moves), []
+            return state_edits.move_instances(state, state_edits.plan_moves(state, source, target)), []
         except DiagnosticsError as failure:
             return None, failure.diagnostics
 
@@ -250,10 +246,11 @@ def create_move_change(
 
 
 def create_remove_change(
-    patterns: Sequence[AddressPattern], removed_addresses: list[Address], vms: Sequence[tuple[AddressPattern, str]] = ()
+    patterns: Sequence[AddressPattern], vms: Sequence[tuple[AddressPattern, str]] = ()
 ) -> StateChange:
-    """Create the change of `state rm`; it adds the addresses to `removed_addresses`. Racks and machines record the
-    running VMs of removed objects. `vms` (pattern of rack or machine, name) are records of VMs deleted since.
+    """Create the change of `state rm`. Racks and machines record the running VMs of removed objects.
+
+    `vms` (pattern of rack or machine, name) are records of VMs deleted since.
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
@@ -270,7 +267,6 @@ def create_remove_change(
             return None, [
                 build_error("no-matching-objects-found", "`nexusform state list` shows all addresses of the state.")
             ]
-        removed_addresses.extend(addresses)
         recorded_state = add_forgotten_vms(state, addresses, build_registries())
         return state_edits.remove_instances(recorded_state, addresses), _build_running_warning(state, addresses)
 
@@ -328,8 +324,8 @@ def format_first_lines(lines: Sequence[str], maximum: int, bullet: str) -> str:
     return "\n".join(rows)
 
 
-def create_untaint_change(pattern: AddressPattern, named: list[Address], *, allow_missing: bool) -> StateChange:
-    """Create the change of `untaint`; add its address to `named`. A missing object is an error by default."""
+def create_untaint_change(pattern: AddressPattern, *, allow_missing: bool) -> StateChange:
+    """Create the change of `untaint`. A missing object is an error, or with `allow_missing` a warning."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         try:
@@ -339,11 +335,9 @@ def create_untaint_change(pattern: AddressPattern, named: list[Address], *, allo
                 if allow_missing:
                     return state, [build_warning("no-such-resource-instance", detail)]
                 return None, [build_error("no-such-resource-instance", detail)]
-            after = state_edits.remove_taint(state, address)
-        except DiagnosticsError as refused:
-            return None, refused.diagnostics
-        named.append(address)  # for the message of the command
-        return after, []
+            return state_edits.remove_taint(state, address), []
+        except DiagnosticsError as failure:
+            return None, failure.diagnostics
 
     return change
 

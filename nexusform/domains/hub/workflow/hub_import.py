@@ -34,12 +34,12 @@ from nexusform.state.objects import EMPTY, ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.plan_files.import_execution import import_with_new_file
 from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
 from nexusform.workflow.runs.object_import import (
     ImportResult,
     check_generated_path,
     find_imported_object,
+    import_with_new_file,
     render_resource_block,
     write_new_file,
 )
