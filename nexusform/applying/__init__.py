@@ -10,7 +10,6 @@ PUBLIC = {
     "events": "ExecutionOptions StepListener StepOutcome StepEvent",
     "executor": "ApplyResult execute_plan",
     "step_results": "MachineLocations",
-    "apply_recorder": "build_opening_records build_start_record ApplyRecorder",
-    "interrupted_steps": "recover_step_outcomes",
+    "apply_recorder": "build_opening_records build_start_record ApplyRecorder recover_step_outcomes",
     "provider_calls": "get_provider_name get_failed_change",
 }

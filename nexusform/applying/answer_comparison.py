@@ -63,7 +63,7 @@ def compare_answer(
     for entry in entries:
         entry_paths = [path for path in different_paths if path[: len(entry)] == entry and path not in accepted]
         counts.count_prediction(address, entry, entry_paths, planned, answer)
-    attributes = _mark_observed_objects(answer, entries, different_paths) if entries else answer
+    attributes = _mark_observed_objects(answer, entries, different_paths)
     return ProviderAnswerComparison(attributes, tuple(unexpected_paths), counts.hits, tuple(counts.wrong_predictions))
 
 
@@ -111,10 +111,10 @@ def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Pat
     if planned is UNKNOWN or is_equal:
         return
     if isinstance(planned, Mapping) and isinstance(answer, Mapping):
-        for name, value in planned.items():
-            yield from _find_different_paths(value, answer.get(name), (*path, name))
-        if path:  # the map of an attribute must not have new keys; the object itself may have more attributes
-            yield from ((*path, name) for name in answer if name not in planned)
+        # The object itself may have more attributes than planned; the map of an attribute must not have new keys.
+        names = {**planned, **answer} if path else planned
+        for name in names:
+            yield from _find_different_paths(planned.get(name), answer.get(name), (*path, name))
     elif isinstance(planned, list) and isinstance(answer, list) and len(planned) == len(answer):
         for position, value in enumerate(planned):
             yield from _find_different_paths(value, answer[position], (*path, position))

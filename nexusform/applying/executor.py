@@ -420,10 +420,11 @@ class _PlanExecution:
             self._recorder.flush()
         except BackendProblem as problem:
             self._problem = str(problem)
+        answer = ProviderProblem(self._problem) if self._problem else None
         for progress in self._unacknowledged:
-            if self._problem:
+            if answer:
                 self._unrecorded_steps.add(progress.task.step.id)
-            progress.acknowledgement.put(ProviderProblem(self._problem) if self._problem else None)
+            progress.acknowledgement.put(answer)
         self._unacknowledged.clear()
         return not self._problem
 

@@ -1,6 +1,7 @@
 """`nexusform apply` and `nexusform destroy`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import click
@@ -8,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.events import StepEvent, StepListener
+from nexusform.cli.apply_progress import ApplyReporter
 from nexusform.cli.arguments import (
     declare_flag_group,
     declare_number,
@@ -40,7 +42,6 @@ from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
-from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.plan_execution import (
     ApplyOutcome,
     PlanApplyOptions,
@@ -52,11 +53,12 @@ from nexusform.workflow.plan_files.plan_statement import check_plan_statement
 from nexusform.workflow.plan_files.remaining_steps import (
     RemainingSteps,
     check_inputs_unchanged,
+    count_steps,
     discard_remaining_steps,
     find_remaining_steps,
     open_remaining_steps,
 )
-from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_plan
+from nexusform.workflow.plan_files.saved_plans import check_failed_plan, open_saved_plan, read_plan
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.saved_plan_checks import check_saved_plan
 from nexusform.workflow.runs.state_locking import LockOptions
@@ -175,7 +177,7 @@ def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
         flags.view,
         as_json=flags.as_json,
         show_sensitive=flags.show_sensitive,
-        concise=flags.concise,
+        create_text_reporter=partial(ApplyReporter, concise=flags.concise),
     )
     return _ApplyCommandRun(flags, display, flags.lock.build_options())
 
@@ -377,7 +379,7 @@ def _apply_with_progress(
 ) -> ApplyOutcome:
     """Execute the steps with a progress display and interrupt handling. `digest`: of a saved plan."""
     reporter, flags = job.reporter, job.flags
-    with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(plan.step_count):
+    with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(count_steps(plan)):
         options = PlanApplyOptions(
             flags.parallelism,
             flags.fail_fast,

@@ -82,7 +82,7 @@ class Flag(click.Option):
             return arguments[0].shell_complete(ctx, incomplete) if arguments else []
         if isinstance(self.type, click.Choice):
             return super().shell_complete(ctx, incomplete)
-        from nexusform.cli.completion import list_flag_value_completions
+        from nexusform.cli.completion_values import list_flag_value_completions
 
         return list_flag_value_completions(self.metavar or "", self.opts[0].lstrip("-"), incomplete)
 
@@ -110,7 +110,7 @@ class PositionalArgument(click.Argument):
         """Return the words of a shell's completion."""
         if isinstance(self.type, click.Choice):
             return super().shell_complete(ctx, incomplete)
-        from nexusform.cli.completion import list_argument_completions
+        from nexusform.cli.completion_values import list_argument_completions
 
         return list_argument_completions(ctx, str(self.name), incomplete)
 

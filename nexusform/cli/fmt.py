@@ -10,7 +10,7 @@ from nexusform.cli.arguments import declare_flag_group, declare_positionals, dec
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.workflow.file_formatting import STDIN, FormattingResult, decode_source, format_paths
+from nexusform.workflow.file_formatting import STDIN, FormattingResult, format_paths
 
 EXIT_FAILED: Final = 2
 EXIT_UNFORMATTED: Final = 3
@@ -39,7 +39,8 @@ def fmt(arguments: FmtArguments) -> int:
         if len(arguments.paths) > 1:
             raise click.UsageError("- is stdin and cannot be combined with other paths.")
         list_files, write = False, False  # the result goes to stdout
-        formatting = _format_stdin()
+        formatting = FormattingResult()
+        formatting.format_document(sys.stdin.buffer.read(), STDIN)
     else:
         list_files, write = arguments.list_files, arguments.write and not arguments.check  # -check only reports
         formatting = format_paths(
@@ -63,12 +64,3 @@ def fmt(arguments: FmtArguments) -> int:
     if has_errors(formatting.problems):
         return EXIT_FAILED
     return EXIT_UNFORMATTED if arguments.check and any(file.is_changed for file in formatting.files) else 0
-
-
-def _format_stdin() -> FormattingResult:
-    """Format the text on stdin; without valid UTF-8 of allowed length, the result has only the error."""
-    formatting = FormattingResult()
-    source = decode_source(sys.stdin.buffer.read(), STDIN, formatting.problems)
-    if source is not None:
-        formatting.format_source(source)
-    return formatting

@@ -31,9 +31,9 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "plan": CommandEntry("nexusform.cli.plan:plan", "Show planned changes and placements"),
     "apply": CommandEntry("nexusform.cli.apply:apply", "Apply a plan"),
     "destroy": CommandEntry("nexusform.cli.apply:destroy", "Destroy all resources in the state"),
-    "sign": CommandEntry("nexusform.cli.sign:sign", "Sign an approved plan"),
+    "sign": CommandEntry("nexusform.cli.export:sign", "Sign an approved plan"),
     "show": CommandEntry("nexusform.cli.show:show", "Show the state, a saved plan or one resource"),
-    "output": CommandEntry("nexusform.cli.output:output", "Show the root module's outputs"),
+    "output": CommandEntry("nexusform.cli.state_view:output", "Show the root module's outputs"),
     "explain": CommandEntry("nexusform.cli.explain:explain", "Explain a placement"),
     "simulate": CommandEntry(
         "nexusform.domains.whatif.cli.simulate:simulate", "Simulate capacity, failures, upgrades and repacking"

@@ -339,11 +339,10 @@ def check_block_count(
     if nested.nesting is Nesting.MAP:
         first_spans: dict[str, Span] = {}
         for label, span in blocks:
-            if label in first_spans:
-                position = place_of(first_spans[label])
-                detail = f'Duplicate block {name} "{label}": the first is at {position}. Use another label.'
+            first_span = first_spans.setdefault(label, span)
+            if first_span is not span:
+                detail = f'Duplicate block {name} "{label}": the first is at {place_of(first_span)}. Use another label.'
                 yield build_error("duplicate-block", detail, span, headline=f"Duplicate {name} block")
-            first_spans.setdefault(label, span)
 
 
 def _build_surplus_blocks_error(name: str, maximum: int, spans: Sequence[Span]) -> Diagnostic:

@@ -226,13 +226,10 @@ _LEFTOVER_SECONDS: Final = 60  # seconds; files being written by another machine
 
 def _remove_abandoned_temporary_files(path: Path) -> None:
     """Remove partial files of terminated processes for this path."""
-    prefix = f".{path.name}."
-    name = re.compile(r"([0-9]+)-[0-9a-f]{16}\.tmp")  # a process number and random digits
+    name = re.compile(re.escape(f".{path.name}.") + r"([0-9]+)-[0-9a-f]{16}\.tmp")  # process number, random digits
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
-            if not entry.name.startswith(prefix):
-                continue  # of another file
-            match = name.fullmatch(entry.name, len(prefix))
+            match = name.fullmatch(entry.name)
             if match is None or not entry.is_file(follow_symlinks=False):
                 continue  # not a temporary file of ours
             is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_SECONDS

@@ -23,6 +23,7 @@ SCHEMES: Final = ("http", "https")
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _NO_BODY: Final = frozenset({204, 304})
+_SUCCESS: Final = range(200, 300)
 _PORTS: Final = {"http": 80, "https": 443}
 _PART_BYTES: Final = 1 << 16  # bytes read at once in a session
 
@@ -48,7 +49,7 @@ class WebResponse(Struct, frozen=True):
     @property
     def is_success(self) -> bool:
         """Whether the status is successful in HTTP."""
-        return _is_success(self.status)
+        return self.status in _SUCCESS
 
 
 def parse_origin(address: str) -> str:
@@ -147,7 +148,7 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
         raise WebError(f'the answer has the unsupported encoding "{coding}"', WebErrorKind.WRONG_CONTENT)
     length = _read_declared_length(answer)  # None: unknown
     announced = length or 0
-    is_success, max_bytes = _is_success(status), request.max_bytes
+    is_success, max_bytes = status in _SUCCESS, request.max_bytes
     if not is_success:
         if announced > MAX_ERROR_BYTES:
             return WebResponse(status, b"")  # the status says enough
@@ -171,10 +172,6 @@ def _read_declared_length(answer: Any) -> int | None:
     if length is None:
         raise WebError(f'the answer has the invalid length "{text[:20]}"')
     return length
-
-
-def _is_success(status: int) -> bool:
-    return 200 <= status < 300
 
 
 def _format_connection_error(problem: object) -> str:

@@ -585,11 +585,6 @@ class Plan(Struct, frozen=True):
         return any(diagnostic.id == _PLAN_FROM_STATE for diagnostic in self.diagnostics)
 
     @property
-    def step_count(self) -> int:
-        """Number of steps without gates: these only wait for other steps, and report no progress."""
-        return sum(step.kind is not StepKind.GATE for step in self.steps)
-
-    @property
     def has_changes(self) -> bool:
         """Whether applying would change an object, address, output, placement of observed objects, or recorded fact."""
         if self.reported_changes or any(output.action is not Action.NO_OP for output in self.outputs):

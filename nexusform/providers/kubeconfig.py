@@ -319,14 +319,12 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
             proxy=account.cluster.get("proxy-url") or None,
             headers=_build_impersonation_headers(account.user),
         )
-    except ValidationError as problem:
-        raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
     except OSError as problem:  # of certificates, which ssl reads
         names = [entry[key] for entry in (account.cluster, account.user) for key in _PATHS if key in entry]
         missing_files = [str(name) for name in names if not Path(str(name)).is_file()]
         reason = f"missing {format_list(missing_files)}" if missing_files else f"its certificates: {problem}"
         raise KubeconfigProblem(f"{account.source} cannot be used: {reason}.") from None
-    except ValueError as problem:  # of base64, of URLs
+    except (ValidationError, ValueError) as problem:  # of entries; of base64 and URLs
         raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
 
 

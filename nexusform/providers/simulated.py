@@ -90,8 +90,8 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
         operation=str(block["operation"]),
         error=get_text(block, "error"),
         delay=parse_delay(str(block.get("delay") or "0s")),
-        times=int(block["times"]),
-        after_effect=bool(block["after_effect"]),
+        times=int(block.get("times", 1)),
+        after_effect=bool(block.get("after_effect")),
         answer=tuple((parse_path(path), value) for path, value in answer.items()),
     )
 
@@ -235,16 +235,16 @@ class SimulatedProvider:
         """Create the object, unless it exists already. Raises ProviderProblem."""
         planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("create", request)
-        existing = self._reality.get_attributes(request.key) if self._reality else None
         if request.key.type == MACHINE_ACTION_TYPE:
             from nexusform.providers.clock import read_clock
 
             now = read_clock()
             planned = record_result(planned, now, now, SUCCEEDED)  # it starts and ends now
-        # A create is idempotent: an earlier run may have created the object.
-        result = existing if existing is not None else apply_answer(planned, _list_answers(faults))
-        if self._reality and existing is None:
-            self._reality.set_attributes(request.key, result)
+        result = self._reality.get_attributes(request.key) if self._reality else None
+        if result is None:  # else an earlier run created the object: a create is idempotent
+            result = apply_answer(planned, _list_answers(faults))
+            if self._reality:
+                self._reality.set_attributes(request.key, result)
         self._run_faults_after(faults, result, exists=True)
         return _build_answer(planned, result, faults)
 

@@ -305,9 +305,8 @@ def _check_target_state(source: State, target_state: State, name: str, target: S
         return None  # empty, or an older version of the same state
     return build_error(
         "backend-state-conflict",
-        f'{target.describe()} already has a state for the workspace "{name}" (lineage '
-        f"{target_state.lineage}, serial {target_state.serial}). To overwrite it, add -force-copy; to use "
-        "it, run init -reconfigure instead.",
+        f'{target.describe()} already has a state for the workspace "{name}" (lineage {target_state.lineage}, serial '
+        f"{target_state.serial}). To overwrite it, add -force-copy; to use it, run init -reconfigure instead.",
     )
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -44,8 +45,8 @@ _STATE_LOCATION_SETTINGS: Final = ("path", "key", "workspace_key_prefix", "schem
 _LOCAL_KINDS: Final = ("local", "memory")  # their state location is a path
 
 
-class BackendChoice(Struct, frozen=True):
-    """A kind of backend and its settings; `from_flags` are those of -backend-config only."""
+class BackendChoice(Struct, frozen=True, rename={"kind": "type", "from_flags": "given"}):
+    """A kind of backend and its settings; `from_flags` are those of -backend-config only. Saved with other names."""
 
     kind: str
     settings: Mapping[str, Any]
@@ -138,9 +139,8 @@ def _check_default_backend(choice: BackendChoice, settings: Settings, context: C
     return build_error(
         "backend-changed",
         f'The configuration uses backend "{choice.kind}", but `nexusform init` never ran here, and '
-        f"{default_backend.describe()} has objects that would be re-created. To migrate that state, run "
-        "`nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init "
-        "-reconfigure`.",
+        f"{default_backend.describe()} has objects that would be re-created. To migrate that state, run `nexusform "
+        "init -migrate-state`. To use the state of the new backend, run `nexusform init -reconfigure`.",
         _get_block_span(settings),
     )
 
@@ -346,21 +346,17 @@ def load_backend_choice(context: CommandContext) -> BackendChoice | None:
     if not context.is_data_directory_trusted:
         return None
     try:
-        document = json.loads(
-            read_regular(Path(context.data_directory) / _CHOICE_FILE, _MAX_CHOICE_BYTES, follow=False)
-        )
-        return BackendChoice(str(document["type"]), dict(document["settings"]), dict(document["given"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        document = read_regular(Path(context.data_directory) / _CHOICE_FILE, _MAX_CHOICE_BYTES, follow=False)
+        return msgspec.json.decode(document, type=BackendChoice)
+    except (OSError, msgspec.MsgspecError):
         return None  # an unreadable one is reported by _check_unreadable_choice
 
 
 def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
     """Save a choice for later commands, readable by the owner only. Raises OSError."""
-    directory = Path(data_directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    document = {"type": choice.kind, "settings": dict(choice.settings), "given": dict(choice.from_flags)}
-    text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-    path = directory / _CHOICE_FILE
+    path = Path(data_directory, _CHOICE_FILE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(msgspec.to_builtins(choice), indent=2, sort_keys=True) + "\n"
     write_file_atomically(path, text.encode(), PRIVATE)
     path.chmod(PRIVATE)  # settings may contain a password, and an existing file may be world-readable
 

@@ -62,7 +62,7 @@ class CommandContext(Struct, frozen=True):
     flag -state ("": as configured). `variables` are -var and -var-file in typed order, each with its name. The
     configuration may use paths within `confinement`, and addresses with a prefix in `allow_remote`. `limits` are the
     operator's maximums for plans, by name. `allow_other_hub` is the uid of a hub accepted instead of the recorded one.
-    `unsaved_files` are texts of an editor, by real path. A state that the backend rejects goes to `rescue_path`
+    `unsaved_files` are texts of an editor, by real path. A state that the backend rejects is written to `rescue_path`
     ("": next to the configuration).
     """
 
@@ -280,7 +280,7 @@ def load_project_configuration(
 ) -> tuple[Configuration, list[Diagnostic]]:
     """Load and check the configuration of the directory. `extra` are further texts of the root module."""
     type_registries = build_registries()
-    with log_duration("info", "configuration read", directory=context.directory):
+    with log_duration("configuration read", directory=context.directory):
         return load_configuration(
             context.directory,
             cache_directory=find_cache_directory(context.environment),

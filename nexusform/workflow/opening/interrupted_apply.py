@@ -1,28 +1,24 @@
-"""Recovery after an interrupted apply: replay of its journal and lookup of started changes."""
+"""Recovery after an interrupted apply: lookup of the changes that it began."""
 
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from nexusform.applying.interrupted_steps import recover_step_outcomes
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.applying.apply_recorder import recover_step_outcomes
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
-from nexusform.json_data.plain_data import format_path
-from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import journal, state_codec
-from nexusform.state.attribute_validation import validate_attributes
-from nexusform.state.journal import ApplyProgress, OpenStepIntent, PlanPart, Record
-from nexusform.state.objects import State
-from nexusform.state.state_draft import StateDraft, build_draft
+from nexusform.state.journal import OpenStepIntent
+from nexusform.state.state_draft import build_draft
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
 
 
 def recover_interrupted_apply(
     stored: StoredState, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
 ) -> tuple[StoredState | None, list[Diagnostic]]:
-    """Ask the providers for the outcomes of the changes that an interrupted run began; None if one fails.
+    """Read at the providers the outcomes of the changes that an interrupted run began; None if one fails.
 
     With `write` (lock held) record them and compact the journal. A plan does not write: it may run untrusted
     configuration with providers, and their answers must not affect the recorded state.
@@ -60,29 +56,3 @@ def _build_interrupted_warning(open_intents: Sequence[OpenStepIntent], *, write:
         f"It was interrupted while it changed these objects: {format_first_items(addresses, 5)}. "
         f"nexusform read them from their provider, and {consequence}",
     )
-
-
-def replay_journal(
-    state: State, lines: Sequence[bytes], name: str, types: Mapping[str, BlockSchema]
-) -> tuple[StateDraft | None, list[Record], list[Diagnostic]]:
-    """Return the state with its journal replayed, and the records changing it; None with errors."""
-    records, problems = journal.parse_journal(lines, f"the {name}")
-    if has_errors(problems):
-        return None, [], problems
-    draft = build_draft(state, records)
-    problems += _validate_replayed_attributes(draft.build_state(), types, f"The {name}")
-    # A plan and the progress of its steps belong to an unfinished apply: they do not change the state.
-    changing: list[Record] = [record for record in records if not isinstance(record, PlanPart | ApplyProgress)]
-    return (None if has_errors(problems) else draft), changing, problems
-
-
-def _validate_replayed_attributes(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
-    """Return errors for replayed attributes outside of their schema; resource types not in `known` are skipped."""
-    diagnostics: list[Diagnostic] = []
-    for address, current in state.list_current_objects():
-        if address.type not in known:
-            continue
-        for misfit in validate_attributes(known[address.type], current.attributes):
-            detail = f"{name}, {address}: {format_path(misfit.path)}: {misfit.detail}"
-            diagnostics.append(build_error(misfit.id, detail))
-    return diagnostics

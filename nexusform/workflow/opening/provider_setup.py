@@ -1,6 +1,6 @@
 """Providers of a run: creation from `provider` blocks, and queries."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyCache, build_evaluation_settings
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
-from nexusform.plans.plan import Action, InventoryRead, Plan
+from nexusform.plans.plan import Action, Change, InventoryRead, Plan
 from nexusform.providers.registry import PROVIDERS, ProviderDefinition
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.state.objects import ObjectState, State
@@ -26,8 +26,7 @@ from nexusform.workflow.opening.command_context import CommandContext
 # Name prefix of inventories read by providers.
 PROVIDER_PREFIX: Final = "provider."
 _MAX_NAMES: Final = 5
-# A site shows these inside another object, so a plan may create them again by mistake.
-_NESTED_TYPES: Final = frozenset({"nexus_agent_pool"})
+_NESTED_TYPE: Final = "nexus_agent_pool"  # shown inside a cluster, so a plan may create it again by mistake
 
 
 def create_providers(
@@ -210,33 +209,30 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
     """Return an error for each agent pool to create but already existing on a site, and a warning about clusters and
     VMs like that.
     """
+    problems: list[Diagnostic] = []
+    created = [change for change in plan.changes if change.action is Action.CREATE]
     try:
-        problems = list(_check_existing_workloads(plan, providers))
+        problems += list(_check_existing_workloads(created, providers))
+        for change in created:
+            provider = providers.get(change.provider)
+            if change.address.type != _NESTED_TYPE or provider is None or not provider.observes_objects:
+                continue
+            if provider.find(change.address.type, change.id) is not None:
+                detail = (
+                    f"{change.id} already exists on the site, and this plan would re-create its VMs. Import it: write "
+                    f'a block import {{ to = {change.address}, id = "{change.id}" }} with one argument per line, and '
+                    "remove the agent_pool block of that name from the cluster."
+                )
+                problems.append(build_error("object-already-exists", detail, change.source, block=change.block))
     except ProviderProblem as problem:
-        return [build_error("refresh-failed", str(problem))]
-    for change in plan.changes:
-        provider = providers.get(change.provider)
-        if change.address.type not in _NESTED_TYPES or change.action is not Action.CREATE or provider is None:
-            continue
-        try:
-            is_existing = provider.observes_objects and provider.find(change.address.type, change.id) is not None
-        except ProviderProblem as problem:
-            return [*problems, build_error("refresh-failed", str(problem))]
-        if not is_existing:
-            continue
-        detail = (
-            f"{change.id} already exists on the site, and this plan would re-create its VMs. Import it: "
-            f'write a block import {{ to = {change.address}, id = "{change.id}" }} with one argument per '
-            "line, and remove the agent_pool block of that name from the cluster."
-        )
-        problems.append(build_error("object-already-exists", detail, change.source, block=change.block))
+        problems.append(build_error("refresh-failed", str(problem)))
     return problems
 
 
-def _check_existing_workloads(plan: Plan, providers: Mapping[str, Provider]) -> Iterator[Diagnostic]:
-    """Yield a warning per provider whose site shows clusters or VMs that the plan creates: the state lacks them."""
-    created = group_by((item for item in plan.changes if item.action is Action.CREATE), lambda item: item.provider)
-    observing = {name: item for name, item in providers.items() if name in created and item.observes_objects}
+def _check_existing_workloads(created: Sequence[Change], providers: Mapping[str, Provider]) -> Iterator[Diagnostic]:
+    """Yield a warning per provider that shows clusters or VMs to create on its site: the state lacks them."""
+    by_provider = group_by(created, lambda change: change.provider)
+    observing = {name: item for name, item in providers.items() if name in by_provider and item.observes_objects}
     if not observing:
         return
     from nexusform.providers.optional_provider_interfaces import WorkloadListingProvider
@@ -244,8 +240,7 @@ def _check_existing_workloads(plan: Plan, providers: Mapping[str, Provider]) -> 
     for name, provider in observing.items():
         if not isinstance(provider, WorkloadListingProvider):
             continue
-        changes = created[name]
-        existing_ids = provider.list_workload_ids()
+        existing_ids, changes = provider.list_workload_ids(), by_provider[name]
         existing = [str(item.address) for item in changes if (item.address.type, item.id) in existing_ids]
         if existing:
             objects = select_word_form(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -130,7 +130,9 @@ def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, 
             values[name] = _convert_setting(name, value, attributes[name], problems)
     missing = [name for name, attribute in attributes.items() if attribute.required and name not in values]
     if missing and not problems:  # a misspelled name explains a missing one
-        problems.append(_build_missing_settings_problem(query.backend, missing))
+        names = " and ".join(f'"{name}"' for name in missing)
+        detail = f'The backend "{query.backend}" needs {names} in config.'
+        problems.append(Problem(("config",), "missing-backend-setting", detail))
     return (None if problems else values), problems
 
 
@@ -148,11 +150,6 @@ def _convert_setting(name: str, value: Any, attribute: AttributeSchema, problems
         return format_number(Fraction(value))
     problems.append(Problem(("config",), "invalid-backend-setting", f'config: "{name}" must be {expected_type}.'))
     return None
-
-
-def _build_missing_settings_problem(kind: str, names: Sequence[str]) -> Problem:
-    name_list = " and ".join(f'"{name}"' for name in names)
-    return Problem(("config",), "missing-backend-setting", f'The backend "{kind}" needs {name_list} in config.')
 
 
 # (arguments, trust in kubeconfigs) -> the response. Raises ExternalQueryProblem.

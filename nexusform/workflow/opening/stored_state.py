@@ -74,7 +74,7 @@ def read_stored_state(
         return None, problems
     if not lines:  # no journal: the digest is of the document itself
         return StoredState(state, digest=sha256(document or b"").hexdigest()), problems
-    from nexusform.workflow.opening.interrupted_apply import replay_journal
+    from nexusform.workflow.opening.journal_replay import replay_journal
 
     draft, changes, new_problems = replay_journal(state, lines, f"journal of {backend.describe()}", types or {})
     problems += new_problems

@@ -47,7 +47,7 @@ from nexusform.state.state_draft import UnfinishedApply, build_plan_parts
 from nexusform.workflow.opening.backend_choice import record_backend_choice
 from nexusform.workflow.opening.stored_state import StoredState
 from nexusform.workflow.opening.system_io import write_output
-from nexusform.workflow.plan_files.remaining_steps import RemainingSteps
+from nexusform.workflow.plan_files.remaining_steps import RemainingSteps, count_steps
 from nexusform.workflow.runs.evaluation_record import record_evaluation
 from nexusform.workflow.runs.provider_identity import IdentityCheck, add_new_identities
 from nexusform.workflow.runs.run import Run, build_base_request, build_plan_request
@@ -122,7 +122,7 @@ def _build_plan_records(run: Run, plan: Plan, plan_digest: str, start: ApplyStar
     """Return the journal records with the plan file in pieces. `start` is the first record of the apply."""
     configuration_texts = {name: source.text for name, source in run.project.configuration.files.items()}
     document = plan_file.write_plan_file(record_evaluation(plan, run.project), configuration_texts)
-    return build_plan_parts(document, plan.step_count, plan_digest, start.lineage, start.serial)
+    return build_plan_parts(document, count_steps(plan), plan_digest, start.lineage, start.serial)
 
 
 def apply_remaining_steps(

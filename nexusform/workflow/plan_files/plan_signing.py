@@ -17,9 +17,13 @@ from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.encryption_settings import encrypt_plan
 from nexusform.workflow.opening.system_io import read_file, write_output
-from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.plan_statement import Signer, write_statement
-from nexusform.workflow.plan_files.saved_plans import build_statement_content, decrypt_document, read_limited_file
+from nexusform.workflow.plan_files.saved_plans import (
+    build_statement_content,
+    check_failed_plan,
+    decrypt_document,
+    read_limited_file,
+)
 
 _MAX_KEY_BYTES: Final = 1 << 16  # bytes
 _MAX_NAMES: Final = 3

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import Plan, StepKind
 from nexusform.state import state_codec
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend
@@ -32,7 +32,7 @@ class RemainingSteps(Struct, frozen=True):
     @property
     def step_count(self) -> int:
         """Number of remaining steps."""
-        return self.plan.step_count
+        return count_steps(self.plan)
 
     @property
     def summary(self) -> str:
@@ -40,6 +40,11 @@ class RemainingSteps(Struct, frozen=True):
         if not self.step_count:
             return "All its steps are complete, but its end is not recorded"
         return f"{format_count(self.step_count, 'step')} {select_word_form(self.step_count, 'remains', 'remain')}"
+
+
+def count_steps(plan: Plan) -> int:
+    """Count the steps without gates: these only wait for other steps, and report no progress."""
+    return sum(step.kind is not StepKind.GATE for step in plan.steps)
 
 
 def find_remaining_steps(

@@ -24,7 +24,6 @@ from nexusform.diagnostics.diagnostic import (
     build_warning,
     convert_problem,
     has_errors,
-    select_errors,
     suggest_name,
 )
 from nexusform.domain_table import LazyTable, collect_object_references
@@ -52,10 +51,8 @@ from nexusform.state import state_codec
 from nexusform.state.objects import InstanceState, ObjectState
 from nexusform.values.typed_value import format_number
 from nexusform.workflow.opening.backend_choice import record_backend_choice
-from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
-from nexusform.workflow.opening.project import Project, open_project
-from nexusform.workflow.runs.run import Run, RunCallbacks, begin_run
-from nexusform.workflow.runs.state_locking import LockOptions
+from nexusform.workflow.opening.command_context import load_project_configuration
+from nexusform.workflow.opening.project import Project
 
 CONFIGURATION_SUFFIX: Final = ".nf.hcl"
 NO_REFERENCES: Final[Mapping[ValuePath, str]] = {}
@@ -116,7 +113,8 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
         if target.block is None and not (generate and is_in_root):
             result.diagnostics.append(build_missing_configuration_error(target.address, target.span))
             continue
-        found_object = find_imported_object(target, request, providers, result.diagnostics)
+        found_object, new_problems = find_imported_object(target, request, providers)
+        result.diagnostics += new_problems
         if found_object is None:
             continue
         if not found_object.creation:  # the provider has no creation numbers, so continue those of the state
@@ -163,71 +161,66 @@ def add_computed_attributes(
 
 
 def find_imported_object(
-    target: ImportTarget, request: PlanRequest, providers: Mapping[str, Provider], problems: list[Diagnostic]
-) -> ObjectState | None:
-    """Find the object of an import block at its provider; None with a new entry in `problems`."""
-    kind = request.registries.resource_types.get(target.address.type)
+    target: ImportTarget, request: PlanRequest, providers: Mapping[str, Provider]
+) -> tuple[ObjectState | None, list[Diagnostic]]:
+    """Find the object of an import block at its provider; None with errors."""
+    type_name, name = target.address.type, target.provider or DEFAULT_PROVIDER
+    kind, provider = request.registries.resource_types.get(type_name), providers.get(name)
     if kind is None:
-        suggestion = suggest_name(target.address.type, request.registries.resource_types)
-        detail = f'There is no resource type "{target.address.type}".{suggestion}'
-        problems.append(build_error("invalid-resource-type", detail, target.span, block="import"))
-        return None
-    name = target.provider or DEFAULT_PROVIDER
-    provider = providers.get(name)
+        suggestion = suggest_name(type_name, request.registries.resource_types)
+        detail = f'There is no resource type "{type_name}".{suggestion}'
+        return None, [_build_import_error("invalid-resource-type", detail, target)]
     if provider is None:
         detail = f'There is no provider configuration "{name}".{suggest_name(name, providers)}'
-        problems.append(build_error("provider-configuration-not-present", detail, target.span, block="import"))
-        return None
+        return None, [_build_import_error("provider-configuration-not-present", detail, target)]
+    problems: list[Diagnostic] = []
     try:
-        if isinstance(provider, FinderByArguments) and provider.needs_arguments(target.address.type):
-            arguments = _evaluate_arguments(target, request, kind, problems)
-            if arguments is None:
-                return None
-            match: tuple[ObjectKey, Mapping[str, Any]] | None = provider.find_configured_object(
-                target.address.type, arguments
-            )
+        if isinstance(provider, FinderByArguments) and provider.needs_arguments(type_name):
+            arguments, problems = _evaluate_arguments(target, request, kind)
+            if has_errors(problems):
+                return None, problems
+            match: tuple[ObjectKey, Mapping[str, Any]] | None = provider.find_configured_object(type_name, arguments)
         else:
-            match = provider.find(target.address.type, target.id)
+            match = provider.find(type_name, target.id)
     except ProviderProblem as problem:
-        problems.append(build_error("import-failed", str(problem), target.span, block="import"))
-        return None
+        return None, [*problems, _build_import_error("import-failed", str(problem), target)]
     if match is None:
         detail = (
-            f'While importing {target.address}, the provider "{name}" found no single object of type '
-            f'{target.address.type} with the id "{target.id}". Check the id: only existing objects can be '
-            "imported."
+            f'While importing {target.address}, the provider "{name}" found no single object of type {type_name} with '
+            f'the id "{target.id}". Check the id: only existing objects can be imported.'
         )
         if not provider.observes_objects:
             detail += ' This provider reads no site: set one, for example reality = "FILE".'
-        missing_error = build_error("cannot-import-non-existent-remote-object", detail, target.span, block="import")
-        problems.append(missing_error)
-        return None
+        return None, [*problems, _build_import_error("cannot-import-non-existent-remote-object", detail, target)]
     key, attributes = match
-    return ObjectState(normalize_imported_attributes(kind.schema, attributes, target.id), key.creation, provider=name)
+    attributes = normalize_imported_attributes(kind.schema, attributes, target.id)
+    return ObjectState(attributes, key.creation, provider=name), problems
+
+
+def _build_import_error(diagnostic_id: str, detail: str, target: ImportTarget) -> Diagnostic:
+    return build_error(diagnostic_id, detail, target.span, block="import")
 
 
 def _evaluate_arguments(
-    target: ImportTarget, request: PlanRequest, kind: ResourceType, problems: list[Diagnostic]
-) -> Mapping[str, Any] | None:
-    """Evaluate the arguments of the block to import into; None with new `problems` if they are not known."""
+    target: ImportTarget, request: PlanRequest, kind: ResourceType
+) -> tuple[Mapping[str, Any], list[Diagnostic]]:
+    """Evaluate the arguments of the block to import into. They are complete only without errors."""
     block, address = target.block, target.address
     if block is None or address.module or address.key is not None:
         detail = f"{address} must be a block of the root module without count and for_each."
-        problems.append(build_error("import-failed", detail, target.span, block="import"))
-        return None
+        return {}, [_build_import_error("import-failed", detail, target)]
     evaluation = build_state_evaluation(request)
     body, body_problems = build_prepared_body(block.body, kind.schema, block.span)
     values, _, value_problems = body.evaluate(evaluation.build_scope(evaluation.root))
-    new_problems = [*body_problems, *value_problems, *evaluation.diagnostics]
-    if not has_errors(new_problems) and has_unknown_part(values):
+    problems = [*body_problems, *value_problems, *evaluation.diagnostics]
+    if not has_errors(problems) and has_unknown_part(values):
         detail = f"The arguments of {address} are not known yet. Import the objects that it refers to first."
-        new_problems.append(build_error("import-failed", detail, target.span, block="import"))
-    if kind.unpack_arguments is not None and not has_errors(new_problems):
+        problems.append(_build_import_error("import-failed", detail, target))
+    if kind.unpack_arguments is not None and not has_errors(problems):
         unpacked, unpack_problems = kind.unpack_arguments(values, request.files)
         values = {**values, **unpacked}
-        new_problems += [convert_problem(problem) for problem in unpack_problems]
-    problems += new_problems
-    return None if has_errors(new_problems) else values
+        problems += [convert_problem(problem) for problem in unpack_problems]
+    return values, problems
 
 
 def check_generated_path(path: str) -> Diagnostic | None:
@@ -397,8 +390,7 @@ def import_object(
     target = ImportTarget(
         address=address, id=object_id, provider=block.provider, span=Span("", start, start), block=block
     )
-    problems: list[Diagnostic] = []
-    found_object = find_imported_object(target, request, providers, problems)
+    found_object, problems = find_imported_object(target, request, providers)
     if found_object is None:
         return [replace(p, subject=None, block="") for p in problems]  # there is no import block
     if not found_object.creation:  # as in find_imports
@@ -417,33 +409,3 @@ def import_object(
     except BackendProblem as problem:
         return [build_error("unwritable-state", str(problem))]
     return []
-
-
-def import_with_new_file(
-    location: CommandContext,
-    path: str,
-    locking: LockOptions,
-    notices: RunCallbacks,
-    write_objects: Callable[[Run], list[Diagnostic]],
-) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open the configuration with its new file `path`, and let `write_objects` write the objects to the locked state.
-    If that fails, the file is deleted, unless the state may have the objects: without blocks, a plan would delete them.
-    """
-    opened = open_project(location)
-    problems = list(opened.diagnostics)
-    if opened.project is None:
-        Path(path).unlink()
-        return problems, opened.sources
-    with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
-        written_problems = write_objects(run) if run.is_ready else []
-        failed_ids = {problem.id for problem in select_errors([*run.diagnostics, *written_problems])}
-        if failed_ids & {"unwritable-journal", "unwritable-state", "state-save-failed"} and run.is_ready:
-            detail = (
-                f'The state may have the objects although writing it failed, so "{path}" was kept. When the backend '
-                f'works again, run `nexusform plan`. If it creates objects, delete "{path}" and import again.'
-            )
-            written_problems.append(build_error("import-result-unknown", detail))
-        elif failed_ids:
-            Path(path).unlink()
-    # A failed release of the lock is added to the run at its end. The objects are in the state then.
-    return [*problems, *written_problems, *run.diagnostics], opened.sources

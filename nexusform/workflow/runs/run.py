@@ -198,7 +198,7 @@ class Run(Struct):
                 return self.build_failed_plan(options, [build_error("refresh-failed", str(problem))])
             diagnostics += refresh_diagnostics
             self._record_confirmed_identities()
-        with log_duration("info", "plan made", mode=options.mode):
+        with log_duration("plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
             count_before = self._count_server_answers()
             result = make_plan(replace(request, imports=all_imports))
@@ -211,15 +211,19 @@ class Run(Struct):
         if options.dry_run_skip_reason and not self.unreachable and self._has_observing_provider():
             detail = "-refresh=false: the plan uses the recorded state. Changes made outside of nexusform are unknown."
             diagnostics.append(build_warning("refresh-skipped", detail))
-        inventories = (*result.plan.inventories, *list_captured_inventories(self.providers, result.plan.timestamp))
-        result = replace(result, plan=replace(result.plan, inventories=inventories))
-        if self.identities is not None:
-            from nexusform.workflow.runs.provider_identity import iterate_system_descriptions
+        return self._complete_plan(replace(result, plan=self._add_provider_records(result.plan)), diagnostics)
 
-            observed = self.identities.observed
-            titles = tuple(iterate_system_descriptions(self.providers, observed))
-            result = replace(result, plan=replace(result.plan, providers=observed, provider_titles=titles))
-        return self._complete_plan(result, diagnostics)
+    def _add_provider_records(self, plan: Plan) -> Plan:
+        """Return the plan with the inventories read by providers, and with the systems behind them if identified."""
+        captured = list_captured_inventories(self.providers, plan.timestamp)
+        plan = replace(plan, inventories=(*plan.inventories, *captured))
+        if self.identities is None:
+            return plan
+        from nexusform.workflow.runs.provider_identity import iterate_system_descriptions
+
+        observed = self.identities.observed
+        titles = tuple(iterate_system_descriptions(self.providers, observed))
+        return replace(plan, providers=observed, provider_titles=titles)
 
     def _has_observing_provider(self) -> bool:
         return any(provider.observes_objects for provider in self.providers.values())
@@ -306,7 +310,7 @@ class Run(Struct):
             disabled_rules = tuple(sorted(self.project.configuration.settings.ignored_rules))
             diagnostics = (*result.plan.diagnostics, *findings)
             result = replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
-        with log_duration("info", "room counted"):
+        with log_duration("room counted"):
             return add_site_capacity(result, self.project.registries)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
@@ -513,7 +517,7 @@ def _acquire_state_lock(run: Run, operation: str, locking: LockOptions, exit_sta
 
 def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> None:
     """Read the state, create the providers, and resolve an interrupted run. Errors go to the run and end this early."""
-    with log_duration("info", "state read", state=run.project.backend.describe()):
+    with log_duration("state read", state=run.project.backend.describe()):
         stored, problems = read_stored_state(run.project.backend)
     run.diagnostics += problems
     if stored is None:

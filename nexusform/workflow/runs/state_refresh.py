@@ -32,7 +32,7 @@ def refresh_request(
 ) -> tuple[PlanRequest, list[Diagnostic]]:
     """Return the request with refreshed objects and imports, and diagnostics. Raises ProviderProblem."""
     types = request.registries.resource_types
-    with log_duration("info", "objects read from the providers", providers=len(providers)):
+    with log_duration("objects read from the providers", providers=len(providers)):
         refreshed = refresh_objects(request.state, providers, types, on_read)
     changes = find_provider_changes(request, providers)
     refreshed_request = replace(request, refreshed_objects={**refreshed, **changes.missing}, imports=changes.imports)

@@ -56,13 +56,13 @@ from nexusform.workflow.opening.command_context import CommandContext, load_proj
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.provider_setup import check_provider_addresses
 from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.plan_files.import_execution import import_with_new_file
 from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
 from nexusform.workflow.runs.object_import import (
     CONFIGURATION_SUFFIX,
     ImportResult,
     add_computed_attributes,
     check_generated_path,
-    import_with_new_file,
     render_resource_block,
     write_new_file,
 )

@@ -34,12 +34,12 @@ from nexusform.state.objects import EMPTY, ObjectState, State
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
+from nexusform.workflow.plan_files.import_execution import import_with_new_file
 from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan
 from nexusform.workflow.runs.object_import import (
     ImportResult,
     check_generated_path,
     find_imported_object,
-    import_with_new_file,
     render_resource_block,
     write_new_file,
 )
@@ -270,7 +270,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
         if not is_candidate or address in run.stored.state.instances:
             continue  # not for a hub, or in state
         target = ImportTarget(address, "", block.provider, block.header_span, block)  # "": the block identifies them
-        found = find_imported_object(target, request, run.providers, problems=[])
+        found, _ = find_imported_object(target, request, run.providers)
         if found is not None:
             numbered = replace(found, creation=last_creation + len(imports) + 1)
             imports[address] = ImportedObject(str(found.attributes["id"]), numbered, span)

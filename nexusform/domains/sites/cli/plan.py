@@ -40,9 +40,9 @@ from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
 from nexusform.rendering.json.json_document import encode_document
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.workflow.opening.system_io import explain_unwritable_file, is_stream_or_directory
-from nexusform.workflow.plan_files.failed_plans import UNFINISHED, build_file_rejection, is_replaceable
 from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
 from nexusform.workflow.plan_files.plan_statement import Signer
+from nexusform.workflow.plan_files.saved_plans import UNFINISHED, build_file_rejection, is_replaceable
 
 EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode
 

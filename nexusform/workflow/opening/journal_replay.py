@@ -1,0 +1,38 @@
+"""Replay of the journal of an apply onto its state."""
+
+from collections.abc import Mapping, Sequence
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.json_data.plain_data import format_path
+from nexusform.schemas.block_schema import BlockSchema
+from nexusform.state import journal
+from nexusform.state.attribute_validation import validate_attributes
+from nexusform.state.journal import ApplyProgress, PlanPart, Record
+from nexusform.state.objects import State
+from nexusform.state.state_draft import StateDraft, build_draft
+
+
+def replay_journal(
+    state: State, lines: Sequence[bytes], name: str, types: Mapping[str, BlockSchema]
+) -> tuple[StateDraft | None, list[Record], list[Diagnostic]]:
+    """Return the state with its journal replayed, and the records changing it; None with errors."""
+    records, problems = journal.parse_journal(lines, f"the {name}")
+    if has_errors(problems):
+        return None, [], problems
+    draft = build_draft(state, records)
+    problems += _validate_replayed_attributes(draft.build_state(), types, f"The {name}")
+    # A plan and the progress of its steps belong to an unfinished apply: they do not change the state.
+    changing: list[Record] = [record for record in records if not isinstance(record, PlanPart | ApplyProgress)]
+    return (None if has_errors(problems) else draft), changing, problems
+
+
+def _validate_replayed_attributes(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
+    """Return errors for replayed attributes outside of their schema; resource types not in `known` are skipped."""
+    diagnostics: list[Diagnostic] = []
+    for address, current in state.list_current_objects():
+        if address.type not in known:
+            continue
+        for misfit in validate_attributes(known[address.type], current.attributes):
+            detail = f"{name}, {address}: {format_path(misfit.path)}: {misfit.detail}"
+            diagnostics.append(build_error(misfit.id, detail))
+    return diagnostics
