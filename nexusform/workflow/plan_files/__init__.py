@@ -12,7 +12,7 @@ PUBLIC = {
     "saved_plans": (
         "load_plan_configuration open_limited_file open_saved_plan check_variables_unchanged build_plan_context "
         "get_planned_variables read_prior_state read_limited_file read_plan save_plan get_configuration_sources "
-        "decrypt_document export_plan FORMATS build_failed_plan build_file_rejection is_replaceable prepare_plan_file "
+        "decrypt_document export_plan FORMATS build_failed_plan check_plan_path prepare_plan_file "
         "check_failed_plan save_failed_plan UNFINISHED"
     ),
     "show_target": "find_show_target ShownContent",

@@ -370,37 +370,32 @@ def save_failed_plan(
 
 def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
     """Replace an older plan with a failed one at the start of a run. Return errors if no plan may be written there."""
-    if reason := explain_unwritable_file(path):
-        return [build_error("plan-save-failed", reason)]
-    if is_stream_or_directory(Path(path)) or not os.path.lexists(path):  # there is no older plan
-        return []
-    if not is_replaceable(path, context):
-        return [build_file_rejection(path)]
+    problems = check_plan_path(path, context)
+    if problems or is_stream_or_directory(Path(path)) or not os.path.lexists(path):  # there is no older plan
+        return problems
     plan = build_failed_plan(context, options, [build_error("unfinished-plan", UNFINISHED)])
     return save_failed_plan(plan, path, context, {})
 
 
-def is_replaceable(path: str, context: CommandContext, first_member: str = plan_file.MANIFEST) -> bool:
-    """Return whether a plan may be written to a path: anything but an unreadable or non-empty file of another kind."""
+def check_plan_path(path: str, context: CommandContext, first_member: str = plan_file.MANIFEST) -> list[Diagnostic]:
+    """Return an error if no plan may be written to a path: it is not writable, or has a file of another kind. A plan
+    file is a ZIP archive with this `first_member`, or encrypted as a plan; an empty file is replaced, too.
+    """
+    if reason := explain_unwritable_file(path):
+        return [build_error("plan-save-failed", reason)]
     target = Path(path)
     if target.is_symlink() or is_stream_or_directory(target) or not target.exists():
-        return True
+        return []
+    detail = f'"{path}" is not a plan file, so it is not overwritten. Choose another name, or delete the file.'
+    rejection = build_error("plan-save-failed", detail)
     try:
         content = read_regular(target, context.get_max_file_size(), follow=False)
     except OSError:
-        return False
+        return [rejection]
     if not content or read_encryption_purpose(content) == PLAN:
-        return True
+        return []
     member = plan_file.read_member_at(content, 0)  # its name and data
-    return member is not None and member[0] == first_member
-
-
-def build_file_rejection(path: str) -> Diagnostic:
-    """Build the error for an output path with a file of another kind."""
-    return build_error(
-        "plan-save-failed",
-        f'"{path}" is not a plan file, so it is not overwritten. Choose another name, or delete the file.',
-    )
+    return [] if member is not None and member[0] == first_member else [rejection]
 
 
 def check_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
