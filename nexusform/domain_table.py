@@ -44,7 +44,7 @@ class DomainDeclaration(Struct, frozen=True, kw_only=True):
     objects of its types. `show_renderers`: types to the functions that render them for `show` instead of attributes
     (cli/show.py). `imports`: sources of `import -from=`, DIR for any directory, to their importers
     (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile -from=` to their comparison with state
-    (cli/reconcile_sources.py). `simulates`: questions of `simulate` about many sites. `checkers`: programs of `plan
+    (cli/report_output.py). `simulates`: questions of `simulate` about many sites. `checkers`: programs of `plan
     -check-with=` to their checks (workflow/program_checks.py). `diagnostic_traits`: traits of its diagnostics by id.
     """
 

@@ -7,10 +7,9 @@ PUBLIC = {
         "list_completed_objects list_delegated_objects list_vms_without_machine select_tied build_journal_records "
         "verify_predictions verify_object_predictions PredictionResults"
     ),
-    "events": "StepListener StepOutcome StepEvent",
-    "executor": "ApplyResult execute_plan ExecutionOptions",
+    "events": "ExecutionOptions StepListener StepOutcome StepEvent",
+    "executor": "ApplyResult execute_plan",
     "step_results": "MachineLocations",
-    "apply_recorder": "build_opening_records ApplyRecorder",
-    "interrupted_steps": "recover_step_outcomes",
+    "apply_recorder": "build_opening_records build_start_record ApplyRecorder recover_step_outcomes",
     "provider_calls": "get_provider_name get_failed_change",
 }

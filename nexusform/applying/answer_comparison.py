@@ -63,7 +63,7 @@ def compare_answer(
     for entry in entries:
         entry_paths = [path for path in different_paths if path[: len(entry)] == entry and path not in accepted]
         counts.count_prediction(address, entry, entry_paths, planned, answer)
-    attributes = _mark_observed_objects(answer, entries, different_paths) if entries else answer
+    attributes = _mark_observed_objects(answer, entries, different_paths)
     return ProviderAnswerComparison(attributes, tuple(unexpected_paths), counts.hits, tuple(counts.wrong_predictions))
 
 
@@ -107,21 +107,19 @@ _CELLS: Final = ("numa_cells", "cells")  # as a list; a plain VM's `numa_cells` 
 
 def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
     """Yield the paths of known planned values with another value in the answer; an absent part counts as null."""
-    if planned is UNKNOWN:
-        return
-    if planned == answer and isinstance(planned, bool) == isinstance(answer, bool):  # True equals 1 in Python
+    is_equal = planned == answer and isinstance(planned, bool) == isinstance(answer, bool)  # True equals 1 in Python
+    if planned is UNKNOWN or is_equal:
         return
     if isinstance(planned, Mapping) and isinstance(answer, Mapping):
-        for name in planned:
-            yield from _find_different_paths(planned[name], answer.get(name), (*path, name))
-        if path:  # the map of an attribute must not have new keys; the object itself may have more attributes
-            yield from ((*path, name) for name in answer if name not in planned)
-        return
-    if isinstance(planned, list) and isinstance(answer, list) and len(planned) == len(answer):
-        for position, planned_item in enumerate(planned):
-            yield from _find_different_paths(planned_item, answer[position], (*path, position))
-        return
-    yield path
+        # The object itself may have more attributes than planned; the map of an attribute must not have new keys.
+        names = {**planned, **answer} if path else planned
+        for name in names:
+            yield from _find_different_paths(planned.get(name), answer.get(name), (*path, name))
+    elif isinstance(planned, list) and isinstance(answer, list) and len(planned) == len(answer):
+        for position, value in enumerate(planned):
+            yield from _find_different_paths(value, answer[position], (*path, position))
+    else:
+        yield path
 
 
 _UNKNOWN_ATTRIBUTE: Final = AttributeSchema(DYNAMIC, description="")  # neither observed nor predicted
@@ -135,10 +133,13 @@ def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema:
 
 def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
     """Return for each path the innermost object with a provenance around it, else the path itself; each once."""
-    entries: dict[Path, None] = {}
+    entries: dict[Path, None] = {}  # a set in order
     for path in paths:
-        enclosing = [path[:n] for n in range(len(path), -1, -1) if _has_provenance(get_part(answer, path[:n]))]
-        entries[enclosing[0] if enclosing else path] = None
+        entry = path
+        for length in range(len(path) + 1):  # the last one found is the innermost
+            if _has_provenance(get_part(answer, path[:length])):
+                entry = path[:length]
+        entries[entry] = None
     return list(entries)
 
 

@@ -1,17 +1,30 @@
-"""Journal of one apply and the resulting state; `build_opening_records` precede any provider call."""
+"""Journal of one apply and the resulting state; its first records precede any provider call.
 
-from collections.abc import Mapping
+At the end: the outcomes of steps that an interrupted run started, found by reading the objects. The intent of a step is
+written before its provider call. An intent without an outcome means that the run ended in between: the object may have
+been created, changed or deleted, or not. Only reading it by its key decides: the state is from before the step, the
+plan has the intended values, and the provider knows the actual ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from msgspec.structs import replace
 
 from nexusform.applying.provider_calls import (
     ProviderCall,
+    add_new_current_object,
     build_object_state,
     compute_deposed_key,
+    get_failed_change,
     get_provider_name,
+    merge_note,
+    remove_object,
     replace_current_object,
 )
-from nexusform.interfaces.plugins import ObjectKey
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
+from nexusform.interfaces.plugins import UNFINISHED_KEY, ObjectKey, Provider, ProviderProblem, ReadRequest, ReadResult
 from nexusform.interfaces.state_storage import BatchJournalBackend, CheckpointBackend, StateBackend
 from nexusform.json_data.plain_data import replace_unknown
 from nexusform.plans.plan import Action, Change, Plan, StepKind
@@ -23,11 +36,12 @@ from nexusform.state.journal import (
     InstanceMoves,
     InstanceOutcome,
     Intent,
+    OpenStepIntent,
     Record,
     RunningOperation,
     encode_journal_record,
 )
-from nexusform.state.objects import InstanceState, State, get_current_object
+from nexusform.state.objects import InstanceState, ObjectState, State, get_current_object
 from nexusform.state.state_draft import StateDraft, UnfinishedApply
 
 
@@ -142,12 +156,9 @@ class ApplyRecorder:
         return compute_deposed_key(ObjectKey(call.key.type, str(old.attributes.get("id", "")), old.creation))
 
 
-def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: str = "") -> list[Record]:
-    """Return the records written before any provider call: the start, moves, observed objects, and changes without a
-    provider. `plan_digest` is the digest of the saved plan, "" without one.
-    """
-    draft = StateDraft(state)  # with the records so far
-    start = ApplyStart(
+def build_start_record(plan: Plan, state: State, lineage: str, plan_digest: str = "") -> ApplyStart:
+    """Return the first record of an apply. A new state gets this `lineage`; `plan_digest` is that of a saved plan."""
+    return ApplyStart(
         lineage=state.lineage or lineage,
         serial=state.serial + 1,
         nexusform_version=plan.nexusform_version,
@@ -155,7 +166,15 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
         plan_digest=plan_digest,
         providers=state.providers,
     )
-    records: list[Record] = [start]
+
+
+def build_opening_records(plan: Plan, state: State) -> list[Record]:
+    """Return the records between the start and the first step: moves, observed objects, and changes without a provider.
+
+    A change without a provider is an import, or new metadata such as the dependencies of an object.
+    """
+    draft = StateDraft(state)  # with the records so far
+    records: list[Record] = []
     pairs = dict.fromkeys(plan.address_moves)  # (old, new address), each once and in order; values are unused
     for change in plan.changes:
         if change.previous_address:
@@ -168,9 +187,10 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
     for observed_address, current in plan.refreshed_objects.items():
         address = new_addresses.get(observed_address, observed_address)
         instance = draft.get_instance(address)
-        if current != get_current_object(instance):
-            creation = current.creation if current else _get_creation_number(instance)  # None: gone
-            records.append(InstanceOutcome(address, creation, replace_current_object(instance, current)))
+        recorded = get_current_object(instance)
+        known_object = current or recorded  # `current` is None if the object is gone
+        if current != recorded and known_object is not None:
+            records.append(InstanceOutcome(address, known_object.creation, replace_current_object(instance, current)))
             draft.apply_record(records[-1])
     for change in plan.changes:
         updated = _apply_metadata_change(change, draft.get_instance(change.address))
@@ -179,18 +199,13 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
     return records
 
 
-def _get_creation_number(instance: InstanceState | None) -> int:
-    current = get_current_object(instance)
-    return current.creation if current is not None else 0
-
-
 def _apply_metadata_change(change: Change, instance: InstanceState | None) -> InstanceState | None:
     """Return the instance after the part of a change without a provider call; None if this part changes nothing."""
     if change.deposed:  # only the provider deletes it
         return None
     current = get_current_object(instance)
-    has_other_provider = current is not None and current.provider != get_provider_name(change)
-    if change.importing and change.before is not None and (current is None or has_other_provider):
+    is_unrecorded = current is None or current.provider != get_provider_name(change)
+    if change.importing and change.before is not None and is_unrecorded:
         # The import comes first, even if the plan replaces the imported object.
         imported = replace(build_object_state(change, change.before), creation=change.prior_creation)
         return replace_current_object(instance, imported)
@@ -205,3 +220,115 @@ def _apply_metadata_change(change: Change, instance: InstanceState | None) -> In
         private=change.private if change.private is not None else current.private,
     )
     return replace_current_object(instance, updated) if updated != current else None
+
+
+def recover_step_outcomes(
+    intents: Sequence[OpenStepIntent],
+    providers: Mapping[str, Provider],
+    operations: Mapping[int, str] = MappingProxyType({}),
+) -> list[InstanceOutcome | RunningOperation]:
+    """Return the outcome of every open intent, in order, as read now. The outcome of an unfinished step is followed by
+    its running operation, as reported earlier (in `operations` by step). Raises ProviderProblem if a provider cannot be
+    read: then nothing may be planned.
+    """
+    answers: dict[int, ReadResult] = {}  # by position in `intents`
+    positions_by_provider: dict[str, list[int]] = {}
+    for position, open_intent in enumerate(intents):
+        target = open_intent.intent.planned or _get_target_object(open_intent)  # a delete plans no object
+        positions_by_provider.setdefault(target.provider if target else DEFAULT_PROVIDER, []).append(position)
+    for name, positions in positions_by_provider.items():
+        provider = providers.get(name)
+        if provider is None:
+            raise ProviderProblem(f'There is no provider "{name}" to check the result of an interrupted apply.')
+        requests = [_build_read_request(intents[position]) for position in positions]
+        answers.update(zip(positions, provider.read(requests), strict=True))
+    instances: dict[Address, InstanceState | None] = {}
+    outcomes: list[InstanceOutcome | RunningOperation] = []
+    for position, open_intent in enumerate(intents):
+        intent = open_intent.intent
+        # Two intents of one address can be open (a replaced deposed object and its successor): the second
+        # outcome builds on the first, because an outcome contains the complete instance at its address.
+        before = instances.get(intent.address, open_intent.prior)
+        instance = _build_instance_as_read(intent, before, answers[position].attributes)
+        if not intent.deposed:  # the note belongs to the current object
+            instance = _merge_provider_note(instance, intent, answers[position])
+        instances[intent.address] = instance
+        step = intent.number if _is_step_completed(intent, answers[position]) else NO_STEP  # NO_STEP: not done
+        outcomes.append(InstanceOutcome(intent.address, intent.creation, instance, "The apply was interrupted.", step))
+        if step == NO_STEP and intent.number != NO_STEP:  # the next apply repeats or continues the step
+            outcomes.append(RunningOperation(intent.number, operations.get(intent.number, "")))
+    return outcomes
+
+
+def _is_step_completed(intent: Intent, answer: ReadResult) -> bool:
+    """Return whether the step need not be repeated. An update that may be incomplete is repeated."""
+    if intent.kind == StepKind.CREATE:
+        return answer.attributes is not None and answer.is_settled
+    return intent.kind == StepKind.DELETE and answer.attributes is None
+
+
+def _get_target_object(open_intent: OpenStepIntent) -> ObjectState | None:
+    """Return the recorded object of a step: the deposed one of its key, else the current one; None without any."""
+    if open_intent.prior is None:
+        return None
+    return open_intent.prior.deposed.get(open_intent.intent.deposed, open_intent.prior.current)
+
+
+def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
+    """Build the read request for the object of the step, by its key at the provider."""
+    intent = open_intent.intent
+    target = _get_target_object(open_intent)
+    planned = intent.planned.attributes if intent.planned else None
+    attributes: Mapping[str, Any] = {}
+    # A create's object is not recorded yet. The recorded one is its predecessor: a provider with only the state as its
+    # source would return the predecessor, and the create would count as done.
+    if target is not None and intent.kind != StepKind.CREATE:
+        attributes = target.attributes
+    return ReadRequest(
+        key=ObjectKey(intent.key_type, intent.key_id, intent.creation),
+        attributes=attributes,
+        address=str(intent.address),
+        planned=planned,
+        unfinished_change=get_failed_change(target),
+        is_being_deleted=intent.kind == StepKind.DELETE,
+    )
+
+
+def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
+    """Return the instance with the note of the provider's answer, and tainted after a failed create."""
+    current = get_current_object(instance)
+    if current is None:  # the object does not exist
+        return instance
+    unfinished_change = answer.note.get(UNFINISHED_KEY)
+    is_running = not unfinished_change or unfinished_change.get("in_progress")  # without a note it may still run
+    if intent.kind == StepKind.CREATE and not answer.is_settled and not is_running:  # the create failed
+        return replace_current_object(instance, replace(current, tainted=True))
+    return replace_current_object(instance, merge_note(current, answer.note))
+
+
+def _build_instance_as_read(
+    intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any] | None
+) -> InstanceState | None:
+    """Return the instance of the intent from the attributes that were read (None: missing)."""
+    if intent.kind == StepKind.DELETE:
+        # Only the deleted object is removed: the successor of a deposed one stays.
+        return before if attributes is not None else remove_object(before, intent.deposed)
+    if intent.kind == StepKind.CREATE:
+        return before if attributes is None else _compute_after_create(intent, before, attributes)
+    # An update or release may be complete, partial or missing: the attributes as read count. A missing object
+    # was removed by another process meanwhile.
+    if attributes is None:
+        return replace_current_object(before, current=None)
+    current = get_current_object(before)
+    return before if current is None else replace_current_object(before, replace(current, attributes=attributes))
+
+
+def _compute_after_create(intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any]) -> InstanceState:
+    """Return the new object as read, not as planned, because it includes the platform's values. Dependencies,
+    sensitivity and similar belong to the configuration and were written with the intent.
+    """
+    planned = intent.planned or ObjectState(attributes={}, creation=intent.creation)
+    new_object = replace(planned, attributes=attributes)
+    if intent.deposed:  # create_before_destroy: the old object is kept until its own delete is recorded
+        return add_new_current_object(before, new_object, intent.key_type)
+    return replace_current_object(before, new_object)

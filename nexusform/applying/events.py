@@ -1,10 +1,28 @@
-"""Events of the executor. Listeners return nothing, so they cannot influence it."""
+"""Options and events of the executor. Listeners return nothing, so they cannot influence it."""
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.plans.plan import StepKind
+
+
+class ExecutionOptions(Struct, frozen=True):
+    """Options of an apply. `parallelism` steps run at a time; `fail_fast`: the first failure stops the remaining
+    steps; `should_stop` is called before every step; `waits_for_user`: a user is present for actions that a
+    provider cannot do. `write_only` are write-only arguments by address.
+    """
+
+    parallelism: int = 10
+    fail_fast: bool = False
+    should_stop: Callable[[], bool] = lambda: False
+    waits_for_user: bool = False
+    write_only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+DEFAULT_OPTIONS: Final = ExecutionOptions()
 
 
 class StepOutcome(StrEnum):

@@ -6,19 +6,18 @@ that a busy run needs one flush per iteration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.apply_recorder import ApplyRecorder
-from nexusform.applying.events import StepEvent, StepListener, StepOutcome
+from nexusform.applying.events import DEFAULT_OPTIONS, ExecutionOptions, StepEvent, StepListener, StepOutcome
 from nexusform.applying.provider_calls import (
     ProviderCall,
-    ProviderRunContext,
     build_call,
     build_object_key,
     call_provider,
@@ -56,22 +55,6 @@ MAXIMUM_WIDTH: Final = 32  # times the parallelism: maximum of quick steps passe
 MAXIMUM_IDLE: Final = 19  # times the parallelism: maximum of idle steps that do not occupy a slot
 
 
-class ExecutionOptions(Struct, frozen=True):
-    """Options of apply. `parallelism` steps run at a time; `fail_fast`: the first failure stops the remaining
-    steps; `should_stop` is called before every step; `waits_for_user`: a user is present for actions that a
-    provider cannot do. `write_only` are write-only arguments by address.
-    """
-
-    parallelism: int = 10
-    fail_fast: bool = False
-    should_stop: Callable[[], bool] = lambda: False
-    waits_for_user: bool = False
-    write_only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-
-_DEFAULT_OPTIONS: Final = ExecutionOptions()
-
-
 class ApplyResult(Struct, frozen=True):
     """Result of applying a plan. `end_events` are the ends of the steps in the plan's order; `added`, `changed`,
     `destroyed` and `forgotten` count the main steps done. `hits` and `wrong_predictions` are predictions observed by a
@@ -105,7 +88,7 @@ def execute_plan(
     *,
     clock: Clock,
     listener: StepListener,
-    options: ExecutionOptions = _DEFAULT_OPTIONS,
+    options: ExecutionOptions = DEFAULT_OPTIONS,
 ) -> ApplyResult:
     """Execute a plan on the recorder's state, with the opening records (see build_opening_records). `providers` are by
     provider name. A failed step skips its dependents; the others continue. Returns when no step can run any more.
@@ -154,10 +137,10 @@ class _StepGraph(Struct):
         """Build the graph of `steps` by id. Waits for steps missing there (done by an earlier run) are dropped."""
         graph = _StepGraph()
         for step in steps.values():
-            waits = {w for w in step.waits_for if w in steps}
-            previous_steps = {w for w in step.follows if w in steps}
-            graph.open_waits[step.id] = len(waits) + len(previous_steps)
-            for awaited in waits:
+            awaited_steps = steps.keys() & step.waits_for
+            previous_steps = steps.keys() & step.follows
+            graph.open_waits[step.id] = len(awaited_steps) + len(previous_steps)
+            for awaited in awaited_steps:
                 graph.dependents.setdefault(awaited, []).append(step.id)
             for previous in previous_steps:
                 graph.followers.setdefault(previous, []).append(step.id)
@@ -216,7 +199,6 @@ class _PlanExecution:
         self._options = options
         self._graph = _StepGraph.build_graph(self._steps)
         self._depth = max(options.parallelism, 1)
-        self._context = ProviderRunContext(options.waits_for_user, options.should_stop, options.write_only)
         self._operations = recorder.list_operations()
         self._workers: ProviderWorkerPool[ProviderCall, ChangeResult | None, StepProgress] = ProviderWorkerPool(
             max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
@@ -295,7 +277,7 @@ class _PlanExecution:
                 self._record_end(step, StepOutcome.FAILED, f'There is no provider "{get_provider_name(change)}".')
             else:
                 before = self._recorder.get_instance(change.address)
-                call = build_call(step, change, provider, self._operations.get(step.id), self._context, before)
+                call = build_call(step, change, provider, self._operations.get(step.id), self._options, before)
                 self._recorder.record_intent(call)
                 calls.append(call)
         return calls
@@ -438,10 +420,11 @@ class _PlanExecution:
             self._recorder.flush()
         except BackendProblem as problem:
             self._problem = str(problem)
+        answer = ProviderProblem(self._problem) if self._problem else None
         for progress in self._unacknowledged:
-            if self._problem:
+            if answer:
                 self._unrecorded_steps.add(progress.task.step.id)
-            progress.acknowledgement.put(ProviderProblem(self._problem) if self._problem else None)
+            progress.acknowledgement.put(answer)
         self._unacknowledged.clear()
         return not self._problem
 
@@ -487,7 +470,7 @@ def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state
     if resource is None:
         return None
     address, current = resource
-    recorded: Mapping[str, Any] = get_mapping(current.private, OBSERVED_KEY)
+    recorded = get_mapping(current.private, OBSERVED_KEY)
     if address.type == _MACHINE:
         facts = compute_facts_after(action, {**current.attributes, **recorded}, finish_time)
     else:  # a rack has the facts of its machines by name

@@ -4,8 +4,10 @@ needs about 20 bytes per VM, compared to 80 with a row per VM.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from posixpath import commonprefix  # of any texts
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -30,8 +32,8 @@ class PredictedVm(Struct, frozen=True):
     rack: str
     machine: str
     certainty: PlacementCertainty
-    is_machine_certain: bool
-    is_count_certain: bool
+    is_machine_certain: bool = False
+    is_count_certain: bool = False
     object: str = ""
     tied_machines: tuple[str, ...] = ()
     is_tie_certain: bool = False
@@ -94,41 +96,46 @@ def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPre
 
 
 def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
-    """Yield the rows of a pool: VMs on one rack with the same flags (machine, count) and figures of the count."""
-    by_row: dict[tuple[Any, ...], list[PredictedVm]] = {}
-    for item in predictions:
-        certainty, certain = item.certainty, (item.is_machine_certain, item.is_count_certain)
+    """Yield the rows of a pool: VMs on one rack with the same flags and figures of the count."""
+    members_by_row: dict[tuple[Any, ...], list[PredictedVm]] = defaultdict(list)
+    ties: tuple[bool, list[str]] | None = None  # equal for all VMs of the pool
+    for prediction in predictions:
+        certainty = prediction.certainty
+        flags = (prediction.is_machine_certain, prediction.is_count_certain)
         _, _, count_tied = certainty.tied
-        key = (item.rack, certain, certainty.rack_count, count_tied, certainty.measured is None)  # None: unreduced
-        by_row.setdefault(key, []).append(item)
-    tied_vm = next((members[-1] for members in by_row.values() if members[-1].tied_machines), None)
-    ties = (tied_vm.is_tie_certain, list(_fold_names(tied_vm.tied_machines))) if tied_vm is not None else None
-    for (rack, certain, count_share, count_tied, _), members in by_row.items():
-        machines = [item.machine for item in members]
-        # The common prefix of the first and the last name in order is common to all names between.
-        first, last = min(machines), max(machines)
-        differing = (index for index, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1])
-        prefix = first[: next(differing, len(first))]
-        suffixes = [machine[len(prefix) :] for machine in machines]
-        certainties = [item.certainty for item in members]
-        measured = [item.measured for item in certainties if item.measured is not None]  # of all VMs of a row, or none
-        shares = [_collapse_equal_values([item[part] for item in measured]) for part in range(3 if measured else 0)]
-        yield _RackVms(
-            rack=rack,
-            certain=certain,
-            count_share=count_share,
-            count_tied=count_tied,
-            numbers=[item.number for item in members],
-            prefix=prefix,
-            machines=suffixes if any("," in end for end in suffixes) else ",".join(suffixes),
-            rack_share=_collapse_equal_values([item.rack for item in certainties]),
-            machine_share=_collapse_equal_values([item.machine for item in certainties]),
-            rack_tied=_collapse_equal_values([item.tied[0] for item in certainties]),
-            machine_tied=_collapse_equal_values([item.tied[1] for item in certainties]),
-            measured=_convert_to_triple(shares) if shares else None,
-            ties=ties,
-        )
+        is_unreduced = certainty.measured is None  # a row has `measured` shares for all of its VMs, or for none
+        members_by_row[prediction.rack, flags, certainty.rack_count, count_tied, is_unreduced].append(prediction)
+        if prediction.tied_machines and ties is None:
+            ties = (prediction.is_tie_certain, list(_fold_names(prediction.tied_machines)))
+    for members in members_by_row.values():
+        yield _build_row(members, ties)
         ties = None  # only in the first row
+
+
+def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | None) -> _RackVms:
+    """Build the row of VMs that agree in everything except their number, their machine and its certainty."""
+    first_vm, certainties = members[0], [prediction.certainty for prediction in members]
+    _, _, count_tied = first_vm.certainty.tied
+    machines = [prediction.machine for prediction in members]
+    prefix = commonprefix(machines)
+    suffixes = [machine.removeprefix(prefix) for machine in machines]
+    measured = [certainty.measured for certainty in certainties if certainty.measured is not None]  # of all, or none
+    shares = [_collapse_equal_values(list(column)) for column in zip(*measured, strict=True)]
+    return _RackVms(
+        rack=first_vm.rack,
+        certain=(first_vm.is_machine_certain, first_vm.is_count_certain),
+        count_share=first_vm.certainty.rack_count,
+        count_tied=count_tied,
+        numbers=[prediction.number for prediction in members],
+        prefix=prefix,
+        machines=suffixes if any("," in suffix for suffix in suffixes) else ",".join(suffixes),
+        rack_share=_collapse_equal_values([certainty.rack for certainty in certainties]),
+        machine_share=_collapse_equal_values([certainty.machine for certainty in certainties]),
+        rack_tied=_collapse_equal_values([certainty.tied[0] for certainty in certainties]),
+        machine_tied=_collapse_equal_values([certainty.tied[1] for certainty in certainties]),
+        measured=_convert_to_triple(shares) if shares else None,
+        ties=ties,
+    )
 
 
 _MAX_RUN: Final = 100_000  # names of one run

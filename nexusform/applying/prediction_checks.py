@@ -133,26 +133,19 @@ def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address
     for row in completed_rows:
         if row.action not in _PLACING_ACTIONS or row.certainty is None or not isinstance(row.target, Placement):
             continue  # removed, or without a prediction
-        object_predictions = predictions.setdefault(row.address, {})
-        prediction = PredictedVm(
-            row.number,
-            row.target.rack,
-            row.target.machine,
-            row.certainty,
-            is_machine_certain=False,
-            is_count_certain=False,
-            object=row.object,
-        )
+        rack, machine = row.target.rack, row.target.machine
+        prediction = PredictedVm(row.number, rack, machine, row.certainty, object=row.object)
         table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
         if table is not None:
             prediction = replace(prediction, tied_machines=table.tied_machines)
-            if row.site_id not in incomplete_sites:
-                prediction = replace(
-                    prediction,
-                    is_machine_certain=table.machines_certain > 0,
-                    is_count_certain=row.target.rack in table.certain_racks,
-                    is_tie_certain=table.is_tie_certain,
-                )
+        if table is not None and row.site_id not in incomplete_sites:
+            prediction = replace(
+                prediction,
+                is_machine_certain=table.machines_certain > 0,
+                is_count_certain=rack in table.certain_racks,
+                is_tie_certain=table.is_tie_certain,
+            )
+        object_predictions = predictions.setdefault(row.address, {})
         object_predictions[row.pool] = (*object_predictions.get(row.pool, ()), prediction)
     return predictions
 
@@ -174,12 +167,14 @@ def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state:
     ties: list[WrongPrediction] = []
     attributes_by_address = {str(address): current.attributes for address, current in state.list_current_objects()}
     for prediction in wrong_predictions:
+        if not isinstance(prediction.predicted, str):  # cells, not the name of a machine or rack
+            continue
         attributes = attributes_by_address.get(prediction.address, {})
-        # The path ends with an attribute of the VM, after its name in a map of VMs; a plain VM has its own name.
-        name = str(prediction.path[-2] if len(prediction.path) > 1 else attributes.get("name"))
-        machine = get_mapping(attributes, *prediction.path[:-1]).get("machine")
-        tied = tied_machines.get((prediction.address, name), ())
-        if machine in tied and isinstance(prediction.predicted, str):  # a name, not cells
+        # The path is ("nodes", "web-1", "machine") in a map of VMs, and ("machine",) of an object that is a VM.
+        *path_of_vm, _ = prediction.path
+        name = str(path_of_vm[-1] if path_of_vm else attributes.get("name"))
+        machine = get_mapping(attributes, *path_of_vm).get("machine")
+        if machine in tied_machines.get((prediction.address, name), ()):
             ties.append(prediction)
     return ties
 
@@ -193,12 +188,14 @@ def list_vms_without_machine(
         family = types[address.type].vms if str(address) in completed else None
         if family is not None:
             placed_vms.update((address, vm.pool, vm.number) for vm in family.list_existing_vms(current.attributes))
-    return [
-        row.object
-        for row in plan.placements
-        if row.kind == VM and row.action in _PLACING_ACTIONS and str(row.address) in completed
-        if (row.address, row.pool, row.number) not in placed_vms
-    ]
+    names: list[str] = []
+    for row in plan.placements:
+        is_placed_vm = row.kind == VM and row.action in _PLACING_ACTIONS
+        if not is_placed_vm or str(row.address) not in completed:
+            continue
+        if (row.address, row.pool, row.number) not in placed_vms:
+            names.append(row.object)
+    return names
 
 
 def list_delegated_objects(events: Iterable[StepEvent]) -> frozenset[str]:
@@ -208,10 +205,14 @@ def list_delegated_objects(events: Iterable[StepEvent]) -> frozenset[str]:
 
 def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()) -> frozenset[str]:
     """Return the addresses with all steps done, by this run or an earlier one."""
-    outcomes = [(event.address, event.outcome is StepOutcome.DONE) for event in events]
-    completed = {address for address, is_done in outcomes if is_done}
-    completed |= {str(plan.changes[step.change].address) for step in earlier}
-    return frozenset(completed - {address for address, is_done in outcomes if not is_done})
+    completed = {str(plan.changes[step.change].address) for step in earlier}
+    incomplete: set[str] = set()
+    for event in events:
+        if event.outcome is StepOutcome.DONE:
+            completed.add(event.address)
+        else:
+            incomplete.add(event.address)
+    return frozenset(completed - incomplete)
 
 
 def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[VerifiedPrediction]:

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.applying.events import DEFAULT_OPTIONS, ExecutionOptions
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ChangeResult, ObjectKey, Provider, StepProgress
 from nexusform.plans.plan import Action, Change, Step, StepKind
@@ -61,17 +62,6 @@ def build_object_state(change: Change, attributes: Mapping[str, Any], *, is_tain
     )
 
 
-class ProviderRunContext(Struct, frozen=True):
-    """Context of a run for providers: is a user present, must it end soon, and the write-only arguments by address."""
-
-    waits_for_user: bool = False
-    should_stop: Callable[[], bool] = lambda: False
-    write_only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-
-_NO_CONTEXT = ProviderRunContext()
-
-
 class ProviderCall(Struct, frozen=True):
     """Step with all data for its provider call. `deposed` is the key of the deposed object that a delete
     removes, "" for the current one. `resumed_operation`: see ChangeRequest.
@@ -83,7 +73,7 @@ class ProviderCall(Struct, frozen=True):
     key: ObjectKey
     deposed: str = ""
     resumed_operation: str | None = None
-    context: ProviderRunContext = field(default_factory=ProviderRunContext)
+    options: ExecutionOptions = DEFAULT_OPTIONS
     unfinished: Mapping[str, Any] | None = None
     note: Mapping[str, Any] = field(default_factory=dict)
     is_repeated_create: bool = False
@@ -99,7 +89,7 @@ def build_call(
     change: Change,
     provider: Provider,
     resumed_operation: str | None = None,
-    context: ProviderRunContext = _NO_CONTEXT,
+    options: ExecutionOptions = DEFAULT_OPTIONS,
     before: InstanceState | None = None,
 ) -> ProviderCall:
     """Build the call of a step. `before` is the instance at its address, with notes for updates and deletes."""
@@ -122,7 +112,7 @@ def build_call(
         key=build_object_key(step, change),
         deposed=deposed_key,
         resumed_operation=resumed_operation,
-        context=context,
+        options=options,
         unfinished=failed_change,
         note=private_note,
         is_repeated_create=is_repeated_create,
@@ -164,7 +154,7 @@ def get_deposed_key(step: Step, change: Change) -> str:
 
 def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) -> ChangeResult | None:
     """Call the provider, which reports progress meanwhile; None after a delete. Raises ProviderProblem."""
-    write_only = call.context.write_only.get(str(call.change.address), {})
+    write_only = call.options.write_only.get(str(call.change.address), {})
     request = ChangeRequest(
         key=call.key,
         address=str(call.change.address),
@@ -174,8 +164,8 @@ def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) ->
         final_attributes=call.change.after,
         resumed_operation=call.resumed_operation,
         report_progress=report,
-        has_operator=call.context.waits_for_user,
-        should_stop=call.context.should_stop,
+        has_operator=call.options.waits_for_user,
+        should_stop=call.options.should_stop,
         unfinished_change=call.unfinished,
         private_note=call.note,
         ignored_paths=call.change.ignored_paths,

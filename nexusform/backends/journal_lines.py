@@ -44,8 +44,13 @@ def split_journal(texts: Iterable[bytes]) -> list[bytes]:
 def list_pending_records(lines: Sequence[bytes], document: bytes | None) -> list[bytes]:
     """Return the records that are not in the document yet, in order."""
     mark = build_compaction_mark(document or b"")
-    start = max((index + 1 for index, line in enumerate(lines) if line == mark), default=0)
-    return [line for line in lines[start:] if not line.startswith(b"#")]
+    pending: list[bytes] = []
+    for line in lines:
+        if line == mark:
+            pending.clear()  # the document has all records before it
+        elif not line.startswith(b"#"):
+            pending.append(line)
+    return pending
 
 
 class LineBatcher:

@@ -42,12 +42,14 @@ def parse_lock(data: bytes) -> LockInfo:
     members = _parse_lock_document(data)
     texts = {name: members.get(member, "") for member, name in _TEXT_MEMBERS.items()}
     pid = members.get("Pid", 0)
-    if not all(isinstance(text, str) for text in texts.values()) or not _is_lock_id_typeable(texts["id"]):
-        texts = dict.fromkeys(_TEXT_MEMBERS.values(), "")
-        texts["id"] = f"unreadable-{hashlib.sha256(data).hexdigest()[:8]}"
-        texts["info"] = "The holder of the lock is unknown."
+    if type(pid) is not int:  # true is an int, too
         pid = 0
-    return LockInfo(**texts, pid=pid if isinstance(pid, int) and not isinstance(pid, bool) else 0)
+    if all(isinstance(text, str) for text in texts.values()) and _is_lock_id_typeable(texts["id"]):
+        return LockInfo(**texts, pid=pid)
+    texts = dict.fromkeys(_TEXT_MEMBERS.values(), "")
+    texts["id"] = f"unreadable-{hashlib.sha256(data).hexdigest()[:8]}"
+    texts["info"] = "The holder of the lock is unknown."
+    return LockInfo(**texts, pid=0)
 
 
 def _is_lock_id_typeable(lock_id: str) -> bool:

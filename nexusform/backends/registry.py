@@ -65,11 +65,12 @@ class BackendDefinition(Struct, frozen=True):
             return ""
         servers = {"://".join(urlsplit(_remove_login(address))[:2]) for address in self.list_server_urls(settings)}
         names = ", ".join(sorted(server for server in servers if server.startswith("https:")))  # http has none
-        detail = (
+        if not names:
+            return ""
+        return (
             f"The certificate of {names} is not verified ({self.unverified_setting}): another server could answer "
             "and receive the state and the credentials. Remove the setting, and add the server's CA to SSL_CERT_FILE."
         )
-        return detail if names else ""
 
 
 def _remove_login(address: str) -> str:

@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "report_output": "Answer PlanFileAnswerFlags AnswerFormatFlags write_answer",
+    "report_output": "Answer PlanFileAnswerFlags AnswerFormatFlags write_answer StateComparison COMPARISON_SOURCES",
     "apply": "parse_verification",
     "arguments": (
         "declare_choice declare_flag_group declare_number declare_optional_positional declare_optional_choice_flag "
@@ -18,7 +18,6 @@ PUBLIC = {
     "main": "main",
     "plan": "get_exit_code parse_fail_on PlanDisplay create_plan_display",
     "planning_flags": "PlanDisplayFlags",
-    "reconcile_sources": "StateComparison COMPARISON_SOURCES",
     "report_flag": "parse_reports has_stdout_report write_report write_to_stdout ReportFlag",
     "terminal_screen": "is_input_allowed Screen",
 }

@@ -1,6 +1,7 @@
 """`nexusform apply` and `nexusform destroy`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import click
@@ -8,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.events import StepEvent, StepListener
+from nexusform.cli.apply_progress import ApplyReporter
 from nexusform.cli.arguments import (
     declare_flag_group,
     declare_number,
@@ -34,13 +36,12 @@ from nexusform.diagnostics.diagnostic import build_error, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects
-from nexusform.plans.plan import Action, Mode, Plan, StepKind
+from nexusform.plans.plan import Action, Mode, Plan
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
-from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.plan_execution import (
     ApplyOutcome,
     PlanApplyOptions,
@@ -52,11 +53,12 @@ from nexusform.workflow.plan_files.plan_statement import check_plan_statement
 from nexusform.workflow.plan_files.remaining_steps import (
     RemainingSteps,
     check_inputs_unchanged,
+    count_steps,
     discard_remaining_steps,
     find_remaining_steps,
     open_remaining_steps,
 )
-from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_plan
+from nexusform.workflow.plan_files.saved_plans import check_failed_plan, open_saved_plan, read_plan
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.saved_plan_checks import check_saved_plan
 from nexusform.workflow.runs.state_locking import LockOptions
@@ -175,7 +177,7 @@ def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
         flags.view,
         as_json=flags.as_json,
         show_sensitive=flags.show_sensitive,
-        concise=flags.concise,
+        create_text_reporter=partial(ApplyReporter, concise=flags.concise),
     )
     return _ApplyCommandRun(flags, display, flags.lock.build_options())
 
@@ -377,14 +379,13 @@ def _apply_with_progress(
 ) -> ApplyOutcome:
     """Execute the steps with a progress display and interrupt handling. `digest`: of a saved plan."""
     reporter, flags = job.reporter, job.flags
-    step_count = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)  # a gate reports no progress
-    with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(step_count):
+    with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(count_steps(plan)):
         options = PlanApplyOptions(
             flags.parallelism,
             flags.fail_fast,
             interrupts.is_stopping,
+            waits_for_user=job.can_prompt(),
             plan_digest=digest,
-            waits_for_people=job.can_prompt(),
         )
         return execute(_PipeSafeListener(reporter, interrupts), options)
 
@@ -437,13 +438,13 @@ def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
 def _describe_destroyed_objects(plan: Plan) -> str:
     """Describe the objects of a partial destroy plan: `2 objects (a.b, c.d) with 33 VMs`."""
     addresses = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
-    removed = [
-        format_count(effect_count.count, get_kind_noun(effect_count.kind))
-        for effect_count in count_effects(plan.placements)
-        if effect_count.effect is Effect.REMOVED
+    description = f"{format_count(len(addresses), 'object')} ({format_first_items(addresses, _MAX_NAMES)})"
+    removals = [
+        effect_count for effect_count in count_effects(plan.placements) if effect_count.effect is Effect.REMOVED
     ]
-    placement_note = f" with {format_list(removed)}" if removed else ""
-    return f"{format_count(len(addresses), 'object')} ({format_first_items(addresses, _MAX_NAMES)}){placement_note}"
+    if not removals:
+        return description
+    return f"{description} with {format_list(format_count(item.count, get_kind_noun(item.kind)) for item in removals)}"
 
 
 _MAX_NAMES: Final = 4

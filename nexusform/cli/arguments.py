@@ -90,16 +90,16 @@ class Flag(click.Option):
         """Return the flag as typed by users (`-name=METAVAR`) and its meaning; None for a hidden flag."""
         if self.hidden:
             return None
-        names = [name.lstrip("-") for name in self.opts]
-        value = f"={self.metavar or 'VALUE'}"
-        if self.is_switch:
-            value = f"[{value}]" if self.metavar else ""  # a switch has an optional value or none
-        usage = ", ".join(f"-{name}{value}" for name in names)
-        meaning = self.help or ""
-        if self.multiple:
-            meaning += " (repeatable)"
-        if self.is_switch and self.default is True:  # only switching it off is useful
-            return usage.replace(f"-{names[0]}", f"-{names[0]}=false", 1), meaning
+        if not self.is_switch:
+            value = f"={self.metavar}"
+        elif self.default is True:  # only switching it off is useful
+            value = "=false"
+        elif self.metavar:
+            value = f"[={self.metavar}]"
+        else:
+            value = ""
+        usage = ", ".join(f"-{name.lstrip('-')}{value}" for name in self.opts)
+        meaning = f"{self.help} (repeatable)" if self.multiple else f"{self.help}"
         return usage, meaning
 
 

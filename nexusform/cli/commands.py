@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -125,17 +125,23 @@ class Command(click.Command):
             formatter.write(f"\nAll flags: {ctx.command_path} -help=all\n")
 
     def _format_hint(self, extra: str, words: Sequence[str]) -> str:
-        """Return a hint for an unexpected argument (a switch needs "=", an id its flag, a directory -chdir) or ""."""
+        """Return a hint for an unexpected argument, after a blank; "" without one.
+
+        It may be the value of a switch (`-lock false`), an id without its flag, or a directory.
+        """
         flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]
-        # The word typed before it, without dashes; "" if it is the first.
-        previous_word = words[words.index(extra) - 1].lstrip("-") if extra in words[1:] else ""
+        previous_word = ""  # the word before `extra`, without dashes
+        if extra in words[1:]:
+            previous_word = words[words.index(extra) - 1].lstrip("-")
         for flag in flags:
-            if flag.is_switch and f"-{previous_word}" in flag.opts:  # `-lock false` instead of `-lock=false`
+            if flag.is_switch and f"-{previous_word}" in flag.opts:
                 return f" Write -{previous_word}={extra}."
         ids = [f"{flag.opts[0]}={extra}" for flag in flags if flag.metavar == "ID"]
         if ids:
             return f" Write {' or '.join(ids)}."
-        return f" For another directory: nexusform -chdir={extra} ..." if Path(extra).is_dir() else ""
+        if Path(extra).is_dir():
+            return f" For another directory: nexusform -chdir={extra} ..."
+        return ""
 
     def _rewrite_single_dash_arguments(self, ctx: click.Context, arguments: list[str]) -> list[str]:
         """Rewrite flags with one or two dashes into click's form, `-name=value`."""
@@ -164,20 +170,33 @@ class Command(click.Command):
         if name in _HELP_FLAGS:
             ctx.meta[_HELP_KEY] = value == "all"  # True: the help lists all commands
             return ["--help"]
-        flag = flags.get(name)
-        if flag is None:
-            if name == "chdir":
-                command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
-                raise click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
-            hint = find_foreign_flag_hint(" ".join(ctx.command_path.split()[1:]), name)
-            known_flags = [f"-{known_name}" for known_name, known in flags.items() if not known.hidden]
-            suggestion = hint or suggest_name(f"-{name}", known_flags)
-            raise click.UsageError(f"Unknown flag -{name}.{suggestion}", ctx)
-        given_value = value if equals else "true" if flag.is_switch else next(following, None)
-        if given_value is None or (not given_value and flag.metavar in _PATH_METAVARS):  # for example "-confine=$UNSET"
+        if name not in flags:
+            raise _build_unknown_flag_error(ctx, name, value, flags)
+        flag = flags[name]
+        has_value = True
+        if flag.is_switch and not equals:
+            value = "true"
+        elif not equals:  # the value is the next word of the command line, if there is one
+            next_word = next(following, None)
+            has_value = next_word is not None
+            value = next_word or ""
+        if not has_value or (not value and flag.metavar in _PATH_METAVARS):  # an empty path: "-confine=$UNSET"
             raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
-        value = given_value
-        return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]  # tagged: name and value
+        # click reads a tagged flag as two values: its own name, and the value.
+        return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]
+
+
+def _build_unknown_flag_error(ctx: click.Context, name: str, value: str, flags: Mapping[str, Flag]) -> click.UsageError:
+    """Build the error for `-name=value`: a flag of the whole program, of another tool, or similar to a known one."""
+    if name == "chdir":
+        command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
+        return click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
+    command = " ".join(ctx.command_path.split()[1:])
+    hint = _FLAG_HINTS.get(f"{command} {name}", "")
+    if hint:
+        return click.UsageError(f"Unknown flag -{name}. {hint}", ctx)
+    visible_flags = [f"-{known_name}" for known_name, known in flags.items() if not known.hidden]
+    return click.UsageError(f"Unknown flag -{name}.{suggest_name(f'-{name}', visible_flags)}", ctx)
 
 
 def define_command(
@@ -202,44 +221,67 @@ def define_command(
     return make_command
 
 
-def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
-    """Delete older files at the output paths of a command: if it fails, none is taken for its result. Before the first
-    deletion, raise a usage error for a path of another argument, with the suffix of an input, or of a possible input.
-    """
-    inputs: set[str] = set()
-    outputs: list[tuple[str, str, bool]] = []  # flag, path, and whether an older file is deleted here
-    for parameter in parameters:
-        value = values.get(parameter.name or "")
-        parts = value if isinstance(value, tuple) else (value,)
-        words = [str(part[-1] if isinstance(part, tuple) else part) for part in parts if part]  # ("var-file", path)
-        flag, is_output = parameter.opts[0], isinstance(parameter, Flag) and parameter.is_output
-        if is_output or flag in _CHECKED_OUTPUTS:
-            paths = [word.partition(":")[2] if parameter.multiple else word for word in words]
-            outputs += [(flag, path, is_output) for path in paths if path not in ("", "-")]
-        if not is_output and not isinstance(parameter.type, click.Choice):
-            inputs.update(map(os.path.realpath, words))
-    if not outputs:
-        return
-    from nexusform.workflow.opening.command_context import parse_confinement
-    from nexusform.workflow.opening.system_io import may_be_input, remove_older_output
+class _OutputPath(Struct, frozen=True):
+    """A path to be written, of a flag. `is_deleted`: an older file is deleted here, before the command runs."""
 
-    confine = get_trust_flags().confine or os.environ.get("NF_CONFINE", "")
-    for flag, path, is_deleted in outputs:
-        try:
-            confinement = parse_confinement(confine, os.environ)
-            confinement.resolve_path_of_operator(Path(path).parent)  # a link at the path itself is replaced
-        except (OSError, ValueError) as problem:
-            reason = str(getattr(problem, "strerror", problem)).rstrip(".")
-            raise click.UsageError(f'{flag}: "{path}" cannot be written: {reason}.') from None
-        is_input = path.endswith(_INPUT_SUFFIXES) and flag != "-generate-config-out"
-        is_input = is_input or (is_deleted and os.path.realpath(path) in inputs)
-        if is_input or (is_deleted and may_be_input(path, confinement)):
-            verb = "is" if is_input else "may be"
-            raise click.UsageError(f'{flag}: "{path}" {verb} an input and is not overwritten. Choose another name.')
-    for _, path, is_deleted in outputs:
-        with suppress(OSError):  # writing it reports the problem
-            if is_deleted:
-                remove_older_output(path)
+    flag: str
+    path: str
+    is_deleted: bool
+
+
+def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
+    """Delete older files at the output paths of a command: if it fails, none is taken for its result.
+
+    Before the first deletion, all paths are checked; raises a usage error for a path that may be an input.
+    """
+    inputs: set[str] = set()  # real paths of all other arguments
+    outputs: list[_OutputPath] = []
+    for parameter in parameters:
+        words = _list_argument_words(values.get(parameter.name or ""))
+        flag = parameter.opts[0]
+        is_deleted = isinstance(parameter, Flag) and parameter.is_output
+        if is_deleted or flag in _CHECKED_OUTPUTS:
+            # The words of a repeatable output flag are FORMAT:PATH.
+            paths = [word.partition(":")[2] if parameter.multiple else word for word in words]
+            outputs += [_OutputPath(flag, path, is_deleted) for path in paths if path not in ("", "-")]
+        if not is_deleted and not isinstance(parameter.type, click.Choice):
+            inputs.update(map(os.path.realpath, words))
+    for output in outputs:
+        _check_output_path(output, inputs)
+    for output in outputs:
+        if output.is_deleted:
+            from nexusform.workflow.opening.system_io import remove_older_output
+
+            with suppress(OSError):  # writing it reports the problem
+                remove_older_output(output.path)
+
+
+def _list_argument_words(value: object) -> list[str]:
+    """Return the words of an argument: one, those of a repeatable flag, or each path of `(("var-file", path), ...)`."""
+    parts = value if isinstance(value, tuple) else (value,)
+    return [str(part[-1] if isinstance(part, tuple) else part) for part in parts if part]
+
+
+def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
+    """Raise a usage error for a path outside of the allowed directories, or of an input.
+
+    An input has one of the `inputs` paths or a suffix of inputs. Other existing files may be inputs by their content.
+    """
+    from nexusform.workflow.opening.command_context import parse_confinement
+    from nexusform.workflow.opening.system_io import may_be_input
+
+    flag, path = output.flag, output.path
+    try:
+        confinement = parse_confinement(get_trust_flags().confine or os.environ.get("NF_CONFINE", ""), os.environ)
+        confinement.resolve_path_of_operator(Path(path).parent)  # a link at the path itself is replaced
+    except (OSError, ValueError) as problem:
+        reason = str(getattr(problem, "strerror", problem)).rstrip(".")
+        raise click.UsageError(f'{flag}: "{path}" cannot be written: {reason}.') from None
+    has_input_suffix = path.endswith(_INPUT_SUFFIXES) and flag != "-generate-config-out"
+    if has_input_suffix or (output.is_deleted and os.path.realpath(path) in inputs):
+        raise click.UsageError(f'{flag}: "{path}" is an input and is not overwritten. Choose another name.')
+    if output.is_deleted and may_be_input(path, confinement):
+        raise click.UsageError(f'{flag}: "{path}" may be an input and is not overwritten. Choose another name.')
 
 
 class RemovedCommandError(click.ClickException):
@@ -247,21 +289,15 @@ class RemovedCommandError(click.ClickException):
 
 
 def apply_global_options(arguments: list[str]) -> list[str]:
-    """Apply `-chdir=DIR` before the command; return the remaining line, with `-version` and help as click expects."""
-    while arguments and arguments[0].startswith("-"):
-        name, equals, value = arguments[0].lstrip("-").partition("=")
-        if name in ("version", "v"):
-            return ["version", *arguments[1:]]
-        if name != "chdir":
-            break  # help, or an unknown option rejected below
-        if not equals and len(arguments) > 1:
-            value = arguments.pop(1)
-        arguments.pop(0)
-        try:
-            os.chdir(value)
-        except OSError as problem:
-            raise click.UsageError(f'-chdir: the directory "{value}" cannot be entered: {problem.strerror}.') from None
+    """Apply `-chdir=DIR` before the command; return the remaining words in the form that click expects.
+
+    `-version` becomes the command `version`, and each form of help the flag `--help` at the end. Raises a usage error.
+    """
+    arguments = _change_directory(arguments)
     first = next(iter(arguments), "")
+    name = first.lstrip("-").partition("=")[0]
+    if first.startswith("-") and name in ("version", "v"):
+        return ["version", *arguments[1:]]
     if first in ("-help", "-h"):
         return ["--help"]
     if arguments == ["help", "all"] or first in ("-help=all", _HELP_ALL):
@@ -269,8 +305,22 @@ def apply_global_options(arguments: list[str]) -> list[str]:
     if first == "help":  # `help state list` is `state list -help`
         return [*(word for word in arguments[1:] if word != "help"), "--help"]
     if first.startswith("-") and first != "--help":
-        suggestion = suggest_name(first.lstrip("-").split("=")[0], ("chdir", "help", "version"))
+        suggestion = suggest_name(name, ("chdir", "help", "version"))
         raise click.UsageError(f"Unknown global option {first}.{suggestion} Options of a command follow its name.")
+    return arguments
+
+
+def _change_directory(arguments: list[str]) -> list[str]:
+    """Enter the directory of each leading `-chdir=DIR` or `-chdir DIR`; return the words after them."""
+    while arguments and arguments[0].lstrip("-").partition("=")[0] == "chdir" and arguments[0].startswith("-"):
+        _, equals, directory = arguments.pop(0).partition("=")
+        if not equals and arguments:
+            directory = arguments.pop(0)
+        try:
+            os.chdir(directory)
+        except OSError as problem:
+            message = f'-chdir: the directory "{directory}" cannot be entered: {problem.strerror}.'
+            raise click.UsageError(message) from None
     return arguments
 
 
@@ -414,12 +464,6 @@ _FLAG_HINTS: Final[Mapping[str, str]] = {
     "sites apply auto-approve": "A gate is approved by -wave=NAME, or by a typed yes.",
     **{f"{command} {name}": _APPROVE for command in _APPROVED_COMMANDS for name in ("y", "yes", "approve", "force")},
 }
-
-
-def find_foreign_flag_hint(command: str, name: str) -> str:
-    """Return the hint for a flag of another tool after a blank, "" if there is none."""
-    hint = _FLAG_HINTS.get(f"{command} {name}")
-    return f" {hint}" if hint else ""
 
 
 def find_removed_flag(command: str, words: Iterable[str]) -> str:

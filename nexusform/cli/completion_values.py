@@ -34,9 +34,12 @@ def list_argument_completions(context: click.Context, name: str, incomplete: str
     """Return the values of the argument with this name. The shell adds files for `targets` and for unknown values."""
     path = " ".join(context.command_path.split()[1:])
     list_words = WORDS.get(f"{path} {name}", WORDS.get(name, _list_nothing))  # of this command, else of all
-    arguments = [parameter for parameter in context.command.params if isinstance(parameter, click.Argument)]
-    values = [context.params.get(str(argument.name)) for argument in arguments]
-    items = _filter_by_prefix(list_words([value for value in values if isinstance(value, str)]), incomplete)
+    typed_words: list[str] = []  # values of the arguments before this one
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        if isinstance(parameter, click.Argument) and isinstance(value, str):
+            typed_words.append(value)
+    items = _filter_by_prefix(list_words(typed_words), incomplete)
     if list_words is _list_nothing or name == "targets":
         items.append(CompletionItem(incomplete, "file"))
     return items

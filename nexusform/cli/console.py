@@ -55,11 +55,13 @@ def console(arguments: ConsoleArguments) -> int:
 
         explanation = opened.console.explain(arguments.explain)
         screen.print_diagnostics(explanation.diagnostics, explanation.sources)
-        if explanation.tree is not None and arguments.as_json:  # None: a syntax error, printed above
+        if explanation.tree is None:  # a syntax error, printed above
+            return 1
+        if arguments.as_json:
             from nexusform.rendering.notation.json_values import encode_document
 
             screen.print_text(encode_document(build_trace_document(explanation.tree), pretty=True).decode())
-        elif explanation.tree is not None:
+        else:
             screen.print_text(render_trace(explanation.tree, screen.width), end="")
         return 1 if has_errors(explanation.diagnostics) else 0
     if sys.stdin.isatty():
@@ -88,7 +90,8 @@ def _join_expressions(lines: Iterable[str]) -> Iterator[str]:
 
 def _trim_expression(text: str) -> str:
     """Remove surrounding space, except the newline at the end of a heredoc."""
-    return text.strip() + "\n" if "\n" in text.strip() else text.strip()
+    expression = text.strip()
+    return f"{expression}\n" if "\n" in expression else expression
 
 
 def _print_expression_value(screen: Screen, session: ExpressionConsole, expression: str) -> bool:
@@ -138,8 +141,9 @@ def _enable_line_editing(session: ExpressionConsole) -> None:
     names = session.list_names()
 
     def complete_name(text: str, state: int) -> str | None:
-        completions = [name for name in names if name.startswith(text)]  # called for each state from 0, until None
-        return completions[state] if text and state < len(completions) else None
+        """Return the completion with this number. readline counts from 0 and stops at None."""
+        completions = [name for name in names if text and name.startswith(text)]
+        return completions[state] if state < len(completions) else None
 
     readline.set_completer(complete_name)
     readline.set_completer_delims(' \t\n()[]{},+-*/%!<>=&|?:"$')

@@ -21,7 +21,6 @@ from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, select_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.placement_kinds.placement_kind import format_location_text
-from nexusform.rendering.answers.explanation_text import DomainAnswer
 from nexusform.rendering.report.report_tree import Report, Section
 from nexusform.workflow.object_explanation import VmExplanation
 from nexusform.workflow.object_explanation import explain_object as find_explanations
@@ -56,7 +55,7 @@ def explain(arguments: ExplainArguments) -> int:
     if answer.objects and not answer.pools:  # no OBJECT was given and no pool is there to describe
         names = format_first_items(answer.objects, 20)
         raise click.UsageError(f"{address} has several objects; specify one of: {names}.")
-    domain_answer = answer.domain_answer or DomainAnswer()  # about an object of a domain, such as fleet; may be empty
+    domain_answer = answer.domain_answer  # about an object of a domain, such as fleet; may be empty
     texts = [_render_answer(report, document, arguments, screen) for report, document in domain_answer.answers]
     if answer.pools:
         from nexusform.rendering.answers.explanation_text import build_pools_document, build_pools_report

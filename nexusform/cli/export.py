@@ -1,13 +1,20 @@
-"""`nexusform export`: a saved plan in another tool's format."""
+"""`nexusform export` and `nexusform sign`: a saved plan in another tool's format, and its signature."""
 
 import sys
 
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_output_path_flag, declare_positional
+from nexusform.cli.arguments import (
+    declare_choice,
+    declare_flag_group,
+    declare_optional_positional,
+    declare_output_path_flag,
+    declare_positional,
+    declare_text_flag,
+)
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.cli.shared_flags import ViewFlags, create_context, is_confinement_disabled
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.opening.system_io import explain_unwritable_file, write_output
 from nexusform.workflow.plan_files.saved_plans import FORMATS, export_plan
@@ -51,4 +58,36 @@ def export(arguments: ExportArguments) -> int:
         write_output(arguments.out, exported.text.encode())
     else:
         sys.stdout.write(exported.text)
+    return 0
+
+
+class SignArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of `sign`."""
+
+    planfile: str | None = declare_optional_positional(None)
+    key: str = declare_text_flag("Use this private key (Ed25519, PEM)", metavar="KEYFILE")
+    view: ViewFlags = declare_flag_group(ViewFlags)
+
+
+@define_command("sign", SignArguments)
+def sign(arguments: SignArguments) -> int:
+    """Sign the approved plan PLANFILE. Replaces an existing signature.
+
+    The plan does not change. It must be from a sandboxed run (-confine), unless -confine=false is
+    typed. Writes the provenance to PLANFILE.intoto.jsonl. `apply -verify=key:FILE` accepts only
+    signed plans. Keep the key away from jobs that read unreviewed input.
+    """
+    if arguments.planfile is None or not arguments.key:
+        raise click.UsageError("Specify the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")
+    from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
+    from nexusform.workflow.plan_files.plan_signing import sign_plan
+
+    screen = arguments.view.create_screen()
+    saved, problems = sign_plan(
+        arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_confinement_disabled()
+    )
+    screen.print_diagnostics(problems, sources={})
+    if saved is None or has_errors(problems):
+        return 1
+    screen.print_text(f"Signed: {arguments.planfile}\nEvaluation: {describe_plan_evaluation(saved.plan)}")
     return 0

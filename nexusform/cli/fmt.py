@@ -10,7 +10,7 @@ from nexusform.cli.arguments import declare_flag_group, declare_positionals, dec
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.workflow.file_formatting import STDIN, FormattingResult, decode_source, format_paths
+from nexusform.workflow.file_formatting import STDIN, FormattingResult, format_paths
 
 EXIT_FAILED: Final = 2
 EXIT_UNFORMATTED: Final = 3
@@ -35,31 +35,32 @@ def fmt(arguments: FmtArguments) -> int:
     PATH is a file, a directory (default: this one), or - for stdin. Exit code 0, 2 for an error, 3
     if -check found an unformatted file.
     """
-    paths, check, diff = arguments.paths, arguments.check, arguments.diff
-    if "-" in paths:
-        if len(paths) > 1:
+    if "-" in arguments.paths:
+        if len(arguments.paths) > 1:
             raise click.UsageError("- is stdin and cannot be combined with other paths.")
         list_files, write = False, False  # the result goes to stdout
         formatting = FormattingResult()
-        source = decode_source(sys.stdin.buffer.read(), STDIN, formatting.problems)
-        if source is not None:  # UTF-8 of allowed length, else `problems` has the error
-            formatting.format_source(source)
+        formatting.format_document(sys.stdin.buffer.read(), STDIN)
     else:
-        list_files, write = arguments.list_files, arguments.write and not check  # -check only reports
-        confinement = create_context().confinement
-        formatting = format_paths(paths or (".",), recursive=arguments.recursive, write=write, confinement=confinement)
+        list_files, write = arguments.list_files, arguments.write and not arguments.check  # -check only reports
+        formatting = format_paths(
+            arguments.paths or (".",),
+            recursive=arguments.recursive,
+            write=write,
+            confinement=create_context().confinement,
+        )
     screen = arguments.view.create_screen()
     screen.print_diagnostics(formatting.problems, formatting.sources)
+    prints_text = not (list_files or write or arguments.diff or arguments.check)  # nothing else shows the result
     for file in formatting.files:
         if list_files and file.is_changed:
             screen.print_text(file.source.name)
-        if diff:
+        if arguments.diff:
             screen.print_text(file.difference, end="")
-        if not (list_files or write or diff or check):  # nothing else shows the result
-            sys.stdout.write(file.text)
-            if file.source.name == STDIN and not file.text.endswith("\n"):
-                # An editor that formats a region must not join the next line to it.
-                sys.stdout.write("\n")
+        if prints_text:
+            # A region that an editor formats on stdin must not join the next line.
+            needs_newline = file.source.name == STDIN and not file.text.endswith("\n")
+            sys.stdout.write(f"{file.text}\n" if needs_newline else file.text)
     if has_errors(formatting.problems):
         return EXIT_FAILED
-    return EXIT_UNFORMATTED if check and any(file.is_changed for file in formatting.files) else 0
+    return EXIT_UNFORMATTED if arguments.check and any(file.is_changed for file in formatting.files) else 0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import nexusform
 from nexusform.applying.events import StepEvent, StepOutcome
-from nexusform.cli.run_reporter import PlanDisplayOptions
+from nexusform.cli.run_reporter import PlanDisplayOptions, RunReporter
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error
 from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.json import json_stream
@@ -22,10 +21,8 @@ if TYPE_CHECKING:  # not needed by plan
     from nexusform.workflow.plan_files.plan_execution import ApplyOutcome
 
 
-class JsonReporter:
-    """Reporter with one JSON object per line on stdout."""
-
-    can_prompt = False
+class JsonReporter(RunReporter):
+    """Reporter with one JSON object per line on stdout. Planning has no events."""
 
     def __init__(self) -> None:
         self._write_event(json_stream.create_version_event(nexusform.__version__, _get_timestamp()))
@@ -56,17 +53,6 @@ class JsonReporter:
                 self._write_event(event)
         for finding in collect_findings(plan):
             self._write_event(json_stream.create_finding_event(finding, sources, _get_timestamp()))
-
-    def track_planning(self) -> AbstractContextManager[None]:
-        """Return an empty context, because planning has no events."""
-        return nullcontext()
-
-    def report_planning(self, stage: str, done: int, total: int) -> None:
-        """Ignore it, because changes are reported after planning."""
-
-    def track_apply(self, steps: int) -> AbstractContextManager[None]:  # noqa: ARG002 - common interface
-        """Return an empty context, because every step has its events."""
-        return nullcontext()
 
     def report_step_start(self, event: StepEvent) -> None:
         """Write an apply_start event."""

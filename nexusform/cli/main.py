@@ -31,9 +31,9 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "plan": CommandEntry("nexusform.cli.plan:plan", "Show planned changes and placements"),
     "apply": CommandEntry("nexusform.cli.apply:apply", "Apply a plan"),
     "destroy": CommandEntry("nexusform.cli.apply:destroy", "Destroy all resources in the state"),
-    "sign": CommandEntry("nexusform.cli.sign:sign", "Sign an approved plan"),
+    "sign": CommandEntry("nexusform.cli.export:sign", "Sign an approved plan"),
     "show": CommandEntry("nexusform.cli.show:show", "Show the state, a saved plan or one resource"),
-    "output": CommandEntry("nexusform.cli.output:output", "Show the root module's outputs"),
+    "output": CommandEntry("nexusform.cli.state_view:output", "Show the root module's outputs"),
     "explain": CommandEntry("nexusform.cli.explain:explain", "Explain a placement"),
     "simulate": CommandEntry(
         "nexusform.domains.whatif.cli.simulate:simulate", "Simulate capacity, failures, upgrades and repacking"
@@ -57,7 +57,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "workspace": CommandEntry("nexusform.cli.workspace:workspace", "Manage workspaces"),
     "force-unlock": CommandEntry("nexusform.cli.state_edit:force_unlock", "Remove a stale lock"),
     "test": CommandEntry("nexusform.domains.testing.cli.test:test", "Run test files"),
-    "providers": CommandEntry("nexusform.cli.provider_schemas:providers", "Print the schemas of all types"),
+    "providers": CommandEntry("nexusform.cli.version:providers", "Print the schemas of all types"),
     "explore": CommandEntry("nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"),
     "conformance": CommandEntry(
         "nexusform.domains.conformance.cli.conformance:score_predictions", "Score predictions against real decisions"
@@ -270,9 +270,9 @@ def _start_log(arguments: Sequence[str]) -> None:
         warn_of_terraform_variable(variable)
     if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:  # used for a missing one
         click.echo(f'TF_WORKSPACE selects the workspace "{os.environ["TF_WORKSPACE"]}".', err=True)
-    words = [word.partition("=")[0] if word.startswith("-") else word for word in arguments]
-    flags = [word for word in words if word.startswith("-")]
-    log_event("info", "command", name=words[0] if words else "", flags=flags, version=nexusform.__version__)
+    flags = [word.partition("=")[0] for word in arguments if word.startswith("-")]
+    command = "".join(arguments[:1]).partition("=")[0]
+    log_event("info", "command", name=command, flags=flags, version=nexusform.__version__)
 
 
 def _report_internal_error(bug: Exception) -> int:

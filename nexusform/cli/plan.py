@@ -29,6 +29,7 @@ from nexusform.cli.shared_flags import (
     declare_variable_flags,
     is_confinement_disabled,
 )
+from nexusform.cli.terminal_screen import Screen
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, has_errors
 from nexusform.interfaces.plugins import PluginRegistries
@@ -122,7 +123,7 @@ class PlanDisplay(Struct, frozen=True):
         if not self.reports:
             return
         from nexusform.resource_types.registry import build_registries
-        from nexusform.workflow.plan_files.failed_plans import build_failed_plan
+        from nexusform.workflow.plan_files.saved_plans import build_failed_plan
 
         plan = build_failed_plan(context, options, diagnostics)
         self._write_reports(plan, sources, build_registries(), configuration=None, prior=EMPTY)
@@ -197,7 +198,7 @@ def plan(arguments: PlanArguments) -> int:
     compare = _create_comparison_with_previous_plan(arguments.previous, context)  # -out may replace that file
     problems: list[Diagnostic] = []
     if arguments.out:
-        from nexusform.workflow.plan_files.failed_plans import prepare_plan_file
+        from nexusform.workflow.plan_files.saved_plans import prepare_plan_file
 
         # A failed plan is saved here at once: it replaces an older one if this run ends early.
         problems = prepare_plan_file(arguments.out, context, options)
@@ -228,7 +229,7 @@ def _run_plan(
     if opened.project is None:
         display.report_failure(context, options, opened.diagnostics, opened.sources)
         if arguments.out:
-            from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan
+            from nexusform.workflow.plan_files.saved_plans import build_failed_plan, save_failed_plan
 
             plan = build_failed_plan(context, options, opened.diagnostics)
             save_problems = save_failed_plan(plan, arguments.out, context, opened.sources)
@@ -321,11 +322,9 @@ def _plan_and_report(
             programs = _parse_checker_programs(arguments.check_with, context)
             plan = add_program_checks(result, programs, context.data_directory)
         new_plan = check_plan(plan)
-    saved_path = ""
-    if arguments.out:
-        run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.is_rejected else signer)
-        saved_path = "" if new_plan.errored or has_errors(run.diagnostics) else arguments.out  # nothing to apply
-    display.report_plan(new_plan, run, saved_path=saved_path)
+    run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.is_rejected else signer)
+    can_apply = not new_plan.errored and not has_errors(run.diagnostics)
+    display.report_plan(new_plan, run, saved_path=arguments.out if can_apply else "")
     return new_plan
 
 
@@ -348,11 +347,10 @@ def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> di
 
 
 def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[Diagnostic]:
-    """Save a plan for -out=PATH and return the problems. If this fails, save a failed plan with the problems."""
+    """Save a plan for -out=PATH ("": not set) and return the problems. If this fails, save a failed plan with them."""
     if not path:
         return []
-    from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan
-    from nexusform.workflow.plan_files.saved_plans import save_plan
+    from nexusform.workflow.plan_files.saved_plans import build_failed_plan, save_failed_plan, save_plan
 
     problems = save_plan(plan, run, path, signer)
     if has_errors(problems):
@@ -362,9 +360,14 @@ def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[D
 
 
 def create_plan_display(
-    placement_flags: PlanDisplayFlags, view: ViewFlags, *, as_json: bool, show_sensitive: bool, concise: bool = False
+    placement_flags: PlanDisplayFlags,
+    view: ViewFlags,
+    *,
+    as_json: bool,
+    show_sensitive: bool,
+    create_text_reporter: Callable[[Screen], TextReporter] = TextReporter,
 ) -> PlanDisplay:
-    """Create the display of a plan from the flags; `concise`: without a line per step. Raises usage errors."""
+    """Create the display of a plan from the flags. Raises usage errors."""
     reports: tuple[ReportFlag, ...] = ()
     is_aside = False  # True: a report occupies stdout, so messages go elsewhere
     if placement_flags.report or placement_flags.source_url:
@@ -377,5 +380,5 @@ def create_plan_display(
 
         reporter: RunReporter = JsonReporter()
     else:
-        reporter = TextReporter(view.create_screen(is_aside=is_aside), concise=concise)
+        reporter = create_text_reporter(view.create_screen(is_aside=is_aside))
     return PlanDisplay(reporter, placement_flags, reports, show_sensitive)

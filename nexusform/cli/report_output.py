@@ -1,15 +1,17 @@
-"""Output of answers of `simulate` and `advise` to the screen and to files: -plan, -format, -report."""
+"""Output of answers of `simulate`, `advise` and `reconcile` to the screen and to files: -plan, -format, -report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.cli.arguments import declare_choice, declare_report_flags, declare_text_flag
 from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
 from nexusform.cli.terminal_screen import Screen
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
+from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.rendering.report.report_tree import Report
 
 if TYPE_CHECKING:  # only pages have maps
@@ -112,3 +114,17 @@ FORMATS: Final[Mapping[str, Callable[[Answer], bytes]]] = {
     "json": _render_answer_as_json,
     "html": _render_answer_as_html,
 }
+
+
+class StateComparison(Struct, frozen=True):
+    """The result of a comparison of state and reality: the answer (None: failed), and separation violated or not."""
+
+    answer: Answer | None = None
+    is_rule_violated: bool = False
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+
+
+# (context, lock options, notices) -> result
+Comparer: TypeAlias = Callable[[Any, Any, Any], StateComparison]
+COMPARISON_SOURCES: Final[Mapping[str, Comparer]] = LazyTable(collect_object_references("reconcilers"))

@@ -1,16 +1,15 @@
-"""Reporters of a run: the common protocol, and the text reporter; json_reporter.py has the other one."""
+"""Reporters of a run: the common base, and the text reporter; others are in apply_progress.py and json_reporter.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
-from typing import TYPE_CHECKING, Final, Protocol
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from nexusform.cli.planning_flags import PlanDisplayFlags
-from nexusform.cli.terminal_screen import ApplyProgressBar, PlanningProgressLine, Screen
+from nexusform.cli.terminal_screen import PlanningProgressLine, Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Mode, Plan
@@ -19,68 +18,56 @@ from nexusform.state.objects import OutputState
 
 if TYPE_CHECKING:  # not needed by plan
     from nexusform.applying.events import StepEvent
-    from nexusform.cli.apply_progress import ApplyProgress
     from nexusform.workflow.plan_files.plan_execution import ApplyOutcome
 
 _MAX_READ_LINES: Final = 8  # lines for objects being read
 
 
-class RunReporter(Protocol):
-    """Output of plan, apply, destroy and refresh; also a step listener."""
+class RunReporter:
+    """Output of plan, apply, destroy and refresh; also a listener to steps. Without an override nothing is shown."""
 
-    can_prompt: bool  # whether prompts are possible at all
+    can_prompt = False  # whether prompts are possible at all
 
     def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Report diagnostics."""
-        ...
 
     def report_notice(self, text: str) -> None:
         """Report an incidental message: waiting for a lock, an interrupt."""
-        ...
 
     def report_lock(self, text: str) -> None:
         """Report the acquired lock."""
-        ...
 
     def report_read(self, address: str, object_id: str) -> None:
         """Report the reading of an object."""
-        ...
 
     def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions) -> None:
         """Report the plan."""
-        ...
 
     def track_planning(self) -> AbstractContextManager[None]:
         """Return a context for the duration of planning."""
-        ...
+        return nullcontext()
 
     def report_planning(self, stage: str, done: int, total: int) -> None:
         """Report the progress of planning."""
-        ...
 
-    def track_apply(self, steps: int) -> AbstractContextManager[None]:
+    def track_apply(self, steps: int) -> AbstractContextManager[None]:  # noqa: ARG002 - for reporters with a bar
         """Return a context for the duration of an apply."""
-        ...
+        return nullcontext()
 
     def report_step_start(self, event: StepEvent) -> None:
         """Report the start of a step."""
-        ...
 
     def report_step_progress(self, event: StepEvent) -> None:
         """Report the progress of a step, every ten seconds."""
-        ...
 
     def report_step_end(self, event: StepEvent) -> None:
         """Report the end of a step."""
-        ...
 
     def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
         """Report the result of an apply."""
-        ...
 
     def report_outputs(self, outputs: Mapping[str, OutputState]) -> None:
         """Report the root outputs."""
-        ...
 
 
 class PlanDisplayOptions(Struct, frozen=True):
@@ -93,7 +80,7 @@ class PlanDisplayOptions(Struct, frozen=True):
     take_ownership: bool = False
 
 
-class TextReporter:
+class TextReporter(RunReporter):
     """Reporter with text for users, in OpenTofu's words where tools parse them."""
 
     can_prompt = True
@@ -103,7 +90,6 @@ class TextReporter:
         self._paint = Painter(screen.colour)
         self._is_concise = concise
         self._read_count = 0
-        self._bar: ApplyProgressBar | None = None
         self._planning: PlanningProgressLine | None = None
 
     def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
@@ -114,9 +100,6 @@ class TextReporter:
     def report_notice(self, text: str) -> None:
         """Print a line."""
         self._print_line(wrap_hanging(text, self.screen.width))
-
-    def report_lock(self, text: str) -> None:
-        """Ignore it, because acquiring a free lock is not reported in text."""
 
     def report_read(self, address: str, object_id: str) -> None:
         """Print a line for one of the first objects read from a provider, and count all of them."""
@@ -184,40 +167,6 @@ class TextReporter:
         if self._planning is not None:
             self._planning.update_progress(stage, done, total)
 
-    @contextmanager
-    def track_apply(self, steps: int) -> Iterator[None]:
-        """Show a live bar, if stdout is a terminal."""
-        if not self.screen.is_live or not steps:
-            yield
-            return
-        with ApplyProgressBar(steps) as self._bar:
-            yield
-        self._bar = None
-
-    def report_step_start(self, event: StepEvent) -> None:
-        """Print a line."""
-        self._apply_progress.report_step_start(event)
-
-    def report_step_progress(self, event: StepEvent) -> None:
-        """Print a line."""
-        self._apply_progress.report_step_progress(event)
-
-    def report_step_end(self, event: StepEvent) -> None:
-        """Print a line."""
-        self._apply_progress.report_step_end(event)
-        if self._bar is not None:
-            self._bar.increment()
-
-    def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
-        """Print the line parsed by tools, with further lines; a table after a failure."""
-        self._apply_progress.print_result(outcome, mode)
-
-    @cached_property
-    def _apply_progress(self) -> ApplyProgress:
-        from nexusform.cli.apply_progress import ApplyProgress
-
-        return ApplyProgress(self.screen, self._paint, self._print_line, concise=self._is_concise)
-
     def report_outputs(self, outputs: Mapping[str, OutputState]) -> None:
         """Print `name = value` lines."""
         if not outputs:
@@ -227,7 +176,4 @@ class TextReporter:
         self.screen.print_text(f"\n{self._paint('Outputs:', 'bold', 'green')}\n\n{render_outputs(outputs)}", end="")
 
     def _print_line(self, text: str) -> None:
-        if self._bar is not None:
-            self._bar.print_line(text)
-        else:
-            self.screen.print_text(text)
+        self.screen.print_text(text)

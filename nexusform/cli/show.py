@@ -6,7 +6,6 @@ from typing import Final, TypeAlias
 
 import click
 from msgspec import Struct
-from msgspec.structs import replace
 
 from nexusform.cli.arguments import (
     declare_choice,
@@ -91,10 +90,7 @@ def show(arguments: ShowArguments) -> int:
                 show_sensitive=arguments.show_sensitive,
             )
         else:
-            state = target.state
-            if target.instances is not None:  # the objects at an address, without outputs
-                state = replace(state, instances=target.instances, outputs={})
-            document = build_state_document(state, show_sensitive=arguments.show_sensitive)
+            document = build_state_document(target.state, show_sensitive=arguments.show_sensitive)
         sys.stdout.flush()
         write_json(document, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -190,22 +186,18 @@ def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: S
     domain_text = _render_domain_objects(target, arguments, screen.known_width)
     if domain_text:
         return domain_text
-    state = target.state
-    if target.instances is not None:  # the objects at an address, without outputs
-        state = replace(state, instances=target.instances, outputs={})
-    return render_state(state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
+    return render_state(target.state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
 
 
 def _render_domain_objects(target: ShownContent, arguments: ShowArguments, width: int) -> str:
-    """Render objects with the writer of their domain; "" without objects, or if no writer has all their types."""
-    types = {address.type for address in target.instances or ()}
-    if not target.instances or not types <= OBJECT_WRITERS.keys():  # a type has no writer
+    """Render objects with the writer of their domain; "" unless one writer has all of their types."""
+    if not target.is_of_address:
         return ""
-    writers = {OBJECT_WRITERS[name] for name in types}
-    if len(writers) > 1:  # of several domains
+    writers = {OBJECT_WRITERS.get(address.type) for address in target.state.instances}
+    write = writers.pop() if len(writers) == 1 else None
+    if write is None:  # several writers, or none
         return ""
-    (write,) = writers
-    return write(target.instances, arguments.status_version, width, show_sensitive=arguments.show_sensitive)
+    return write(target.state.instances, arguments.status_version, width, show_sensitive=arguments.show_sensitive)
 
 
 def _truncate_text(text: str, max_bytes: int | None) -> str:

@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import build_error, has_errors
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.regular_files import read_regular
 from nexusform.network.read_limits import ReadByteLimit
-from nexusform.resources.address import Address
+from nexusform.state import state_edits
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.plan_files.saved_plans import decrypt_document
@@ -74,10 +74,11 @@ def mv(arguments: MoveArguments) -> int:
     patterns, problems = parse_patterns((arguments.source, arguments.target))
     if problems:
         return screen.print_failure(problems)
-    pairs: list[tuple[Address, Address]] = []  # old and new addresses, filled by the change
-    change = state_commands.create_move_change(patterns[0], patterns[1], pairs)
-    if not _apply_state_change(screen, "state mv", change, arguments):
+    source, target = patterns
+    before = _apply_state_change(screen, "state mv", state_commands.create_move_change(source, target), arguments)
+    if before is None:
         return 1
+    pairs = state_edits.plan_moves(before, source, target)  # old and new addresses
     for old, new in pairs:
         screen.print_text(f'{"Would move" if arguments.dry_run else "Move"} "{old}" to "{new}"')
     if not arguments.dry_run:
@@ -104,39 +105,51 @@ def rm(arguments: RemoveArguments) -> int:
     from nexusform.planning.preparation.target_selection import split_object_address
 
     screen = Screen()
-    addresses_and_names = [split_object_address(text) for text in arguments.addresses]
-    vm_records = [(address, name) for address, name in addresses_and_names if name]  # (rack or machine, VM)
-    patterns, problems = parse_patterns([address for address, name in addresses_and_names if not name])
-    owner_patterns, more_problems = parse_patterns([address for address, _ in vm_records])
-    problems += more_problems
-    if problems:
-        return screen.print_failure(problems)
-    removed: list[Address] = []  # filled by the change
-    vm_names = [name for _, name in vm_records]
-    change = state_commands.create_remove_change(patterns, removed, list(zip(owner_patterns, vm_names, strict=True)))
-    if not _apply_state_change(screen, "state rm", change, arguments):
+    objects: list[str] = []  # addresses of objects
+    owners: list[str] = []  # addresses of racks or machines
+    vm_names: list[str] = []  # a VM for each of the owners
+    for text in arguments.addresses:
+        address, vm_name = split_object_address(text)
+        if vm_name:
+            owners.append(address)
+            vm_names.append(vm_name)
+        else:
+            objects.append(address)
+    patterns, problems = parse_patterns(objects)
+    owner_patterns, owner_problems = parse_patterns(owners)
+    if problems or owner_problems:
+        return screen.print_failure([*problems, *owner_problems])
+    change = state_commands.create_remove_change(patterns, list(zip(owner_patterns, vm_names, strict=True)))
+    before = _apply_state_change(screen, "state rm", change, arguments)
+    if before is None:
         return 1
-    for removed_name in [*(f"{address}:{name}" for address, name in vm_records), *removed]:
-        screen.print_text(f"{'Would remove' if arguments.dry_run else 'Removed'} {removed_name}")
-    if not arguments.dry_run and (removed or not vm_records):  # not after removing records of VMs only
+    removed = state_edits.select_instances(before, patterns) if patterns else []
+    verb = "Would remove" if arguments.dry_run else "Removed"
+    for owner, vm_name in zip(owners, vm_names, strict=True):
+        screen.print_text(f"{verb} {owner}:{vm_name}")
+    for removed_address in removed:
+        screen.print_text(f"{verb} {removed_address}")
+    if not arguments.dry_run and (removed or not vm_names):  # not after removing records of VMs only
         screen.print_text(f"Successfully removed {len(removed)} resource instance(s).")
     return 0
 
 
 def _apply_state_change(
     screen: Screen, operation: str, change: StateChange, arguments: MoveArguments | RemoveArguments
-) -> bool:
-    """Apply the change; return whether it succeeded, or with -dry-run whether it would."""
+) -> State | None:
+    """Apply the change, or with -dry-run only check it. Return the state before it; None with errors."""
     context = create_context(arguments.state)
     if arguments.dry_run:
         # Nothing is locked or written.
         reading = read_state(context)
         diagnostics = list(reading.diagnostics)
         if reading.state is not None:
-            diagnostics += change(reading.state)[1]  # only the problems are used, not the new state
+            _, problems = change(reading.state)  # the new state is not used
+            diagnostics += problems
         screen.print_diagnostics(diagnostics, reading.sources)
-        return not has_errors(diagnostics)
-    return run_state_change(screen, operation, change, context, arguments.lock.build_options()).after is not None
+        return None if has_errors(diagnostics) else reading.state
+    result = run_state_change(screen, operation, change, context, arguments.lock.build_options())
+    return result.before if result.after is not None else None
 
 
 class PushArguments(Struct, frozen=True, kw_only=True):
@@ -198,12 +211,13 @@ def untaint(arguments: UntaintArguments) -> int:
     patterns, problems = parse_patterns((arguments.address,))
     if problems:
         return screen.print_failure(problems)
-    addresses: list[Address] = []  # filled by the change
-    change = state_commands.create_untaint_change(patterns[0], addresses, allow_missing=arguments.allow_missing)
+    change = state_commands.create_untaint_change(patterns[0], allow_missing=arguments.allow_missing)
     context = create_context(arguments.state)
-    if run_state_change(screen, "untaint", change, context, arguments.lock.build_options()).after is None:
+    result = run_state_change(screen, "untaint", change, context, arguments.lock.build_options())
+    if result.before is None or result.after is None:
         return 1
-    for address in addresses:
+    address = state_edits.find_instance(result.before, patterns[0])
+    if address is not None:  # otherwise a warning is printed
         screen.print_text(f"Resource instance {address} has been successfully untainted.")
     return 0
 

@@ -1,11 +1,14 @@
-"""`nexusform version`."""
+"""`nexusform version` and `nexusform providers schema`: the version, and the schemas of all types as JSON only."""
+
+import sys
+from typing import Final
 
 import click
 from msgspec import Struct
 
 import nexusform
 from nexusform.cli.arguments import declare_switch_flag
-from nexusform.cli.commands import define_command
+from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 
 
 class VersionArguments(Struct, frozen=True, kw_only=True):
@@ -29,4 +32,34 @@ def version(arguments: VersionArguments) -> int:
         click.echo(dumps(document, indent=2))
     else:
         click.echo(f"nexusform v{nexusform.__version__}")
+    return 0
+
+
+providers: Final = LazyGroup(
+    "providers",
+    {"schema": CommandEntry("nexusform.cli.version:schema", "Print the schemas of all types as JSON")},
+    summary="Print the schemas of all types.",
+    hints={
+        "lock": "Providers come with nexusform, so there is no lock file and nothing to download.",
+        "mirror": "Providers come with nexusform, so there is nothing to mirror.",
+    },
+)
+
+
+class SchemaArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of `providers schema`."""
+
+    as_json: bool = declare_switch_flag("Print a JSON document (the only format)", flag="json")
+
+
+@define_command("schema", SchemaArguments, has_trust_flags=False)
+def schema(arguments: SchemaArguments) -> int:
+    """Print the schemas of all types in Terraform's JSON format."""
+    if not arguments.as_json:
+        raise click.UsageError("Schemas are printed as JSON only. Add -json.")
+    from nexusform.rendering.json.json_configuration import build_providers_schema
+    from nexusform.rendering.notation.json_values import encode_document
+    from nexusform.resource_types.registry import build_registries
+
+    sys.stdout.write(encode_document(build_providers_schema(build_registries()), pretty=True).decode())
     return 0

@@ -93,7 +93,9 @@ def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[s
         return next((attribute for attribute in body.attributes if attribute.name == name), None)
     blocks = [block for block in body.blocks if block.type == name]
     block, remaining_path = _find_nested_block(blocks, remaining_path)
-    return _find_argument_at_path(block.body, remaining_path) if block is not None else None
+    if block is None:
+        return None
+    return _find_argument_at_path(block.body, remaining_path)
 
 
 def _find_nested_block(
@@ -107,10 +109,11 @@ def _find_nested_block(
     step = path[0]
     if isinstance(step, int):
         return (blocks[step] if step < len(blocks) else None), path[1:]
-    labelled = [block for block in blocks if block.labels and block.labels[0].value == step]
-    if labelled:
-        return labelled[0], path[1:]
-    return (blocks[0] if len(blocks) == 1 and not blocks[0].labels else None), path
+    for block in blocks:
+        if block.labels and block.labels[0].value == step:
+            return block, path[1:]
+    has_single_block = len(blocks) == 1 and not blocks[0].labels
+    return (blocks[0] if has_single_block else None), path
 
 
 _ESCAPES: Final = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})

@@ -334,9 +334,10 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
 def list_automatic_variable_files(directory: str) -> list[str]:
     """Return the variable files that are read automatically, lowest precedence first."""
     names = list_directory(directory)
-    variable_files = [n for n in names if n in _VARIABLE_FILES]
-    variable_files.extend(n for n in names if n.endswith(_AUTO) and not n.startswith("."))
-    return [os.path.normpath(os.path.join(directory, n)) for n in variable_files]  # noqa: PTH118 - a shown path
+    fixed_names = [name for name in names if name in _VARIABLE_FILES]
+    other_names = [name for name in names if name.endswith(_AUTO) and not name.startswith(".")]
+    paths = (os.path.join(directory, name) for name in (*fixed_names, *other_names))  # noqa: PTH118 - a shown path
+    return list(map(os.path.normpath, paths))
 
 
 def _read_variable_file(path: str, confinement: Confinement, problems: list[Diagnostic]) -> list[Assignment]:

@@ -18,7 +18,7 @@ from nexusform.configuration.static_arguments import evaluate_text
 from nexusform.configuration.value_blocks import OUTPUT_SCHEMA, VARIABLE_SCHEMA
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
-from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, JsonBody, JsonObject
+from nexusform.language.syntax.syntax_nodes import Block, Body, JsonBody, JsonObject
 from nexusform.resources.address import MODES
 
 _LocatedBlock = tuple[Block, BlockLocation]
@@ -152,9 +152,8 @@ def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, pro
     """Replace single arguments of a body, and all blocks of a type, by those of its override; merge `lifecycle`."""
     base = _convert_json_body(base, body_schema, problems)
     override = _convert_json_body(override, body_schema, problems)
-    attributes: dict[str, Attribute] = {a.name: a for a in base.attributes}
-    attributes.update((a.name, a) for a in override.attributes)
-    replaced_types = {_get_generated_type(b) for b in override.blocks}
+    attributes = {attribute.name: attribute for attribute in (*base.attributes, *override.attributes)}
+    replaced_types = set(map(_get_generated_type, override.blocks))
     blocks = [block for block in base.blocks if _get_generated_type(block) not in replaced_types]
     for block in override.blocks:
         if block.type in _CONDITIONS:

@@ -291,13 +291,16 @@ class NestedBlockGroup:
 
         Without a match return the first block for a label, the last block for a position.
         """
+        is_label = isinstance(step, str)
         for position, item in enumerate(self.items):
-            if isinstance(item, StaticBlock) and step in (item.label, position):
+            if isinstance(item, RepeatedBlock):
+                if not is_label:
+                    return item  # later positions are unknown: it generates any number of blocks
+            elif step in (item.label, position):
                 return item
-            if isinstance(item, RepeatedBlock) and not isinstance(step, str):
-                return item  # later positions are unknown: it generates any number of blocks
-        dynamic_blocks = (item for item in self.items if isinstance(item, RepeatedBlock))
-        return next(dynamic_blocks, self.items[0] if isinstance(step, str) else self.items[-1])
+        if not is_label:
+            return self.items[-1]
+        return next((item for item in self.items if isinstance(item, RepeatedBlock)), self.items[0])
 
     def list_references(self) -> Iterator[Traversal]:
         """List the references of the blocks, except those to the iterator inside a dynamic block."""
@@ -336,11 +339,10 @@ def check_block_count(
     if nested.nesting is Nesting.MAP:
         first_spans: dict[str, Span] = {}
         for label, span in blocks:
-            if label in first_spans:
-                position = place_of(first_spans[label])
-                detail = f'Duplicate block {name} "{label}": the first is at {position}. Use another label.'
+            first_span = first_spans.setdefault(label, span)
+            if first_span is not span:
+                detail = f'Duplicate block {name} "{label}": the first is at {place_of(first_span)}. Use another label.'
                 yield build_error("duplicate-block", detail, span, headline=f"Duplicate {name} block")
-            first_spans.setdefault(label, span)
 
 
 def _build_surplus_blocks_error(name: str, maximum: int, spans: Sequence[Span]) -> Diagnostic:

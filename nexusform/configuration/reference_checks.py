@@ -315,12 +315,12 @@ class _ReferenceChecker:
 
     def _suggest_similar_resource(self, mode: Mode, kind: str, name: str) -> str:
         """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name."""
-        names_of_type = [n for m, k, n in self.module.resources if m == mode and k == kind]
-        nearest_name = find_nearest_name(name, names_of_type)
         prefix = MODE_PREFIXES[mode]  # "data." or ""
+        blocks = [block for block in self.module.resources.values() if block.mode == mode]
+        nearest_name = find_nearest_name(name, [block.name for block in blocks if block.type == kind])
         if nearest_name:
             return f" Did you mean {prefix}{kind}.{nearest_name}?"
-        full_names = [f"{k}.{n}" for m, k, n in self.module.resources if m == mode]
+        full_names = [f"{block.type}.{block.name}" for block in blocks]
         similar_names = find_nearest_names(f"{kind}.{name}", full_names, likeness=0.7)  # nearest first
         return f" Did you mean {prefix}{similar_names[0]}?" if similar_names else ""
 

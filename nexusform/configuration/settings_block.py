@@ -43,9 +43,10 @@ def decode_settings(
 ) -> Settings:
     """Decode the settings of a module, override files last; outside the root module warn, and return the defaults."""
     settings = Settings()
-    for group, is_override in ((blocks, False), (overrides, True)):
-        for block in group:
-            settings = _add_block(settings, block, problems, is_override=is_override)
+    for block in blocks:
+        settings = _add_block(settings, block, problems, is_override=False)
+    for block in overrides:
+        settings = _add_block(settings, block, problems, is_override=True)
     if not is_root:
         if settings.backend is not None:
             detail = "A backend block has no effect outside the root module. Move it to the root module."
@@ -217,7 +218,7 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
             providers[_get_method_name(block)] = KeyProviderBlock(*_get_method_name(block), settings, block.header_span)
         elif block.type == "method":
             methods[_get_method_name(block)] = _decode_encryption_method(block, problems)
-    for block in parts.blocks:  # uses of methods, read last since a method may stand below its use
+    for block in parts.blocks:  # uses of methods, read last since a method may be declared below its use
         if block.type in ("state", "plan"):
             target = _decode_encryption_target(block, methods, problems)
             if target is not None:

@@ -2,8 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "encrypted_backend": "EncryptedBackend",
-    "document_cipher": "PLAN read_encryption_purpose DocumentCipher",
+    "document_cipher": "PLAN read_encryption_purpose DocumentCipher EncryptedBackend",
     "key_providers": "EncryptionProblem",
     "signatures": "check_signature sign_digest sign_statement check_statement",
 }

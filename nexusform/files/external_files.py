@@ -150,16 +150,17 @@ def find_untrusted_files(environment: Mapping[str, str], confinement: Confinemen
     if not confinement.root:
         return []  # every file is allowed
     # Of the caches only the first configured one is used, and none in automation.
-    *variables, default_path = _CACHES
-    used_cache = next((name for name in variables if environment.get(name)), default_path)
-    unused_caches = set(_CACHES) if environment.get("NF_IN_AUTOMATION") else set(_CACHES) - {used_cache}
-    return [
-        (entry, path)
-        for entry in EXTERNAL_FILES
-        if entry.writer is AllowedWriter.OPERATOR and entry.name not in unused_caches
-        for path in _list_entry_paths(entry, environment)
-        if is_untrusted_path(path, confinement)
-    ]
+    unused_caches = set(_CACHES)
+    if not environment.get("NF_IN_AUTOMATION"):
+        *variables, default_path = _CACHES
+        unused_caches.remove(next((name for name in variables if environment.get(name)), default_path))
+    untrusted_files: list[tuple[ExternalFile, str]] = []
+    for entry in EXTERNAL_FILES:
+        if entry.writer is not AllowedWriter.OPERATOR or entry.name in unused_caches:
+            continue
+        paths = _list_entry_paths(entry, environment)
+        untrusted_files += [(entry, path) for path in paths if is_untrusted_path(path, confinement)]
+    return untrusted_files
 
 
 def is_untrusted_path(path: str | Path, confinement: Confinement) -> bool:
@@ -197,11 +198,15 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
         yield from _FILE_PARAMETER.findall(value)
     elif entry.form is PathValueForm.BUDGET:
         yield value.partition(":")[2]  # the directory
+    elif entry.form is PathValueForm.PATHS:
+        yield from value.split(os.pathsep)
     else:
-        yield from (value.split(os.pathsep) if entry.form is PathValueForm.PATHS else (value,))
+        yield value
 
 
 def list_command_files(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the path of a program, and the existing files of its arguments."""
-    yield from filter(None, (shutil.which(word, path=environment.get("PATH")) for word in words[:1]))
-    yield from (word for word in words[1:] if os.path.lexists(word))
+    program = shutil.which("".join(words[:1]), path=environment.get("PATH"))
+    if program is not None:
+        yield program
+    yield from filter(os.path.lexists, words[1:])

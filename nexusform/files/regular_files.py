@@ -75,14 +75,15 @@ class Confinement(Struct, frozen=True):
         if not self.is_operator_path and not self.is_inside(path_text):  # the operator may name links to the root
             raise OutsideConfinement(self.root, self.reason)
         real_path = os.path.realpath(path_text)
-        # A hidden directory above the root hides nothing.
-        hidden = [name for name in (*self.hidden, *_SYSTEM_DIRECTORIES) if not _is_path_below(self.root, name)]
-        if (
-            not _is_path_below(real_path, self.root)
-            or any(part.casefold() == _GIT_DIRECTORY for part in Path(real_path).relative_to(self.root).parts)
-            or any(_is_path_below(real_path, directory) for directory in hidden)
-        ):
+        if not _is_path_below(real_path, self.root):
             raise OutsideConfinement(self.root, self.reason)
+        directories_and_name = Path(real_path).relative_to(self.root).parts
+        if _GIT_DIRECTORY in map(str.casefold, directories_and_name):
+            raise OutsideConfinement(self.root, self.reason)
+        for directory in (*self.hidden, *_SYSTEM_DIRECTORIES):
+            hides_root = _is_path_below(self.root, directory)  # then it hides nothing
+            if _is_path_below(real_path, directory) and not hides_root:
+                raise OutsideConfinement(self.root, self.reason)
         return real_path
 
     def resolve_path_of_operator(self, path: str | Path) -> str:
@@ -187,9 +188,10 @@ def write_file_atomically(
         if backup is not None and old_file is not None:
             _replace_backup_file(old_file, path, backup)
     except BaseException:
-        for leftover in filter(None, (temporary, old_file)):
-            with suppress(OSError):
-                leftover.unlink()
+        for leftover in (temporary, old_file):
+            if leftover is not None:
+                with suppress(OSError):
+                    leftover.unlink()
         raise
     if durable:
         sync_directory(path.parent)
@@ -224,13 +226,10 @@ _LEFTOVER_SECONDS: Final = 60  # seconds; files being written by another machine
 
 def _remove_abandoned_temporary_files(path: Path) -> None:
     """Remove partial files of terminated processes for this path."""
-    prefix = f".{path.name}."
-    name = re.compile(r"([0-9]+)-[0-9a-f]{16}\.tmp")  # a process number and random digits
+    name = re.compile(re.escape(f".{path.name}.") + r"([0-9]+)-[0-9a-f]{16}\.tmp")  # process number, random digits
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
-            if not entry.name.startswith(prefix):
-                continue  # of another file
-            match = name.fullmatch(entry.name, len(prefix))
+            match = name.fullmatch(entry.name)
             if match is None or not entry.is_file(follow_symlinks=False):
                 continue  # not a temporary file of ours
             is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_SECONDS

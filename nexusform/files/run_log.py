@@ -56,16 +56,13 @@ def log_event(level: str, message: str, **facts: object) -> None:
 
 
 @contextmanager
-def log_duration(level: str, message: str, **facts: object) -> Iterator[None]:
-    """Log one line after the block, with its duration in seconds."""
-    if not _ACTIVE:
-        yield
-        return
+def log_duration(message: str, **facts: object) -> Iterator[None]:
+    """Log one line of level `info` after the block, with its duration in seconds."""
     start_time = perf_counter()
     try:
         yield
     finally:
-        log_event(level, message, **facts, seconds=round(perf_counter() - start_time, 4))
+        log_event("info", message, **facts, seconds=round(perf_counter() - start_time, 4))
 
 
 def _build_formatter(format_record: Callable[[logging.LogRecord, str, Mapping[str, object]], str]) -> logging.Formatter:

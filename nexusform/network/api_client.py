@@ -266,14 +266,16 @@ def _describe_system_error(cause: BaseException) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         verify_message = getattr(cause, "verify_message", "") or _remove_python_marks(_get_first_line(cause))
         return f"its certificate is not trusted: {verify_message.rstrip('.')}"
-    if isinstance(cause, ssl.SSLEOFError | ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
-        return "the connection was reset" if isinstance(cause, ConnectionResetError) else _CONNECTION_LOST
+    if isinstance(cause, ConnectionResetError):
+        return "the connection was reset"
+    if isinstance(cause, ssl.SSLEOFError | ConnectionAbortedError | BrokenPipeError):
+        return _CONNECTION_LOST
     if isinstance(cause, ssl.SSLError):
         reason = getattr(cause, "reason", "") or ""  # set by OpenSSL only
         return _TLS_MESSAGES.get(reason, f"TLS failed: {_remove_python_marks(_get_first_line(cause))}")
     if isinstance(cause, ConnectionRefusedError):
         return "the connection was refused"
-    if isinstance(cause, gaierror):
+    if isinstance(cause, gaierror):  # of a name server
         return "its name cannot be looked up now" if cause.errno == EAI_AGAIN else "its name is not known"
     return ""
 

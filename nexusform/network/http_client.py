@@ -23,6 +23,7 @@ SCHEMES: Final = ("http", "https")
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _NO_BODY: Final = frozenset({204, 304})
+_SUCCESS: Final = range(200, 300)
 _PORTS: Final = {"http": 80, "https": 443}
 _PART_BYTES: Final = 1 << 16  # bytes read at once in a session
 
@@ -48,7 +49,7 @@ class WebResponse(Struct, frozen=True):
     @property
     def is_success(self) -> bool:
         """Whether the status is successful in HTTP."""
-        return _is_success(self.status)
+        return self.status in _SUCCESS
 
 
 def parse_origin(address: str) -> str:
@@ -140,7 +141,6 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
 def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
     """Return the complete content of a response. Raises WebError, FileTooLarge, HTTPException, OSError."""
     status = int(answer.status)
-    is_success = _is_success(status)
     if status in _NO_BODY:
         return WebResponse(status, b"", is_empty=True)
     coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
@@ -148,14 +148,18 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
         raise WebError(f'the answer has the unsupported encoding "{coding}"', WebErrorKind.WRONG_CONTENT)
     length = _read_declared_length(answer)  # None: unknown
     announced = length or 0
-    if not is_success and announced > MAX_ERROR_BYTES:
-        return WebResponse(status, b"")  # the status says enough
-    max_bytes = request.max_bytes if is_success else MAX_ERROR_BYTES
+    is_success, max_bytes = status in _SUCCESS, request.max_bytes
+    if not is_success:
+        if announced > MAX_ERROR_BYTES:
+            return WebResponse(status, b"")  # the status says enough
+        max_bytes = MAX_ERROR_BYTES
     content = ReadByteLimit(max_bytes).read_all(answer, announced)
-    if length is not None and len(content) != length:
+    if length is None:
+        # An empty document would have a length or the status 204.
+        if request.method == "GET" and is_success and not content:
+            raise WebError("the answer is empty")
+    elif len(content) != length:
         raise WebError(f"the answer was cut off: {len(content)} of {length} bytes received")
-    if request.method == "GET" and is_success and not content and length is None:
-        raise WebError("the answer is empty")  # an empty document would have a length or the status 204
     return WebResponse(status, content, is_empty=length == 0)  # declared as empty
 
 
@@ -168,10 +172,6 @@ def _read_declared_length(answer: Any) -> int | None:
     if length is None:
         raise WebError(f'the answer has the invalid length "{text[:20]}"')
     return length
-
-
-def _is_success(status: int) -> bool:
-    return 200 <= status < 300
 
 
 def _format_connection_error(problem: object) -> str:

@@ -239,16 +239,21 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
         name, entry = get_value_at_path(item, "name"), get_value_at_path(item, kind) or {}
         if not name or not isinstance(entry, dict):
             raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")
-        directory, plug_in = path.absolute().parent, get_mapping(entry, "exec")
-        paths = {key: entry[key] for key in _PATHS if entry.get(key) is not None}
-        command = plug_in.get("command") or ""
-        for key, value in {**paths, "command": command}.items():
-            if not isinstance(value, str):
-                raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}]: {key} must be a text.")
-        changed: dict[str, Any] = {key: str(directory / value) for key, value in paths.items()}
-        if os.sep in command:  # a path, not a name in PATH
-            changed["exec"] = {**plug_in, "command": str(directory / command)}
-        yield str(name), {**entry, **changed}
+        yield str(name), _resolve_paths_of_entry(entry, path, f"{section}[{number}]")
+
+
+def _resolve_paths_of_entry(entry: Mapping[str, Any], file: Path, title: str) -> Mapping[str, Any]:
+    """Return an entry with absolute paths; relative ones start at the kubeconfig. Raises KubeconfigProblem."""
+    directory, plug_in = file.absolute().parent, get_mapping(entry, "exec")
+    paths = {key: entry[key] for key in _PATHS if entry.get(key) is not None}
+    command = plug_in.get("command") or ""
+    for key, value in {**paths, "command": command}.items():
+        if not isinstance(value, str):
+            raise KubeconfigProblem(f"{file} cannot be used: {title}: {key} must be a text.")
+    resolved: dict[str, Any] = {key: str(directory / value) for key, value in paths.items()}
+    if os.sep in command:  # a path, not a name in PATH
+        resolved["exec"] = {**plug_in, "command": str(directory / command)}
+    return {**entry, **resolved}
 
 
 def _get_named_entry(
@@ -314,21 +319,21 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
             proxy=account.cluster.get("proxy-url") or None,
             headers=_build_impersonation_headers(account.user),
         )
-    except ValidationError as problem:
-        raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
     except OSError as problem:  # of certificates, which ssl reads
         names = [entry[key] for entry in (account.cluster, account.user) for key in _PATHS if key in entry]
         missing_files = [str(name) for name in names if not Path(str(name)).is_file()]
         reason = f"missing {format_list(missing_files)}" if missing_files else f"its certificates: {problem}"
         raise KubeconfigProblem(f"{account.source} cannot be used: {reason}.") from None
-    except ValueError as problem:  # of base64, of URLs
+    except (ValidationError, ValueError) as problem:  # of entries; of base64 and URLs
         raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
 
 
 def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`. Raises ValidationError."""
-    headers = [("Impersonate-User", str(user["as"]))] if user.get("as") else []
-    headers += [("Impersonate-Uid", str(user["as-uid"]))] if user.get("as-uid") else []
+    headers: list[tuple[str, str]] = []
+    for field_name, header in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
+        if user.get(field_name):
+            headers.append((header, str(user[field_name])))
     headers += [("Impersonate-Group", group) for group in convert(user.get("as-groups") or [], list[str])]
     for key, values in convert(user.get("as-user-extra") or {}, dict[str, list[str]]).items():
         headers += [(f"Impersonate-Extra-{key}", value) for value in values]

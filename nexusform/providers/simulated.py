@@ -80,21 +80,17 @@ class Faults(Struct):
 
 def parse_fault(block: Mapping[str, Any]) -> Fault:
     """Parse the values of a `fault` block. Raises ProviderProblem with a sentence for the user."""
-    operation = str(block["operation"])
-    if operation not in OPERATIONS:
-        raise ProviderProblem(f'fault: operation must be one of {", ".join(OPERATIONS)}, not "{operation}".')
     address = str(block["address"])
     pattern = re.compile(".*".join(map(re.escape, address.split("*"))), re.DOTALL)  # * is a wildcard
-    times = block.get("times")
     answer = block.get("answer") or {}
     if not isinstance(answer, Mapping):
         raise ProviderProblem('fault: answer must be an object such as { name = "b" }.')
     return Fault(
         pattern=pattern,
-        operation=operation,
+        operation=str(block["operation"]),
         error=get_text(block, "error"),
         delay=parse_delay(str(block.get("delay") or "0s")),
-        times=1 if times is None else int(times),
+        times=int(block.get("times", 1)),
         after_effect=bool(block.get("after_effect")),
         answer=tuple((parse_path(path), value) for path, value in answer.items()),
     )
@@ -239,16 +235,16 @@ class SimulatedProvider:
         """Create the object, unless it exists already. Raises ProviderProblem."""
         planned = replace_unknown(request.planned_attributes)
         faults = self._trigger_faults_before_effect("create", request)
-        existing = self._reality.get_attributes(request.key) if self._reality else None
         if request.key.type == MACHINE_ACTION_TYPE:
             from nexusform.providers.clock import read_clock
 
             now = read_clock()
             planned = record_result(planned, now, now, SUCCEEDED)  # it starts and ends now
-        # A create is idempotent: an earlier run may have created the object.
-        result = existing if existing is not None else apply_answer(planned, _list_answers(faults))
-        if self._reality and existing is None:
-            self._reality.set_attributes(request.key, result)
+        result = self._reality.get_attributes(request.key) if self._reality else None
+        if result is None:  # else an earlier run created the object: a create is idempotent
+            result = apply_answer(planned, _list_answers(faults))
+            if self._reality:
+                self._reality.set_attributes(request.key, result)
         self._run_faults_after(faults, result, exists=True)
         return _build_answer(planned, result, faults)
 
@@ -335,14 +331,13 @@ def _find_differences(planned: Any, result: Any, path: Path) -> Iterator[Path]:
     if planned == result:
         return
     if isinstance(planned, Mapping) and isinstance(result, Mapping):
-        for name in dict.fromkeys([*planned, *result]):
+        for name in {**planned, **result}:
             yield from _find_differences(planned.get(name), result.get(name), (*path, name))
-        return
-    if isinstance(planned, list) and isinstance(result, list) and len(planned) == len(result):
-        for position, (planned_item, result_item) in enumerate(zip(planned, result, strict=True)):
-            yield from _find_differences(planned_item, result_item, (*path, position))
-        return
-    yield path
+    elif isinstance(planned, list) and isinstance(result, list) and len(planned) == len(result):
+        for position, planned_item in enumerate(planned):
+            yield from _find_differences(planned_item, result[position], (*path, position))
+    else:
+        yield path
 
 
 PROVIDER: Final = ProviderDefinition(SETTINGS, make_provider, frozenset({"answer"}))

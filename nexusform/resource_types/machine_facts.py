@@ -317,10 +317,9 @@ def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[
         return [Problem(("machine_sku",), "conflicting-arguments", detail)]
     if is_required and block is None and sku is None:
         detail = (
-            'Specify the hardware of this machine: either "machine_sku" '
-            f'({", ".join(list_machine_sku_names())}) or a "machine" block with its figures. For a '
-            "machine of data.nexus_inventory whose machine_sku is null, map its machineSkuId in "
-            '"machine_sku_by_id".'
+            f'Specify the hardware of this machine: either "machine_sku" ({", ".join(list_machine_sku_names())}) or a '
+            '"machine" block with its figures. For a machine of data.nexus_inventory whose machine_sku is null, map '
+            'its machineSkuId in "machine_sku_by_id".'
         )
         return [Problem((), "missing-required-argument", detail)]
     if isinstance(block, Mapping):

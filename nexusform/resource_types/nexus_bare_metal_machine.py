@@ -248,16 +248,15 @@ def _check_slot_and_name_conflict(
         return None  # the name is free
     other_rack = inventory.racks.get(other_address)
     if other_rack is None:
-        return build_duplicate_object_problem("duplicate-machine", "name", "machine", machine.name, other_address)
+        return build_duplicate_object_problem("duplicate-machine", "machine", machine.name, other_address)
     rack_machine = next(m for m in other_rack.machines if m.name == machine.name)
     if other_rack.id == rack.id and rack_machine.slot == machine.slot:
         return None  # it describes this machine of the rack
     return Problem(
         ("name",),
         "duplicate-machine",
-        f'{other_address} adds a machine "{rack_machine.name}" in slot {rack_machine.slot} already. To '
-        f'describe that machine, give this one rack_id = "{other_rack.id}" and slot = '
-        f"{rack_machine.slot}; else another name.",
+        f'{other_address} adds a machine "{rack_machine.name}" in slot {rack_machine.slot} already. To describe that '
+        f'machine, give this one rack_id = "{other_rack.id}" and slot = {rack_machine.slot}; else another name.',
     )
 
 

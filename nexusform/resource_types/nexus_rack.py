@@ -190,7 +190,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         ]
     other_address = inventory.addresses_by_name.setdefault(("rack", "", rack_id), address)
     if other_address != address:
-        return [build_duplicate_object_problem("duplicate-rack", "name", "rack", rack_id, other_address)]
+        return [build_duplicate_object_problem("duplicate-rack", "rack", rack_id, other_address)]
     complete_attributes = {**attributes, **derive(attributes)}
     overrides = get_mapping(attributes, "machine_override")
     machines = build_machines(complete_attributes)

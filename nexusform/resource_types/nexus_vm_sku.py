@@ -71,7 +71,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     )
     other_address = inventory.addresses_by_name.setdefault(("vm_sku", "", sku.name), address)
     if other_address != address:
-        return [build_duplicate_object_problem("duplicate-vm-sku", "name", "VM SKU", sku.name, other_address)]
+        return [build_duplicate_object_problem("duplicate-vm-sku", "VM SKU", sku.name, other_address)]
     inventory.skus[address] = sku
     return []
 

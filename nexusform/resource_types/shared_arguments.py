@@ -118,11 +118,10 @@ def build_reference_problem(
     )
 
 
-def build_duplicate_object_problem(kind: str, argument: str, noun: str, name: str, other_address: str) -> Problem:
+def build_duplicate_object_problem(kind: str, noun: str, name: str, other_address: str) -> Problem:
     """Build the problem of a second object with one id; `other_address` is the address of the first."""
-    return Problem(
-        (argument,), kind, f'{other_address} already describes the {noun} "{name}". Rename or remove one of them.'
-    )
+    detail = f'{other_address} already describes the {noun} "{name}". Rename or remove one of them.'
+    return Problem(("name",), kind, detail)
 
 
 def build_unknown_sku_problem(name: str, path: Path, known: Collection[str]) -> Problem:

@@ -7,7 +7,7 @@ PUBLIC = {
     "lint_advice": "LintAdvice find_advice",
     "expression_console": "ExpressionConsole is_unfinished open_console",
     "object_explanation": "explain_object VmExplanation",
-    "file_formatting": "decode_source format_paths FormattingResult STDIN",
+    "file_formatting": "format_paths FormattingResult STDIN",
     "initialization": "init_directory InitOptions find_missing_files write_first_file",
     "program_checks": "CHECKERS ProgramCheckProblem ProgramCheckOutcome add_program_checks",
 }

@@ -47,9 +47,30 @@ class FormattingResult(Struct):
     problems: list[Diagnostic] = field(default_factory=list)
     sources: dict[str, SourceFile] = field(default_factory=dict)
 
-    def format_source(self, source: SourceFile) -> FormattedFile | None:
-        """Format one text and record it with its problems; None after a syntax error."""
-        self.sources[source.name] = source
+    def format_file(self, path: str, confinement: Confinement) -> FormattedFile | None:
+        """Format a file and record it with its problems; None after an error."""
+        try:
+            raw = read_regular(confinement.resolve_path_of_operator(path), MAX_FILE_BYTES)
+        except FileTooLarge:
+            self.problems.append(_build_size_error(path))
+        except OSError as problem:
+            self.problems.append(build_error("unreadable-file", f'"{path}" cannot be read: {problem.strerror}.'))
+        else:
+            return self.format_document(raw, path)
+        return None
+
+    def format_document(self, raw: bytes, name: str) -> FormattedFile | None:
+        """Format the bytes of a file and record it with its problems; None after an error."""
+        if len(raw) > MAX_FILE_BYTES:
+            self.problems.append(_build_size_error(name))
+            return None
+        try:
+            source = SourceFile(name, raw.decode())
+        except UnicodeDecodeError as problem:
+            detail = f'"{name}" is not UTF-8: byte {problem.start} is invalid. Save it as UTF-8.'
+            self.problems.append(build_error("invalid-character-encoding", detail))
+            return None
+        self.sources[name] = source
         text, problems = format_text(source)
         self.problems += problems
         if has_errors(problems):
@@ -65,8 +86,7 @@ def format_paths(
     """Format files, and the files in directories (with subdirectories if `recursive`). `write` saves changed files."""
     result = FormattingResult()
     for path in _list_files(paths, result.problems, recursive=recursive):
-        source = _read_source(path, confinement, result.problems)
-        formatted = result.format_source(source) if source is not None else None
+        formatted = result.format_file(path, confinement)
         if formatted is None or not formatted.is_changed or not write:  # the result has the problems
             continue
         try:
@@ -89,57 +109,35 @@ def _list_files(paths: Sequence[str], problems: list[Diagnostic], *, recursive: 
 def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
     """Yield a file, or the files with a known ending in a directory. Add problems for unusable paths."""
     path = os.path.normpath(path)
-    if not Path(path).is_dir():
-        if not Path(path).exists():
-            problems.append(build_error("no-such-file", f'There is no file or directory "{path}".'))
-        elif not path.endswith(ENDINGS):
-            patterns = ", ".join(f"*{ending}" for ending in ENDINGS)
-            detail = f'"{path}" is not a file that nexusform can format: {patterns}.'
-            problems.append(build_error("unsupported-file", detail))
-        else:
-            yield path
-        return
+    if Path(path).is_dir():
+        yield from _find_files_in_directory(path, problems, recursive=recursive)
+    elif not Path(path).exists():
+        problems.append(build_error("no-such-file", f'There is no file or directory "{path}".'))
+    elif not path.endswith(ENDINGS):
+        patterns = ", ".join(f"*{ending}" for ending in ENDINGS)
+        detail = f'"{path}" is not a file that nexusform can format: {patterns}.'
+        problems.append(build_error("unsupported-file", detail))
+    else:
+        yield path
+
+
+def _find_files_in_directory(directory: str, problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
+    """Yield the files to format in a directory, without hidden ones and the copies of editors (`a~`, `#a#`)."""
     try:
-        names = sorted(os.listdir(path), key=os.fsencode)  # noqa: PTH208 - names, not paths
+        names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
     except OSError as problem:
-        problems.append(build_error("unreadable-directory", f'"{path}" cannot be read: {problem.strerror}.'))
+        problems.append(build_error("unreadable-directory", f'"{directory}" cannot be read: {problem.strerror}.'))
         return
     for name in names:
-        inner = os.path.normpath(os.path.join(path, name))  # noqa: PTH118 - shown as given
-        if name.startswith(".") or name.endswith("~") or name[0] == name[-1] == "#":  # hidden, or an editor's copy
+        if name.startswith(".") or name.endswith("~") or name[0] == name[-1] == "#":
             continue
-        if Path(inner).is_dir():
-            if recursive and not Path(inner).is_symlink():
-                yield from _find_files(inner, problems, recursive=True)
-        elif name.endswith(ENDINGS):
-            yield inner
-
-
-def _read_source(path: str, confinement: Confinement, problems: list[Diagnostic]) -> SourceFile | None:
-    """Read and decode a file; None with a problem if it is unreadable, too long or not UTF-8."""
-    try:
-        raw = read_regular(confinement.resolve_path_of_operator(path), MAX_FILE_BYTES)
-    except FileTooLarge:
-        problems.append(_build_size_error(path))
-    except OSError as problem:
-        problems.append(build_error("unreadable-file", f'"{path}" cannot be read: {problem.strerror}.'))
-    else:
-        return decode_source(raw, path, problems)
-    return None
+        path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - shown as given
+        if not Path(path).is_dir():
+            if name.endswith(ENDINGS):
+                yield path
+        elif recursive and not Path(path).is_symlink():
+            yield from _find_files_in_directory(path, problems, recursive=True)
 
 
 def _build_size_error(name: str) -> Diagnostic:
     return build_error("file-too-large", f'"{name}" is larger than {MAX_FILE_BYTES // 2**20} MiB. Split it up.')
-
-
-def decode_source(raw: bytes, name: str, problems: list[Diagnostic]) -> SourceFile | None:
-    """Decode a text; None with a new entry in `problems` if it is too long or not UTF-8."""
-    if len(raw) > MAX_FILE_BYTES:
-        problems.append(_build_size_error(name))
-        return None
-    try:
-        return SourceFile(name, raw.decode())
-    except UnicodeDecodeError as problem:
-        detail = f'"{name}" is not UTF-8: byte {problem.start} is invalid. Save it as UTF-8.'
-        problems.append(build_error("invalid-character-encoding", detail))
-        return None

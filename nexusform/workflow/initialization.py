@@ -68,9 +68,9 @@ def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
     saved_choice = load_backend_choice(context)
     from_flags, new_problems = parse_backend_flags(context, configuration.settings.backend_type)
     problems += new_problems
+    uses_saved_flags = not context.backend_config and not options.reconfigure
     # Flags for another kind of backend do not apply to this one.
-    is_same_kind = saved_choice is not None and saved_choice.kind == configuration.settings.backend_type
-    if saved_choice is not None and is_same_kind and not context.backend_config and not options.reconfigure:
+    if saved_choice is not None and uses_saved_flags and saved_choice.kind == configuration.settings.backend_type:
         from_flags = dict(saved_choice.from_flags)  # the -backend-config of the last init stays in force
         problems += _check_saved_flags(configuration.settings, saved_choice, context)
     choice, new_problems = read_configured_choice(configuration.settings, from_flags, context)
@@ -176,8 +176,9 @@ def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: s
     if stored is None:
         return "", problems
     state = stored.state
-    state_text = f"serial {state.serial}, {format_count(len(state.instances), 'object')}"
-    content_text = state_text if state.lineage else "no state yet"  # a written state has a lineage
+    content_text = "no state yet"
+    if state.lineage:  # as of every state that was written
+        content_text = f"serial {state.serial}, {format_count(len(state.instances), 'object')}"
     line = f'Backend "{choice.kind}": {workspace_backend.describe()} (workspace "{workspace}", {content_text}).'
     return line, problems
 
@@ -202,16 +203,18 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
     block = settings.backend
     if block_choice is None or block is None:  # the caller reports an invalid block
         return []
-    saved, in_block = saved_choice.settings, block_choice.settings
-    differing = [f'"{n}"' for n in saved_choice.from_flags if n in in_block and in_block[n] != saved.get(n)]
-    if not differing:
+    different_names: list[str] = []
+    for name in saved_choice.from_flags:
+        saved_value = saved_choice.settings.get(name)
+        if block_choice.settings.get(name, saved_value) != saved_value:
+            different_names.append(f'"{name}"')
+    if not different_names:
         return []
-    name_list = ", ".join(differing)
     return [
         build_warning(
             "remembered-backend-config-counts",
-            f"The values of {name_list} in the block differ from -backend-config of the last init, which "
-            "still apply. To use the block, run `nexusform init -reconfigure`. To migrate the state, run "
+            f"The values of {', '.join(different_names)} in the block differ from -backend-config of the last init, "
+            "which still apply. To use the block, run `nexusform init -reconfigure`. To migrate the state, run "
             "init with -migrate-state and a new -backend-config.",
             block.header_span,
         )
@@ -302,9 +305,8 @@ def _check_target_state(source: State, target_state: State, name: str, target: S
         return None  # empty, or an older version of the same state
     return build_error(
         "backend-state-conflict",
-        f'{target.describe()} already has a state for the workspace "{name}" (lineage '
-        f"{target_state.lineage}, serial {target_state.serial}). To overwrite it, add -force-copy; to use "
-        "it, run init -reconfigure instead.",
+        f'{target.describe()} already has a state for the workspace "{name}" (lineage {target_state.lineage}, serial '
+        f"{target_state.serial}). To overwrite it, add -force-copy; to use it, run init -reconfigure instead.",
     )
 
 
@@ -364,11 +366,10 @@ _TEXTS: Final = {"main.nf.hcl": _CONFIGURATION, ".gitignore": _GITIGNORE}
 def find_missing_files(directory: str) -> tuple[str, ...]:
     """Return the files to offer: main.nf.hcl if there is no configuration; .gitignore then, or in a git work tree."""
     names = list_directory(directory)
-    is_new = not any(name.endswith((NATIVE, JSON)) for name in names)
-    missing_names = ["main.nf.hcl"] if is_new else []
-    if ".gitignore" not in names and (is_new or _is_in_work_tree(Path(directory))):
-        missing_names.append(".gitignore")
-    return tuple(missing_names)
+    missing_names = () if ".gitignore" in names else (".gitignore",)
+    if not any(name.endswith((NATIVE, JSON)) for name in names):
+        return ("main.nf.hcl", *missing_names)
+    return missing_names if _is_in_work_tree(Path(directory)) else ()
 
 
 def write_first_file(directory: str, name: str) -> None:

@@ -22,6 +22,7 @@ from nexusform.workflow.runs.run import build_base_request
 # Platform failures and failed changes, found by plans and listed by advise.
 _HEALTH_IDS: Final = frozenset({"platform-reports-failure", "change-failed-before"})
 _PLAN_FINDING_IDS: Final = _HEALTH_IDS | {RESOURCE_SHORTAGE, ABANDONED, ENDING}
+_SAVED_FINDING_IDS: Final = frozenset(RULE_IDS) | _PLAN_FINDING_IDS
 
 
 class LintAdvice(Struct, frozen=True):
@@ -40,7 +41,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
         if saved is None:
             return LintAdvice(diagnostics=tuple(problems))
         sources = get_configuration_sources(saved)
-        findings = tuple(d for d in saved.plan.diagnostics if d.id in {*RULE_IDS, *_PLAN_FINDING_IDS})
+        findings = tuple(finding for finding in saved.plan.diagnostics if finding.id in _SAVED_FINDING_IDS)
         return LintAdvice(findings, _select_diagnostics_if_errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
     opened = open_project(context)
     if opened.project is None:

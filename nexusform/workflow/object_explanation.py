@@ -73,7 +73,7 @@ class Explanations(Struct, frozen=True):
     """
 
     reasons: tuple[VmExplanation, ...] = ()
-    domain_answer: DomainAnswer | None = None
+    domain_answer: DomainAnswer = field(default_factory=DomainAnswer)
     pools: tuple[PoolPlacement, ...] = ()
     removals: tuple[PlacementChange, ...] = ()
     objects: tuple[str, ...] = ()
@@ -105,17 +105,19 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
 
 def _find_owner(context: CommandContext, name: str, plan_path: str) -> str:
     """Return the address of the resource with an object of this name in the plan or the state; "" for none."""
-    saved = read_plan(plan_path, context)[0] if plan_path else None
-    if saved is not None:
-        for row in saved.plan.placements:
+    if plan_path:
+        saved, _ = read_plan(plan_path, context)
+        for row in saved.plan.placements if saved is not None else ():
             if name in {row.object, row.platform_name}:
                 return str(row.address)
     request, _, _ = _build_request(context, plan_path)
     if request is None:
         return ""
     for address, current in request.state.list_current_objects():
-        if any(name in (current.attributes.get(attribute) or ()) for attribute in _OBJECT_ATTRIBUTES):
-            return str(address)
+        for attribute in _OBJECT_ATTRIBUTES:
+            objects = current.attributes.get(attribute) or ()  # by name; other types have no such attribute
+            if name in objects:
+                return str(address)
     return ""
 
 
@@ -196,7 +198,7 @@ class _ExplanationQuery(Struct, frozen=True):
         self, request: PlanRequest, addresses: Iterable[Address], name: str, *, includes_remedies: bool = False
     ) -> PlanResult:
         """Plan again and record the explanation of VM `name` at those of the addresses in the pattern."""
-        explained_vms = tuple((str(a), name) for a in addresses if self.pattern.is_match(a))
+        explained_vms = tuple((str(address), name) for address in addresses if self.pattern.is_match(address))
         return make_plan(replace(request, explain=explained_vms, includes_remedies=includes_remedies, lint=False))
 
     def _index_current_vms(self) -> dict[str, _CurrentVm]:
@@ -235,11 +237,8 @@ class _ExplanationQuery(Struct, frozen=True):
         explanations = []
         for explained_vm in planned.explanations:
             planned_object = planned.objects[explained_vm.address]
-            site = (
-                snapshot.sites.get(planned_object.request.demand.site_id)
-                if planned_object.request.demand is not None
-                else None
-            )
+            assert planned_object.request.demand is not None, "the plan explains only VMs that are requested"
+            site = snapshot.sites.get(planned_object.request.demand.site_id)
             demand, placement = explained_vm.explanation.demand, explained_vm.explanation.placement
             machine = placement.machine if placement is not None else ""
             row = rows.get((explained_vm.address, name))
@@ -281,8 +280,12 @@ class _ExplanationQuery(Struct, frozen=True):
 
     def _select_removal_rows(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
         """Return the rows of removed VMs of this name at the pattern."""
-        removed, rows = (VM, name, PlacementAction.REMOVE), planned.plan.placements
-        return tuple(r for r in rows if (r.kind, r.object, r.action) == removed and self.pattern.is_match(r.address))
+        removals: list[PlacementChange] = []
+        for row in planned.plan.placements:
+            is_removed_vm = row.kind == VM and row.action is PlacementAction.REMOVE
+            if is_removed_vm and row.object == name and self.pattern.is_match(row.address):
+                removals.append(row)
+        return tuple(removals)
 
     def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:
         """Build the error for an address without VMs: its placements have no rules, or it has none at all."""
@@ -342,9 +345,9 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
 
 def _find_pool_of_table_row(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
     """Return the requested pool of a placement table row; None if the configuration has it no more."""
-    vms = planned.objects.get(table.address)
-    pools = vms.pools if vms is not None else ()
-    return next((pool for pool in pools if pool.pool == table.pool), None)
+    if table.address not in planned.objects:
+        return None
+    return next((pool for pool in planned.objects[table.address].pools if pool.pool == table.pool), None)
 
 
 def _collect_placement_origins(

@@ -15,3 +15,9 @@ def test_additional_attribute_is_no_difference() -> None:
     comparison = compare_answer("nexus_site.a", None, {"name": "a"}, {"name": "a", "id": "a"}, ())
     assert comparison.disagreements == ()
     assert comparison.attributes == {"name": "a", "id": "a"}
+
+
+def test_null_entry_of_map_counts_as_absent() -> None:
+    planned = {"labels": {"a": "x"}}
+    answer = {"labels": {"a": "x", "b": None}}
+    assert compare_answer("nexus_kubernetes_cluster.a", None, planned, answer, ()).disagreements == ()

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_records
-from nexusform.applying.events import StepOutcome
-from nexusform.applying.executor import ApplyResult, ExecutionOptions, execute_plan
+from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_records, build_start_record
+from nexusform.applying.events import ExecutionOptions, StepOutcome
+from nexusform.applying.executor import ApplyResult, execute_plan
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -81,7 +81,7 @@ def run_plan(
     lines = lines or JournalLines()
     notes = RecordingListener()
     recorder = ApplyRecorder(lines, state)  # type: ignore[arg-type]
-    for record in build_opening_records(plan, state, "lineage-1"):
+    for record in (build_start_record(plan, state, "lineage-1"), *build_opening_records(plan, state)):
         recorder.add_record(record)
     given_providers = {"simulated": provider or make_provider({}, ".", ExitStack())}
     applied = execute_plan(

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.applying.apply_recorder import ApplyRecorder
-from nexusform.applying.interrupted_steps import recover_step_outcomes
+from nexusform.applying.apply_recorder import ApplyRecorder, recover_step_outcomes
 from nexusform.applying.provider_calls import build_call, compute_deposed_key
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem
 from nexusform.plans.plan import Action, Change, StepKind

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 from nexusform.backends.memory import MemoryBackend
-from nexusform.encryption.document_cipher import STATE, DocumentCipher
-from nexusform.encryption.encrypted_backend import EncryptedBackend
+from nexusform.encryption.document_cipher import STATE, DocumentCipher, EncryptedBackend
 
 
 class ReversingCipher(DocumentCipher):

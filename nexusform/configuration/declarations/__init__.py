@@ -4,8 +4,7 @@
 PUBLIC = {
     "configuration": (
         "AnyBody Check Condition Configuration DEFAULT_PROVIDER Encryption EncryptionTarget ImportBlock "
-        "KeyProviderBlock Lifecycle MethodName Module ModuleCall Output ProviderBlock "
-        "ResourceBlock Settings Variable"
+        "KeyProviderBlock Lifecycle MethodName Module ModuleCall Output ProviderBlock ResourceBlock Settings Variable"
     ),
     "limits": "build_limit_error DEFAULT PlanSizeLimits merge_limits parse_limit_overrides VARIABLE_PREFIX",
 }

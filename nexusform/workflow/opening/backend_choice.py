@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -44,8 +45,8 @@ _STATE_LOCATION_SETTINGS: Final = ("path", "key", "workspace_key_prefix", "schem
 _LOCAL_KINDS: Final = ("local", "memory")  # their state location is a path
 
 
-class BackendChoice(Struct, frozen=True):
-    """A kind of backend and its settings; `from_flags` are those of -backend-config only."""
+class BackendChoice(Struct, frozen=True, rename={"kind": "type", "from_flags": "given"}):
+    """A kind of backend and its settings; `from_flags` are those of -backend-config only. Saved with other names."""
 
     kind: str
     settings: Mapping[str, Any]
@@ -67,17 +68,16 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
     rejection = _check_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
     if rejection is not None:
         return None, [*problems, rejection]
-    choice, new_problems = read_configured_choice(
-        settings, from_flags or (saved_choice.from_flags if saved_choice else {}), context
-    )
+    if saved_choice is not None:  # without -backend-config: that of the last `init` applies
+        from_flags = dict(saved_choice.from_flags)
+    choice, new_problems = read_configured_choice(settings, from_flags, context)
     problems += new_problems
     if choice is None:
         return None, problems
-    if saved_choice is not None and saved_choice != choice:  # the kind is the same here
-        return None, [*problems, _build_changed_error("its settings changed", settings)]
-    rejection = _check_saved_choice(context, saved_choice) or (
-        _check_default_backend(choice, settings, context) if saved_choice is None else None
-    )
+    if saved_choice is None:
+        rejection = _check_unreadable_choice(context) or _check_default_backend(choice, settings, context)
+    elif saved_choice != choice:  # the kind is the same here
+        rejection = _build_changed_error("its settings changed", settings)
     if rejection is not None:
         return None, [*problems, rejection]
     if context.state_path:
@@ -92,11 +92,7 @@ def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBa
 
 def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
     """Return an error if `init -migrate-state` was interrupted: its marker file still exists."""
-    if (
-        not context.is_data_directory_trusted  # its files mean nothing
-        or context.backend_config  # names the backend explicitly
-        or not os.path.lexists(get_migration_path(context.data_directory))
-    ):
+    if not _is_relevant_record(context, get_migration_path(context.data_directory)):
         return None
     return build_error(
         "migration-interrupted",
@@ -106,15 +102,15 @@ def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
     )
 
 
-def _check_saved_choice(context: CommandContext, saved_choice: BackendChoice | None) -> Diagnostic | None:
-    """Return an error if the record of `init` exists but is unreadable (`saved_choice` is None)."""
+def _is_relevant_record(context: CommandContext, path: Path) -> bool:
+    """Return whether a file of `init` exists and counts: -backend-config and an untrusted directory make it void."""
+    return context.is_data_directory_trusted and not context.backend_config and os.path.lexists(path)
+
+
+def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
+    """Return an error if the record of `init`, which could not be loaded, exists."""
     choice_path = Path(context.data_directory, _CHOICE_FILE)
-    if (
-        saved_choice is not None
-        or not context.is_data_directory_trusted
-        or context.backend_config  # names the backend explicitly
-        or not os.path.lexists(choice_path)
-    ):
+    if not _is_relevant_record(context, choice_path):
         return None
     return build_error(
         "unknown-recorded-backend",
@@ -143,9 +139,8 @@ def _check_default_backend(choice: BackendChoice, settings: Settings, context: C
     return build_error(
         "backend-changed",
         f'The configuration uses backend "{choice.kind}", but `nexusform init` never ran here, and '
-        f"{default_backend.describe()} has objects that would be re-created. To migrate that state, run "
-        "`nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init "
-        "-reconfigure`.",
+        f"{default_backend.describe()} has objects that would be re-created. To migrate that state, run `nexusform "
+        "init -migrate-state`. To use the state of the new backend, run `nexusform init -reconfigure`.",
         _get_block_span(settings),
     )
 
@@ -226,12 +221,12 @@ def explain_rejected_settings(
     settings = {name: value for name, value in values.items() if value is not None}
     accepted_names = {*from_flags}
     addresses = backend.list_server_urls(settings)
-    if addresses and all(context.is_allowed(address) for address in addresses):
-        accepted_names.update(backend.address_settings)  # with all addresses allowed by -allow-remote
-    rejected_names = [f'"{name}"' for name in settings if name not in accepted_names]
+    if addresses and all(map(context.is_allowed, addresses)):  # by -allow-remote
+        accepted_names.update(backend.address_settings)
+    rejected_names = ", ".join(f'"{name}"' for name in settings if name not in accepted_names)
     if not rejected_names:
         return ""
-    return context.explain_rejection(f'The setting {", ".join(rejected_names)} of the backend "{kind}"')
+    return context.explain_rejection(f'The setting {rejected_names} of the backend "{kind}"')
 
 
 def _make_attributes_optional(schema: BlockSchema) -> BlockSchema:
@@ -351,21 +346,17 @@ def load_backend_choice(context: CommandContext) -> BackendChoice | None:
     if not context.is_data_directory_trusted:
         return None
     try:
-        document = json.loads(
-            read_regular(Path(context.data_directory) / _CHOICE_FILE, _MAX_CHOICE_BYTES, follow=False)
-        )
-        return BackendChoice(str(document["type"]), dict(document["settings"]), dict(document["given"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # an unreadable one is reported by _check_saved_choice
+        document = read_regular(Path(context.data_directory) / _CHOICE_FILE, _MAX_CHOICE_BYTES, follow=False)
+        return msgspec.json.decode(document, type=BackendChoice)
+    except (OSError, msgspec.MsgspecError):
+        return None  # an unreadable one is reported by _check_unreadable_choice
 
 
 def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
     """Save a choice for later commands, readable by the owner only. Raises OSError."""
-    directory = Path(data_directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    document = {"type": choice.kind, "settings": dict(choice.settings), "given": dict(choice.from_flags)}
-    text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-    path = directory / _CHOICE_FILE
+    path = Path(data_directory, _CHOICE_FILE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(msgspec.to_builtins(choice), indent=2, sort_keys=True) + "\n"
     write_file_atomically(path, text.encode(), PRIVATE)
     path.chmod(PRIVATE)  # settings may contain a password, and an existing file may be world-readable
 

@@ -21,7 +21,6 @@ from nexusform.configuration.variable_values import VariableValueSource
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, select_errors
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.files.run_log import log_duration
-from nexusform.json_data.plain_data import get_text
 from nexusform.resource_types.registry import build_registries
 from nexusform.values.typed_value import Value
 
@@ -57,13 +56,14 @@ _CONFINEMENT_NOTES: Final[Mapping[ConfinementSource, str]] = {
 
 
 class CommandContext(Struct, frozen=True):
-    """Directory and external inputs of a command. `directory` is that of the root module. `environment` are the process
-    variables. `state_path` is the flag -state ("" = as configured). `variables` are ("var" | "var- file", text) as
-    typed. `confinement` limits the paths and `allow_remote` the address prefixes usable in configuration;
-    `confinement_source` is their origin. `take_ownership`: objects of other managers may be written. `allow_other_hub`
-    is the uid of a hub accepted instead of the recorded one. `backend_config` are the flags of that name, `limits` the
-    operator's maximums for plans by name. `unsaved_files` are editor texts by real path. `rescue_path` is the file for
-    a state rejected by the backend ("": next to the configuration).
+    """Directory and external inputs of a command.
+
+    `directory` is that of the root module, and `environment` are the variables of the process. `state_path` is the
+    flag -state ("": as configured). `variables` are -var and -var-file in typed order, each with its name. The
+    configuration may use paths within `confinement`, and addresses with a prefix in `allow_remote`. `limits` are the
+    operator's maximums for plans, by name. `allow_other_hub` is the uid of a hub accepted instead of the recorded one.
+    `unsaved_files` are texts of an editor, by real path. A state that the backend rejects is written to `rescue_path`
+    ("": next to the configuration).
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -155,15 +155,19 @@ def _is_below(address: str, prefix: str) -> bool:
     """Return whether a URL is at or below a prefix, by whole path parts (`https://a/bc` is not below `https://a/b`)."""
     try:
         url, prefix_url = urlsplit(address), urlsplit(prefix)
-        if (url.scheme, url.hostname, url.port) != (prefix_url.scheme, prefix_url.hostname, prefix_url.port):
-            return False
+        is_same_server = (url.scheme, url.hostname, url.port) == (
+            prefix_url.scheme,
+            prefix_url.hostname,
+            prefix_url.port,
+        )
     except ValueError:
         return False  # not a URL
-    path, prefix_path = unquote(url.path), prefix_url.path.rstrip("/")
-    is_ambiguous = "@" in url.netloc or "\\" in address or ".." in path.split("/")  # clients may read it differently
-    return (
-        bool(prefix_url.hostname) and not is_ambiguous and (path == prefix_path or path.startswith(f"{prefix_path}/"))
-    )
+    if not is_same_server or not url.hostname:
+        return False
+    path = unquote(url.path)
+    if "@" in url.netloc or "\\" in address or ".." in path.split("/"):
+        return False  # clients may read it differently
+    return f"{path}/".startswith(f"{prefix_url.path.rstrip('/')}/")
 
 
 def intersect_prefixes(first_prefixes: Sequence[str], second_prefixes: Sequence[str]) -> tuple[str, ...]:
@@ -245,7 +249,10 @@ def create_editor_context(
 def find_work_tree(directory: str) -> str:
     """Return the directory at or above this one with `.git`, else this one."""
     start = Path(os.path.realpath(directory))
-    return str(next((folder for folder in (start, *start.parents) if os.path.lexists(folder / ".git")), start))
+    for folder in (start, *start.parents):
+        if os.path.lexists(folder / ".git"):
+            return str(folder)
+    return str(start)
 
 
 def find_cache_directory(environment: Mapping[str, str]) -> str | None:
@@ -257,7 +264,7 @@ def find_cache_directory(environment: Mapping[str, str]) -> str | None:
     if environment.get("NF_CACHE_DIR"):
         return environment["NF_CACHE_DIR"]
     for variable, subdirectory in (("XDG_CACHE_HOME", ""), ("HOME", ".cache")):
-        home = Path(get_text(environment, variable))
+        home = Path(environment.get(variable, ""))
         if home.is_absolute():
             return str(home / subdirectory / "nexusform")
     return None
@@ -273,7 +280,7 @@ def load_project_configuration(
 ) -> tuple[Configuration, list[Diagnostic]]:
     """Load and check the configuration of the directory. `extra` are further texts of the root module."""
     type_registries = build_registries()
-    with log_duration("info", "configuration read", directory=context.directory):
+    with log_duration("configuration read", directory=context.directory):
         return load_configuration(
             context.directory,
             cache_directory=find_cache_directory(context.environment),

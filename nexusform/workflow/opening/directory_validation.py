@@ -52,8 +52,9 @@ def validate_directory(
         for check in _CHECKS.values():
             problems += check(context, test_directory, sources)  # adds test files to the sources
     if portable and not has_errors(problems):
-        native_sources = (source for name, source in sources.items() if name.endswith(".hcl"))
-        problems += filter(None, map(check_with_hcl2, native_sources))
+        for name, source in sources.items():
+            warning = check_with_hcl2(source) if name.endswith(".hcl") else None
+            problems += [warning] if warning is not None else []
     return DirectoryValidation(tuple(problems), sources)
 
 

@@ -3,8 +3,7 @@
 from nexusform.configuration.declarations.configuration import Configuration, Encryption, Settings
 from nexusform.configuration.settings_block import decode_encryption_block
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
-from nexusform.encryption.document_cipher import PLAN, DocumentCipher, read_encryption_purpose
-from nexusform.encryption.encrypted_backend import EncryptedBackend
+from nexusform.encryption.document_cipher import PLAN, DocumentCipher, EncryptedBackend, read_encryption_purpose
 from nexusform.encryption.key_providers import EncryptionProblem
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.language.parser import parse_file

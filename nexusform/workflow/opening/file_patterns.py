@@ -84,16 +84,17 @@ def _find_files(root: Path, segments: list[_Segment], directories: DirectoryRead
         is_last = position + 1 == len(segments)
         if segment is None and not is_last:  # `**` also matches no directory
             pending.append((directory, position + 1))
+        next_position = position if segment is None else position + 1  # `**` continues below
         for name in _list_names(root / directory, segment):
             path = posixpath.join(directory, name)
-            full_path = root / path
-            if is_last and directories.is_readable_file(full_path):
+            if is_last and directories.is_readable_file(root / path):
                 yield path
-            elif segment is None:
-                if directories.is_directory(full_path) and not _is_cyclic_link(root, path):
-                    pending.append((path, position))  # `**` continues below
-            elif not is_last and directories.is_directory(full_path):
-                pending.append((path, position + 1))
+            elif (
+                next_position < len(segments)
+                and directories.is_directory(root / path)
+                and not (segment is None and _is_cyclic_link(root, path))
+            ):
+                pending.append((path, next_position))
 
 
 def _list_names(directory: Path, segment: _Segment) -> list[str]:

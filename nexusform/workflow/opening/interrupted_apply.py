@@ -1,15 +1,16 @@
-"""Recovery after an interrupted apply: replay of its journal and lookup of started changes."""
+"""Recovery after an interrupted apply: lookup of the changes that it began."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from nexusform.applying.interrupted_steps import recover_step_outcomes
+from nexusform.applying.apply_recorder import recover_step_outcomes
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.state import journal, state_codec
+from nexusform.state.journal import OpenStepIntent
 from nexusform.state.state_draft import build_draft
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
 
@@ -17,9 +18,10 @@ from nexusform.workflow.opening.stored_state import StoredState, compute_state_d
 def recover_interrupted_apply(
     stored: StoredState, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
 ) -> tuple[StoredState | None, list[Diagnostic]]:
-    """Read the outcomes of changes begun by an interrupted run from providers; None if one fails. With `write` (lock
-    held) record them and compact the journal. A plan does not write: it may run untrusted configuration with
-    providers, and their answers must not affect the recorded state.
+    """Read at the providers the outcomes of the changes that an interrupted run began; None if one fails.
+
+    With `write` (lock held) record them and compact the journal. A plan does not write: it may run untrusted
+    configuration with providers, and their answers must not affect the recorded state.
     """
     warnings: list[Diagnostic] = []
     resolved = StoredState(stored.state, digest=stored.digest, remaining=stored.remaining)
@@ -33,19 +35,7 @@ def recover_interrupted_apply(
             draft = build_draft(stored.state, outcomes, stored.remaining)
             resolved = StoredState(draft.build_state(), remaining=draft.build_unfinished_apply())
             if stored.remaining is None or not stored.remaining.has_ended:  # an apply with an end was not interrupted
-                addresses = sorted({str(o.intent.address) for o in stored.open_intents})
-                consequence = (
-                    "the state has their current values."
-                    if write
-                    else "this run uses their current values; the next apply records them."
-                )
-                warnings.append(
-                    build_warning(
-                        "apply-interrupted",
-                        f"It was interrupted while it changed these objects: {format_first_items(addresses, 5)}. "
-                        f"nexusform read them from their provider, and {consequence}",
-                    )
-                )
+                warnings.append(_build_interrupted_warning(stored.open_intents, write=write))
         if write:
             backend.write_merged_state(state_codec.encode_state(resolved.state), resolved.list_preserved_lines())
     except ProviderProblem as problem:
@@ -53,3 +43,16 @@ def recover_interrupted_apply(
     except BackendProblem as problem:
         return None, [build_error("unwritable-state", str(problem))]
     return replace(resolved, digest=compute_state_digest(resolved.state)), warnings
+
+
+def _build_interrupted_warning(open_intents: Sequence[OpenStepIntent], *, write: bool) -> Diagnostic:
+    """Build the warning about the objects with a step that began; with `write`, the state has their values now."""
+    consequence = "this run uses their current values; the next apply records them."
+    if write:
+        consequence = "the state has their current values."
+    addresses = sorted({str(open_intent.intent.address) for open_intent in open_intents})
+    return build_warning(
+        "apply-interrupted",
+        f"It was interrupted while it changed these objects: {format_first_items(addresses, 5)}. "
+        f"nexusform read them from their provider, and {consequence}",
+    )

@@ -1,4 +1,4 @@
-"""Replay the journal of an apply onto the state that it was written for."""
+"""Replay of the journal of an apply onto its state."""
 
 from collections.abc import Mapping, Sequence
 

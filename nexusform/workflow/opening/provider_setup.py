@@ -1,8 +1,7 @@
 """Providers of a run: creation from `provider` blocks, and queries."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import chain
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -18,7 +17,7 @@ from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyCache, build_evaluation_settings
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
-from nexusform.plans.plan import Action, InventoryRead, Plan
+from nexusform.plans.plan import Action, Change, InventoryRead, Plan
 from nexusform.providers.registry import PROVIDERS, ProviderDefinition
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.state.objects import ObjectState, State
@@ -27,8 +26,7 @@ from nexusform.workflow.opening.command_context import CommandContext
 # Name prefix of inventories read by providers.
 PROVIDER_PREFIX: Final = "provider."
 _MAX_NAMES: Final = 5
-# A site shows these inside another object, so a plan may create them again by mistake.
-_NESTED_TYPES: Final = frozenset({"nexus_agent_pool"})
+_NESTED_TYPE: Final = "nexus_agent_pool"  # shown inside a cluster, so a plan may create it again by mistake
 
 
 def create_providers(
@@ -38,16 +36,15 @@ def create_providers(
     `request` has the configuration and referenced values. `exit_stack` closes the providers after the run.
     """
     providers: dict[str, Provider] = {}
+    blocks = request.configuration.root.providers
     problems = list(check_provider_names(request.configuration, PROVIDERS))
-    evaluation: Evaluation | None = None
-    for key, block in request.configuration.root.providers.items():
-        definition = PROVIDERS.get(block.name)
-        if definition is None:  # check_provider_names reports it
+    if blocks:
+        no_resources = PreparedBodyCache({"managed": {}, "data": {}})  # settings refer to no resource
+        evaluation = Evaluation(build_evaluation_settings(request, no_resources, request.state))
+    for key, block in blocks.items():
+        if block.name not in PROVIDERS:  # check_provider_names reports it
             continue
-        evaluation = evaluation or Evaluation(
-            build_evaluation_settings(request, PreparedBodyCache({"managed": {}, "data": {}}), request.state)
-        )
-        settings, new_problems, is_sensitive = _evaluate_settings(block, definition, evaluation)
+        settings, new_problems, is_sensitive = _evaluate_settings(block, PROVIDERS[block.name], evaluation)
         problems += new_problems
         if settings is None:
             continue
@@ -56,31 +53,41 @@ def create_providers(
             if address_errors:
                 problems += address_errors
                 continue
-            provider = definition.make(settings, context.directory, exit_stack, context.confinement)
-            if isinstance(provider, StateUser):
-                own_objects = (recorded.attributes for _, recorded in list_objects(request.state, key))
-                provider.set_state_objects(own_objects, list_managed_objects(request.state))
-            if isinstance(provider, PermissionedProvider):
-                provider.set_permissions(context.is_allowed, take_ownership=context.take_ownership)
-            providers[key] = _redact_provider(provider) if is_sensitive else provider
+            providers[key] = _create_provider(key, settings, request.state, context, exit_stack)
         except ProviderProblem as problem:
             detail = str(problem)
-            if is_sensitive:
-                from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE as detail  # noqa: N811
+            if is_sensitive:  # the message may repeat a setting
+                from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
+
+                detail = HIDDEN_MESSAGE
             problems.append(
                 build_error("invalid-provider-configuration", detail, block.span, block=_format_block_header(block))
             )
-    if DEFAULT_PROVIDER not in request.configuration.root.providers:  # it needs no block
-        simulated = PROVIDERS[DEFAULT_PROVIDER]
-        providers[DEFAULT_PROVIDER] = simulated.make({}, context.directory, exit_stack, context.confinement)
+            continue
+        if is_sensitive:
+            from nexusform.workflow.opening.redacting_provider import redact_provider
+
+            providers[key] = redact_provider(providers[key])
+    if DEFAULT_PROVIDER not in blocks:  # it needs no block
+        providers[DEFAULT_PROVIDER] = _create_provider(DEFAULT_PROVIDER, {}, request.state, context, exit_stack)
     return providers, problems
 
 
-def _redact_provider(provider: Provider) -> Provider:
-    """Hide the messages of a provider with sensitive settings; they may repeat a setting."""
-    from nexusform.workflow.opening.redacting_provider import redact_provider
+def _create_provider(
+    key: str, settings: Mapping[str, Any], state: State, context: CommandContext, exit_stack: ExitStack
+) -> Provider:
+    """Create the provider `name` or `name.alias`, and give it the parts of the state and the permissions that it uses.
 
-    return redact_provider(provider)
+    Raises ProviderProblem for invalid settings.
+    """
+    definition = PROVIDERS[key.partition(".")[0]]
+    provider = definition.make(settings, context.directory, exit_stack, context.confinement)
+    if isinstance(provider, StateUser):
+        own_objects = (recorded.attributes for _, recorded in list_objects(state, key))
+        provider.set_state_objects(own_objects, list_managed_objects(state))
+    if isinstance(provider, PermissionedProvider):
+        provider.set_permissions(context.is_allowed, take_ownership=context.take_ownership)
+    return provider
 
 
 def check_provider_addresses(
@@ -88,18 +95,15 @@ def check_provider_addresses(
 ) -> list[Diagnostic]:
     """Return errors for addresses not allowed in a sandboxed run; hide sensitive ones. Raises ProviderProblem."""
     definition = PROVIDERS[block.name]
-    addresses = definition.list_server_urls(settings)  # they receive credentials
-    rejected_addresses = [address for address in addresses if not context.is_allowed(address)]
-    names = ["An address" if is_sensitive else f'The address "{address}"' for address in rejected_addresses]
-    return [
-        build_error(
-            "remote-address-not-allowed",
-            f"{context.explain_rejection(name)} {definition.alternative}",
-            block.span,
-            block=_format_block_header(block),
-        )
-        for name in names
-    ]
+    errors: list[Diagnostic] = []
+    for address in definition.list_server_urls(settings):  # they receive credentials
+        if context.is_allowed(address):
+            continue
+        rejection = context.explain_rejection("An address" if is_sensitive else f'The address "{address}"')
+        detail = f"{rejection} {definition.alternative}"
+        header = _format_block_header(block)
+        errors.append(build_error("remote-address-not-allowed", detail, block.span, block=header))
+    return errors
 
 
 def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
@@ -168,8 +172,8 @@ def _format_block_header(block: ProviderBlock) -> str:
 
 def list_objects(state: State, provider: str) -> list[tuple[Address, ObjectState]]:
     """List the objects of a state created by a provider, sorted by address."""
-    objects = [entry for entry in state.list_current_objects() if entry[1].provider == provider]
-    return sorted(objects, key=lambda entry: compute_address_order(entry[0]))
+    objects = {address: item for address, item in state.list_current_objects() if item.provider == provider}
+    return [(address, objects[address]) for address in sorted(objects, key=compute_address_order)]
 
 
 def list_managed_objects(state: State) -> Iterator[tuple[str, str]]:
@@ -182,51 +186,53 @@ def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) 
     """Return the warnings of providers, except those already in the plan and those about objects to delete."""
     known_findings = {(diagnostic.id, diagnostic.brief) for diagnostic in plan.diagnostics}
     deleted = {str(change.address) for change in plan.changes if change.action is Action.DELETE}
-    problems = chain(*(provider.list_warnings() for provider in providers.values()))
-    return [convert_problem(p) for p in problems if p.address not in deleted and (p.id, p.brief) not in known_findings]
+    diagnostics: list[Diagnostic] = []
+    for provider in providers.values():
+        for problem in provider.list_warnings():
+            is_known = (problem.id, problem.brief) in known_findings
+            diagnostics += [] if is_known or problem.address in deleted else [convert_problem(problem)]
+    return diagnostics
 
 
 def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
     """Return the sites read by providers from a file (capture) as inventories of the plan, with the capture time."""
-    return tuple(
-        build_inventory_read(f"{PROVIDER_PREFIX}{key} ({site})", taken_at, now)
-        for key, provider in sorted(providers.items())
-        if isinstance(provider, CaptureProvider)
-        for site, taken_at in provider.list_captures()
-    )
+    inventories: list[InventoryRead] = []
+    for key, provider in sorted(providers.items()):
+        captures = provider.list_captures() if isinstance(provider, CaptureProvider) else ()
+        inventories += [
+            build_inventory_read(f"{PROVIDER_PREFIX}{key} ({site})", taken, now) for site, taken in captures
+        ]
+    return tuple(inventories)
 
 
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
     """Return an error for each agent pool to create but already existing on a site, and a warning about clusters and
     VMs like that.
     """
+    problems: list[Diagnostic] = []
+    created = [change for change in plan.changes if change.action is Action.CREATE]
     try:
-        problems = list(_check_existing_workloads(plan, providers))
+        problems += list(_check_existing_workloads(created, providers))
+        for change in created:
+            provider = providers.get(change.provider)
+            if change.address.type != _NESTED_TYPE or provider is None or not provider.observes_objects:
+                continue
+            if provider.find(change.address.type, change.id) is not None:
+                detail = (
+                    f"{change.id} already exists on the site, and this plan would re-create its VMs. Import it: write "
+                    f'a block import {{ to = {change.address}, id = "{change.id}" }} with one argument per line, and '
+                    "remove the agent_pool block of that name from the cluster."
+                )
+                problems.append(build_error("object-already-exists", detail, change.source, block=change.block))
     except ProviderProblem as problem:
-        return [build_error("refresh-failed", str(problem))]
-    for change in plan.changes:
-        provider = providers.get(change.provider)
-        if change.address.type not in _NESTED_TYPES or change.action is not Action.CREATE or provider is None:
-            continue
-        try:
-            is_existing = provider.observes_objects and provider.find(change.address.type, change.id) is not None
-        except ProviderProblem as problem:
-            return [*problems, build_error("refresh-failed", str(problem))]
-        if not is_existing:
-            continue
-        detail = (
-            f"{change.id} already exists on the site, and this plan would re-create its VMs. Import it: "
-            f'write a block import {{ to = {change.address}, id = "{change.id}" }} with one argument per '
-            "line, and remove the agent_pool block of that name from the cluster."
-        )
-        problems.append(build_error("object-already-exists", detail, change.source, block=change.block))
+        problems.append(build_error("refresh-failed", str(problem)))
     return problems
 
 
-def _check_existing_workloads(plan: Plan, providers: Mapping[str, Provider]) -> Iterator[Diagnostic]:
-    """Yield a warning per provider whose site shows clusters or VMs that the plan creates: the state lacks them."""
-    created = group_by((item for item in plan.changes if item.action is Action.CREATE), lambda item: item.provider)
-    observing = {name: item for name, item in providers.items() if name in created and item.observes_objects}
+def _check_existing_workloads(created: Sequence[Change], providers: Mapping[str, Provider]) -> Iterator[Diagnostic]:
+    """Yield a warning per provider that shows clusters or VMs to create on its site: the state lacks them."""
+    by_provider = group_by(created, lambda change: change.provider)
+    observing = {name: item for name, item in providers.items() if name in by_provider and item.observes_objects}
     if not observing:
         return
     from nexusform.providers.optional_provider_interfaces import WorkloadListingProvider
@@ -234,8 +240,7 @@ def _check_existing_workloads(plan: Plan, providers: Mapping[str, Provider]) -> 
     for name, provider in observing.items():
         if not isinstance(provider, WorkloadListingProvider):
             continue
-        changes = created[name]
-        existing_ids = provider.list_workload_ids()
+        existing_ids, changes = provider.list_workload_ids(), by_provider[name]
         existing = [str(item.address) for item in changes if (item.address.type, item.id) in existing_ids]
         if existing:
             objects = select_word_form(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -130,27 +130,26 @@ def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, 
             values[name] = _convert_setting(name, value, attributes[name], problems)
     missing = [name for name, attribute in attributes.items() if attribute.required and name not in values]
     if missing and not problems:  # a misspelled name explains a missing one
-        problems.append(_build_missing_settings_problem(query.backend, missing))
+        names = " and ".join(f'"{name}"' for name in missing)
+        detail = f'The backend "{query.backend}" needs {names} in config.'
+        problems.append(Problem(("config",), "missing-backend-setting", detail))
     return (None if problems else values), problems
 
 
 def _convert_setting(name: str, value: Any, attribute: AttributeSchema, problems: list[Problem]) -> Any:
     """Convert one setting to a bool or text; None with a new entry in `problems` if it is neither."""
+    is_bool = isinstance(value, bool)  # a bool is also an int
+    expected_type = "a string"
     if attribute.type == BOOL:
-        if isinstance(value, bool) or value in ("true", "false"):
+        if is_bool or value in ("true", "false"):
             return value in (True, "true")
+        expected_type = "true or false"
     elif isinstance(value, str):
         return value
-    elif isinstance(value, int | Fraction) and not isinstance(value, bool):
+    elif isinstance(value, int | Fraction) and not is_bool:
         return format_number(Fraction(value))
-    expected_type = "true or false" if attribute.type == BOOL else "a string"
     problems.append(Problem(("config",), "invalid-backend-setting", f'config: "{name}" must be {expected_type}.'))
     return None
-
-
-def _build_missing_settings_problem(kind: str, names: Sequence[str]) -> Problem:
-    name_list = " and ".join(f'"{name}"' for name in names)
-    return Problem(("config",), "missing-backend-setting", f'The backend "{kind}" needs {name_list} in config.')
 
 
 # (arguments, trust in kubeconfigs) -> the response. Raises ExternalQueryProblem.

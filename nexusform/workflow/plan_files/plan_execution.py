@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
-from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_records
-from nexusform.applying.events import StepEvent, StepListener, StepOutcome
-from nexusform.applying.executor import ApplyResult, ExecutionOptions, execute_plan
+from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_records, build_start_record
+from nexusform.applying.events import ExecutionOptions, StepEvent, StepListener, StepOutcome
+from nexusform.applying.executor import ApplyResult, execute_plan
 from nexusform.applying.prediction_checks import (
     build_journal_records,
     list_completed_objects,
@@ -38,7 +38,7 @@ from nexusform.planning.replanning.known_after_apply import (
     evaluate_write_only,
     finalize_plan,
 )
-from nexusform.plans.plan import CheckResult, Plan, Step, StepKind
+from nexusform.plans.plan import CheckResult, Plan, Step
 from nexusform.plans.saved import plan_file
 from nexusform.state import journal, state_codec
 from nexusform.state.journal import ApplyEnd, ApplyStart, PlanPart
@@ -47,7 +47,7 @@ from nexusform.state.state_draft import UnfinishedApply, build_plan_parts
 from nexusform.workflow.opening.backend_choice import record_backend_choice
 from nexusform.workflow.opening.stored_state import StoredState
 from nexusform.workflow.opening.system_io import write_output
-from nexusform.workflow.plan_files.remaining_steps import RemainingSteps
+from nexusform.workflow.plan_files.remaining_steps import RemainingSteps, count_steps
 from nexusform.workflow.runs.evaluation_record import record_evaluation
 from nexusform.workflow.runs.provider_identity import IdentityCheck, add_new_identities
 from nexusform.workflow.runs.run import Run, build_base_request, build_plan_request
@@ -57,14 +57,10 @@ _SENSITIVE_VALUE: Final = "(sensitive value)"
 _MAX_LISTED: Final = 5  # wrong predictions in one message
 
 
-class PlanApplyOptions(Struct, frozen=True):
-    """Options of an apply; see applying.executor.Options. `plan_digest` is that of a saved plan."""
+class PlanApplyOptions(ExecutionOptions, frozen=True):
+    """Options of an apply. `plan_digest` is that of a saved plan, "" for a new one."""
 
-    parallelism: int = 10
-    fail_fast: bool = False
-    is_stopping: Callable[[], bool] = lambda: False
     plan_digest: str = ""
-    waits_for_people: bool = False
 
 
 class ApplyOutcome(Struct, frozen=True):
@@ -98,30 +94,35 @@ class ApplyOutcome(Struct, frozen=True):
 
 def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyOptions) -> ApplyOutcome:
     """Apply a plan to the state of the run; with errors before the first step, return them with the unchanged state."""
+    state, earlier_apply = run.stored.state, run.stored.remaining
+    unchanged = ApplyResult(state, end_events=())
     identity_problems = run.check_identities(plan.providers) if plan.steps else []  # no step needs no provider
     if has_errors(identity_problems):
-        return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(identity_problems))
+        return ApplyOutcome(unchanged, tuple(identity_problems))
     plan, problems = finalize_plan(plan, build_plan_request(run.project, run.stored, plan), make_plan)
     if problems:
-        return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(problems))
-    recorder = ApplyRecorder(run.project.backend, run.stored.state)
-    first_records = build_opening_records(plan, run.stored.state, str(uuid.uuid4()), options.plan_digest)
-    if len(first_records) == 1 and not plan.steps and not plan.has_changes:  # only ApplyStart
+        return ApplyOutcome(unchanged, tuple(problems))
+    recorder = ApplyRecorder(run.project.backend, state)
+    start = build_start_record(plan, state, str(uuid.uuid4()), options.plan_digest)
+    other_records = build_opening_records(plan, state)
+    if not other_records and not plan.steps and not plan.has_changes:
         # Nothing to write, except re-encryption after a key change.
-        return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(_rewrite_with_current_encryption(run)))
-    plan_records: list[PlanPart] = []  # the plan in pieces, for `apply -resume`
-    if plan.steps:
-        configuration_texts = {name: source.text for name, source in run.project.configuration.files.items()}
-        document = plan_file.write_plan_file(record_evaluation(plan, run.project), configuration_texts)
-        step_count = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)  # a gate only waits for others
-        start = next(record for record in first_records if isinstance(record, ApplyStart))
-        plan_records = build_plan_parts(document, step_count, options.plan_digest, start.lineage, start.serial)
-    # Write the plan first: a truncated journal must not mark it as applied.
-    for record in (*plan_records, *first_records):
+        return ApplyOutcome(unchanged, tuple(_rewrite_with_current_encryption(run)))
+    # Write the plan first, for `apply -resume`: a truncated journal must not mark it as applied.
+    plan_records = _build_plan_records(run, plan, options.plan_digest, start) if plan.steps else []
+    for record in (*plan_records, start, *other_records):
         recorder.add_record(record)
-    replaced_warnings = [_build_replanned_warning(run.stored.remaining, plan)] if run.stored.remaining else []
     outcome = _execute_plan(run, plan, recorder, listener, options)
-    return replace(outcome, diagnostics=(*replaced_warnings, *outcome.diagnostics))
+    if earlier_apply is None:
+        return outcome
+    return replace(outcome, diagnostics=(_build_replanned_warning(earlier_apply, plan), *outcome.diagnostics))
+
+
+def _build_plan_records(run: Run, plan: Plan, plan_digest: str, start: ApplyStart) -> list[PlanPart]:
+    """Return the journal records with the plan file in pieces. `start` is the first record of the apply."""
+    configuration_texts = {name: source.text for name, source in run.project.configuration.files.items()}
+    document = plan_file.write_plan_file(record_evaluation(plan, run.project), configuration_texts)
+    return build_plan_parts(document, count_steps(plan), plan_digest, start.lineage, start.serial)
 
 
 def apply_remaining_steps(
@@ -176,13 +177,7 @@ def _execute_plan(
         run.project.registries.resource_types,
         clock=run.clock,
         listener=listener,
-        options=ExecutionOptions(
-            parallelism=options.parallelism,
-            fail_fast=options.fail_fast,
-            should_stop=options.is_stopping,
-            waits_for_user=options.waits_for_people,
-            write_only=write_only,
-        ),
+        options=replace(options, write_only=write_only),
     )
     wrong_certain = _verify_predictions(run, plan, recorder, applied, unverified)
     ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())  # another machine allowed by the rules
@@ -215,9 +210,8 @@ def _verify_predictions(
 ) -> tuple[str, ...]:
     """Compare predictions with the sites and record the results. Return the certain ones with another result."""
     state = recorder.get_state()
-    verified_addresses = list_completed_objects(applied.end_events, plan, unverified) | list_delegated_objects(
-        applied.end_events
-    )
+    verified_addresses = list_completed_objects(applied.end_events, plan, unverified)
+    verified_addresses |= list_delegated_objects(applied.end_events)
     verification = verify_predictions(plan, verified_addresses, state, run.project.registries.resource_types)
     for record in build_journal_records(verification, state):
         recorder.add_record(record)
@@ -264,15 +258,15 @@ def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnost
 def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     """Build a diagnostic about steps not done; [] if all were. Steps left to people are only a warning."""
     counts = Counter(end.outcome for end in applied.end_events)
-    manual_count = sum(end.is_delegated for end in applied.end_events)
-    if (
-        manual_count and manual_count == counts[StepOutcome.WAITING] and not counts[StepOutcome.FAILED]
-    ):  # all else is done
-        return [_build_manual_diagnostic(manual_count, counts[StepOutcome.SKIPPED])]
-    if counts[StepOutcome.WAITING]:
+    waiting, failed, skipped = counts[StepOutcome.WAITING], counts[StepOutcome.FAILED], counts[StepOutcome.SKIPPED]
+    manual_count = sum(end.is_delegated for end in applied.end_events)  # these are among the waiting ones
+    if waiting and manual_count == waiting and not failed:
+        return [_build_manual_diagnostic(manual_count, skipped)]
+    if waiting:
         return [_build_waiting_steps_error(counts)]
-    failed, skipped = counts[StepOutcome.FAILED], counts[StepOutcome.SKIPPED]
-    if applied.problem or not (failed or skipped):  # a journal error has its own diagnostic, or all steps are done
+    if applied.problem:  # it has a diagnostic of its own
+        return []
+    if not failed and not skipped:
         return []
     cause = f"{format_count(failed, 'step')} failed" if failed else "It was interrupted"
     return [
@@ -324,10 +318,9 @@ def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalR
     if not applied.is_complete:
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))
-    wrong_addresses = {  # of resources: without the keys of instances
-        re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", prediction.address)
-        for prediction in (*applied.wrong_predictions, *applied.ties)
-    }
+    wrong_addresses: set[str] = set()  # of resources: without the keys of instances
+    for prediction in (*applied.wrong_predictions, *applied.ties):
+        wrong_addresses.add(re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", prediction.address))
     return evaluate_final_results(plan, request, run.stored.state.outputs, wrong_addresses)
 
 

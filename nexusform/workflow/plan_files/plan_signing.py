@@ -17,9 +17,13 @@ from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.encryption_settings import encrypt_plan
 from nexusform.workflow.opening.system_io import read_file, write_output
-from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.plan_statement import Signer, write_statement
-from nexusform.workflow.plan_files.saved_plans import build_statement_content, decrypt_document, read_limited_file
+from nexusform.workflow.plan_files.saved_plans import (
+    build_statement_content,
+    check_failed_plan,
+    decrypt_document,
+    read_limited_file,
+)
 
 _MAX_KEY_BYTES: Final = 1 << 16  # bytes
 _MAX_NAMES: Final = 3
@@ -57,14 +61,15 @@ def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: 
     if plan.is_rejected:
         detail = "The plan has errors or exceeds a guard rail, so it cannot be applied. Plan again."
         return [build_error("plan-signing-failed", detail)]
-    is_confined = evaluation is not None and evaluation.confined
-    if unsafe := check_signable(is_confined=is_confined, is_unconfined_accepted=is_unconfined_accepted):
-        return unsafe
+    if is_unconfined_accepted:
+        return []
+    if evaluation is None or not evaluation.confined:
+        return check_signable(is_confined=False, is_unconfined_accepted=False)
     # An evaluation records each file it read: an input without a record was added to the plan file later.
-    recorded_names = {file.path for file in evaluation.files} if evaluation else set()
+    recorded_names = {file.path for file in evaluation.files}
     names = (*plan.basis.files, *plan.basis.data_files, *saved.configuration_files)  # all inputs
     absent = sorted({os.path.normpath(name).replace(os.sep, "/") for name in names} - recorded_names)
-    if absent and not is_unconfined_accepted:
+    if absent:
         detail = f"The record of its evaluation lacks {format_first_items(absent, _MAX_NAMES)}: the file was modified."
         return [build_error("plan-signing-failed", f"{detail} Plan again.")]
     return []

@@ -103,9 +103,11 @@ def _describe_environment(evaluations: Sequence[EvaluationEnvironment]) -> Mappi
     """Describe the evaluation of all plans together: confined only if every one was, with all roots and sources."""
     if not evaluations:
         return {}
-    names = ("origins", "programs", "environment_read")
-    return {
+    description: dict[str, Any] = {
         "confined": all(evaluation.confined for evaluation in evaluations),
         "root": sorted({evaluation.root for evaluation in evaluations}),
-        **{name: sorted({*chain(*(getattr(evaluation, name) for evaluation in evaluations))}) for name in names},
     }
+    for name in ("origins", "programs", "environment_read"):
+        values_by_plan = [getattr(evaluation, name) for evaluation in evaluations]
+        description[name] = sorted({*chain(*values_by_plan)})
+    return description

@@ -31,8 +31,8 @@ class RemainingSteps(Struct, frozen=True):
 
     @property
     def step_count(self) -> int:
-        """Number of remaining steps, without gates (these only wait for other steps)."""
-        return sum(1 for step in self.plan.steps if step.kind is not StepKind.GATE)
+        """Number of remaining steps."""
+        return count_steps(self.plan)
 
     @property
     def summary(self) -> str:
@@ -40,6 +40,11 @@ class RemainingSteps(Struct, frozen=True):
         if not self.step_count:
             return "All its steps are complete, but its end is not recorded"
         return f"{format_count(self.step_count, 'step')} {select_word_form(self.step_count, 'remains', 'remain')}"
+
+
+def count_steps(plan: Plan) -> int:
+    """Count the steps without gates: these only wait for other steps, and report no progress."""
+    return sum(step.kind is not StepKind.GATE for step in plan.steps)
 
 
 def find_remaining_steps(
@@ -109,18 +114,17 @@ def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Di
 
     project = run.project
     texts = {name: source.text for name, source in project.configuration.files.items()}
-    reason = ""
     if texts != dict(remaining_steps.saved_plan.configuration_files):
-        reason = "The configuration changed since."
+        changed_input = "configuration"
     elif has_errors(check_variables_unchanged(project.context, project.configuration, remaining_steps.plan)):
-        reason = "The variables changed since."
-    if not reason:
+        changed_input = "variables"
+    else:
         return []
     return [
         build_error(
             "apply-interrupted",
-            f"{remaining_steps.summary}. {reason} `nexusform apply -resume` finishes it as planned; "
-            "`nexusform apply -discard` drops it.",
+            f"{remaining_steps.summary}. The {changed_input} changed since. `nexusform apply -resume` finishes it as "
+            "planned; `nexusform apply -discard` drops it.",
         )
     ]
 

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -47,13 +48,13 @@ def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool =
 
 def _build_plan_graph(plan: Plan) -> Graph:
     """Build the graph of changes. A dependency on a resource is one on all of its changed instances."""
-    addresses_by_resource: dict[str, list[str]] = {}
+    addresses_by_resource: dict[str, list[str]] = defaultdict(list)
     for change in plan.changes:
-        addresses_by_resource.setdefault(str(change.address.resource), []).append(str(change.address))
+        addresses_by_resource[str(change.address.resource)].append(str(change.address))
     edges: list[Edge] = []
     for change in plan.changes:
         for resource in change.dependencies:
-            edges += [(str(change.address), dependency) for dependency in addresses_by_resource.get(resource, ())]
+            edges += [(str(change.address), dependency) for dependency in addresses_by_resource[resource]]
     return Graph(tuple(str(change.address) for change in plan.changes), tuple(edges))
 
 

@@ -1,28 +1,34 @@
-"""Saved plans: write, read and export plan files, and open their projects."""
+"""Saved plans: write, read and export plan files, and open their projects. The plan file of a failed run replaces an
+older plan, so apply cannot use the older one.
+"""
 
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+import nexusform
 from nexusform.configuration.declarations.configuration import Configuration, Module
 from nexusform.configuration.loader import load_configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, select_errors
-from nexusform.diagnostics.phrases import format_list
+from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domain_table import LazyTable, collect_object_references
-from nexusform.files.regular_files import UNCONFINED, Confinement
+from nexusform.encryption.document_cipher import PLAN, read_encryption_purpose
+from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import StateBackend, is_encrypted
 from nexusform.json_data.plain_data import convert_to_plain, convert_to_value
 from nexusform.plans.impact.guard_rails import list_broken_limits
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import Plan, PlanInputs
 from nexusform.plans.saved import plan_file
 from nexusform.plans.saved.plan_file import SavedPlan
+from nexusform.providers.clock import read_clock
 from nexusform.resource_types.registry import build_registries
 from nexusform.state import state_codec
 from nexusform.state.objects import EMPTY, State
@@ -37,10 +43,17 @@ from nexusform.workflow.opening.command_context import (
 )
 from nexusform.workflow.opening.encryption_settings import decrypt_file, encrypt_plan
 from nexusform.workflow.opening.project import OpenResult, create_project, open_backend, select_variable_values
-from nexusform.workflow.opening.system_io import open_file, read_file, write_output
-from nexusform.workflow.plan_files.failed_plans import check_failed_plan
+from nexusform.workflow.opening.system_io import (
+    explain_unwritable_file,
+    find_commit,
+    is_stream_or_directory,
+    open_file,
+    read_file,
+    remove_older_output,
+    write_output,
+)
 from nexusform.workflow.plan_files.plan_statement import Signer, StatementContent, write_statement
-from nexusform.workflow.runs.run import Run
+from nexusform.workflow.runs.run import PlanOptions, Run
 
 _LIMIT_HINT: Final = "To allow a larger file, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
 _MAX_NAMES = 5
@@ -271,20 +284,21 @@ def read_ephemeral_variables(
     if not declared:
         return {}, []
     variables, _ = read_project_variables(context, configuration)
-    values = {
-        name: value
-        for name, value in select_variable_values(configuration, variables).items()
-        if name in declared and not value.is_null and value.is_known
-    }
-    errors = []
+    given_values = select_variable_values(configuration, variables)
+    values: dict[str, Value] = {}
+    errors: list[Diagnostic] = []
     for name, variable in declared.items():
-        if (name in values) == (name in plan.basis.ephemeral_variables):  # set both times, or never
-            continue
-        if name in values:
-            error_id, reason = "ephemeral-variable-not-set-in-plan", "was not set in the plan, so it cannot be set now."
-        else:
-            error_id, reason = _UNSET_VARIABLE, "was set in the plan, and plans do not contain its value. Set it again."
-        errors.append(build_error(error_id, f'The ephemeral variable "{name}" {reason}', variable.span))
+        value = given_values.get(name)
+        is_set = value is not None and value.is_known and not value.is_null
+        was_set = name in plan.basis.ephemeral_variables
+        if is_set and not was_set:
+            detail = f'The ephemeral variable "{name}" was not set in the plan, so it cannot be set now.'
+            errors.append(build_error("ephemeral-variable-not-set-in-plan", detail, variable.span))
+        elif was_set and not is_set:
+            detail = f'The ephemeral variable "{name}" was set in the plan, and plans do not contain its value.'
+            errors.append(build_error(_UNSET_VARIABLE, f"{detail} Set it again.", variable.span))
+        if value is not None and is_set:
+            values[name] = value
     return values, errors
 
 
@@ -313,3 +327,87 @@ def export_plan(context: CommandContext, path: str, format_name: str) -> ExportR
         return ExportResult(diagnostics=(*problems, build_error("saved-plan-guard-rail", detail)))
     text, export_diagnostics = _WRITERS[format_name](saved.plan)
     return ExportResult(text, (*problems, *export_diagnostics))
+
+
+UNFINISHED: Final = "The command that writes this file ended before the plan was complete. Plan again."
+
+
+def build_failed_plan(context: CommandContext, options: PlanOptions, diagnostics: Sequence[Diagnostic]) -> Plan:
+    """Build the plan of a run failed before planning: its options and errors, without changes."""
+    return Plan(
+        mode=options.mode,
+        diagnostics=tuple(diagnostics),
+        errored=True,
+        nexusform_version=nexusform.__version__,
+        workspace=context.workspace,
+        targets=options.targets,
+        excludes=options.excludes,
+        replaces=options.replaces,
+        timestamp=options.now or read_clock(context.environment),
+        basis=PlanInputs(commit=find_commit(context.directory, context.environment, context.directory_confinement)),
+    )
+
+
+def save_failed_plan(
+    plan: Plan, path: str, context: CommandContext, sources: Mapping[str, SourceFile]
+) -> list[Diagnostic]:
+    """Write the plan of a failed run, encrypted if configured; an encryption error leaves `path` as it is."""
+    document = plan_file.write_plan_file(plan, {name: source.text for name, source in sources.items()})
+    if sources:  # else the plan has no configuration, only options and errors
+        configuration, _ = load_project_configuration(context)
+        document, problems = encrypt_plan(document, configuration, context)
+        if has_errors(problems):
+            return problems
+    try:
+        write_output(path, document, private=True)
+    except OSError as problem:
+        error = build_error("plan-save-failed", f'"{path}" cannot be written: {problem.strerror}.')
+        with suppress(OSError):
+            remove_older_output(path)  # so apply cannot use an older plan
+        return [error]
+    return []
+
+
+def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
+    """Replace an older plan with a failed one at the start of a run. Return errors if no plan may be written there."""
+    problems = check_plan_path(path, context)
+    if problems or is_stream_or_directory(Path(path)) or not os.path.lexists(path):  # there is no older plan
+        return problems
+    plan = build_failed_plan(context, options, [build_error("unfinished-plan", UNFINISHED)])
+    return save_failed_plan(plan, path, context, {})
+
+
+def check_plan_path(path: str, context: CommandContext, first_member: str = plan_file.MANIFEST) -> list[Diagnostic]:
+    """Return an error if no plan may be written to a path: it is not writable, or has a file of another kind. A plan
+    file is a ZIP archive with this `first_member`, or encrypted as a plan; an empty file is replaced, too.
+    """
+    if reason := explain_unwritable_file(path):
+        return [build_error("plan-save-failed", reason)]
+    target = Path(path)
+    if target.is_symlink() or is_stream_or_directory(target) or not target.exists():
+        return []
+    detail = f'"{path}" is not a plan file, so it is not overwritten. Choose another name, or delete the file.'
+    rejection = build_error("plan-save-failed", detail)
+    try:
+        content = read_regular(target, context.get_max_file_size(), follow=False)
+    except OSError:
+        return [rejection]
+    if not content or read_encryption_purpose(content) == PLAN:
+        return []
+    member = plan_file.read_member_at(content, 0)  # its name and data
+    return [] if member is not None and member[0] == first_member else [rejection]
+
+
+def check_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
+    """Return an error for the saved plan of a failed run, with its first error; [] for a complete plan."""
+    if not saved.plan.errored:
+        return []
+    errors = select_errors(saved.plan.diagnostics)
+    reason = f": {errors[0].summary.removesuffix('.')}" if errors else ""
+    return [
+        build_error(
+            "errored-saved-plan",
+            f"Planning failed with {format_count(len(errors), 'error')}{reason}. `nexusform show {path}` lists "
+            f"them. Fix them and run `nexusform plan -out={path}` again.",
+        )
+    ]

@@ -5,15 +5,16 @@ from pathlib import Path
 from shlex import quote
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import build_registries
-from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
+from nexusform.resources.address import AddressProblem, compute_address_order, parse_pattern
 from nexusform.state import state_codec
-from nexusform.state.objects import EMPTY, InstanceState, State
+from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import load_schemas, read_stored_state
@@ -28,45 +29,50 @@ from nexusform.workflow.plan_files.saved_plans import (
 
 
 class ShownContent(Struct, frozen=True):
-    """Contents to show: a saved plan with configuration and prior state, or a state with `instances` (None: all)."""
+    """Contents to show: a saved plan with configuration and prior state, or a state. `is_of_address`: the state has
+    only the objects at an address, and no outputs.
+    """
 
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
     saved: SavedPlan | None = None
     configuration: Configuration | None = None
     state: State = EMPTY
-    instances: Mapping[Address, InstanceState] | None = None
+    is_of_address: bool = False
 
 
 def find_show_target(context: CommandContext, target: str) -> ShownContent:
     """Find the contents to show: of an existing file, else of objects at an address; "" is the whole state."""
-    if target and Path(target).is_file():
+    if not target:
+        return _read_state(context)
+    if Path(target).is_file():
         return _read_file(context, target)
-    pattern: AddressPattern | None = None
-    if target:
-        try:
-            pattern = parse_pattern(target)
-        except AddressProblem as problem:
-            return ShownContent((_build_missing_file_error(target, f"Nor is it an address: {problem}"),))
+    try:
+        pattern = parse_pattern(target)
+    except AddressProblem as problem:
+        return ShownContent((_build_missing_file_error(target, f"Nor is it an address: {problem}"),))
     # In the root module an unknown type is a misspelled file; an address of a module may have none.
-    if pattern is not None and pattern.type not in build_registries().resource_types and not pattern.module:
+    if pattern.type not in build_registries().resource_types and not pattern.module:
         return ShownContent((_build_missing_file_error(target, f'Nor is "{pattern.type}" a resource type.'),))
+    content = _read_state(context)
+    if has_errors(content.diagnostics):
+        return content
+    existing, diagnostics = content.state.instances, content.diagnostics
+    addresses = sorted(filter(pattern.is_match, existing), key=compute_address_order)
+    if not addresses:
+        detail = f"The state has no object at {target}.{suggest_name(target, map(str, existing))}"
+        diagnostics = (*diagnostics, build_error("no-such-state-resource", detail))
+    state = replace(content.state, instances={address: existing[address] for address in addresses}, outputs={})
+    return replace(content, diagnostics=diagnostics, state=state, is_of_address=True)
+
+
+def _read_state(context: CommandContext) -> ShownContent:
+    """Read the state of the selected workspace; with errors, the contents have no state."""
     backend, problems, sources = find_backend(context)
     if backend is None:
         return ShownContent(tuple(problems), sources)
     stored, new_problems = read_stored_state(backend)
-    problems += new_problems
-    if stored is None:
-        return ShownContent(tuple(problems), sources)
-    if pattern is None:
-        return ShownContent(tuple(problems), sources, state=stored.state)
-    state = stored.state
-    addresses = sorted(filter(pattern.is_match, state.instances), key=compute_address_order)
-    if not addresses:
-        suggestion = suggest_name(target, [str(a) for a in state.instances])
-        problems.append(build_error("no-such-state-resource", f"The state has no object at {target}.{suggestion}"))
-    instances = {address: state.instances[address] for address in addresses}
-    return ShownContent(tuple(problems), sources, state=state, instances=instances)
+    return ShownContent((*problems, *new_problems), sources, state=stored.state if stored is not None else EMPTY)
 
 
 def _build_missing_file_error(target: str, reason: str) -> Diagnostic:

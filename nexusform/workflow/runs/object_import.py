@@ -1,4 +1,4 @@
-"""Import of existing objects: import blocks and the import command."""
+"""Import of existing objects: import blocks, the import command, and whole sites with a new configuration file."""
 
 import os
 import re
@@ -109,11 +109,12 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
     blocks: list[str] = []
     last_number = request.state.last_creation
     for target in targets:
-        can_generate = not target.address.module and target.address.key is None  # one block of the root module
-        if target.block is None and not (generate and can_generate):
+        is_in_root = not target.address.module and target.address.key is None  # a single block can be generated there
+        if target.block is None and not (generate and is_in_root):
             result.diagnostics.append(build_missing_configuration_error(target.address, target.span))
             continue
-        found_object = find_imported_object(target, request, providers, result.diagnostics)
+        found_object, new_problems = find_imported_object(target, request, providers)
+        result.diagnostics += new_problems
         if found_object is None:
             continue
         if not found_object.creation:  # the provider has no creation numbers, so continue those of the state
@@ -121,17 +122,22 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
             found_object = replace(found_object, creation=last_number)
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
         if target.block is None:
-            schema = request.registries.resource_types[target.address.type].schema
-            attributes = dict(found_object.attributes)
-            if found_object.provider != DEFAULT_PROVIDER:  # a real provider reads these facts; None is not rendered
-                attributes |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
-            blocks.append(render_resource_block(target.address, schema, attributes))
+            blocks.append(_generate_block(target.address, found_object, request.registries))
     attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
     for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
         imported = result.objects[address]
         result.objects[address] = replace(imported, object=replace(imported.object, attributes=attributes))
     result.generated_configuration = GENERATED_HEADER + "\n".join(blocks) if blocks else ""
     return result
+
+
+def _generate_block(address: Address, found_object: ObjectState, registries: PluginRegistries) -> str:
+    """Render the missing block of an imported object, without the facts that a real provider reads."""
+    schema = registries.resource_types[address.type].schema
+    attributes = dict(found_object.attributes)
+    if found_object.provider != DEFAULT_PROVIDER:  # not the simulated one
+        attributes |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
+    return render_resource_block(address, schema, attributes)
 
 
 def add_computed_attributes(
@@ -144,82 +150,77 @@ def add_computed_attributes(
     for kind, vm_object in layout.objects:
         if kind.vms is None:
             continue
-        schema, values = kind.schema.attributes, complete[vm_object.address]  # the schema without blocks
-        arguments = {name: values[name] for name in values if name not in schema or schema[name].is_configurable}
+        values = complete[vm_object.address]
+        computed_names = {name for name, schema in kind.schema.attributes.items() if not schema.is_configurable}
+        arguments = {name: values[name] for name in values if name not in computed_names}  # and nested blocks
         placed, unplaced = kind.vms.list_existing_vms(values), kind.vms.list_unplaced_vms(values)
         computed = kind.vms.build_computed_attributes(arguments, layout.context, placed, unplaced)
-        for name, value in computed.items():
-            if values.get(name) is None:
-                values[name] = value
+        existing = {name: value for name, value in values.items() if value is not None}
+        values |= {**computed, **existing}
     return complete
 
 
 def find_imported_object(
-    target: ImportTarget, request: PlanRequest, providers: Mapping[str, Provider], problems: list[Diagnostic]
-) -> ObjectState | None:
-    """Find the object of an import block at its provider; None with a new entry in `problems`."""
-    kind = request.registries.resource_types.get(target.address.type)
+    target: ImportTarget, request: PlanRequest, providers: Mapping[str, Provider]
+) -> tuple[ObjectState | None, list[Diagnostic]]:
+    """Find the object of an import block at its provider; None with errors."""
+    type_name, name = target.address.type, target.provider or DEFAULT_PROVIDER
+    kind, provider = request.registries.resource_types.get(type_name), providers.get(name)
     if kind is None:
-        suggestion = suggest_name(target.address.type, request.registries.resource_types)
-        detail = f'There is no resource type "{target.address.type}".{suggestion}'
-        problems.append(build_error("invalid-resource-type", detail, target.span, block="import"))
-        return None
-    name = target.provider or DEFAULT_PROVIDER
-    provider = providers.get(name)
+        suggestion = suggest_name(type_name, request.registries.resource_types)
+        detail = f'There is no resource type "{type_name}".{suggestion}'
+        return None, [_build_import_error("invalid-resource-type", detail, target)]
     if provider is None:
         detail = f'There is no provider configuration "{name}".{suggest_name(name, providers)}'
-        problems.append(build_error("provider-configuration-not-present", detail, target.span, block="import"))
-        return None
+        return None, [_build_import_error("provider-configuration-not-present", detail, target)]
+    problems: list[Diagnostic] = []
     try:
-        if isinstance(provider, FinderByArguments) and provider.needs_arguments(target.address.type):
-            arguments = _evaluate_arguments(target, request, kind, problems)
-            if arguments is None:
-                return None
-            match: tuple[ObjectKey, Mapping[str, Any]] | None = provider.find_configured_object(
-                target.address.type, arguments
-            )
+        if isinstance(provider, FinderByArguments) and provider.needs_arguments(type_name):
+            arguments, problems = _evaluate_arguments(target, request, kind)
+            if has_errors(problems):
+                return None, problems
+            match: tuple[ObjectKey, Mapping[str, Any]] | None = provider.find_configured_object(type_name, arguments)
         else:
-            match = provider.find(target.address.type, target.id)
+            match = provider.find(type_name, target.id)
     except ProviderProblem as problem:
-        problems.append(build_error("import-failed", str(problem), target.span, block="import"))
-        return None
+        return None, [*problems, _build_import_error("import-failed", str(problem), target)]
     if match is None:
         detail = (
-            f'While importing {target.address}, the provider "{name}" found no single object of type '
-            f'{target.address.type} with the id "{target.id}". Check the id: only existing objects can be '
-            "imported."
+            f'While importing {target.address}, the provider "{name}" found no single object of type {type_name} with '
+            f'the id "{target.id}". Check the id: only existing objects can be imported.'
         )
         if not provider.observes_objects:
             detail += ' This provider reads no site: set one, for example reality = "FILE".'
-        missing_error = build_error("cannot-import-non-existent-remote-object", detail, target.span, block="import")
-        problems.append(missing_error)
-        return None
+        return None, [*problems, _build_import_error("cannot-import-non-existent-remote-object", detail, target)]
     key, attributes = match
-    return ObjectState(normalize_imported_attributes(kind.schema, attributes, target.id), key.creation, provider=name)
+    attributes = normalize_imported_attributes(kind.schema, attributes, target.id)
+    return ObjectState(attributes, key.creation, provider=name), problems
+
+
+def _build_import_error(diagnostic_id: str, detail: str, target: ImportTarget) -> Diagnostic:
+    return build_error(diagnostic_id, detail, target.span, block="import")
 
 
 def _evaluate_arguments(
-    target: ImportTarget, request: PlanRequest, kind: ResourceType, problems: list[Diagnostic]
-) -> Mapping[str, Any] | None:
-    """Evaluate the arguments of the block to import into; None with new `problems` if they are not known."""
+    target: ImportTarget, request: PlanRequest, kind: ResourceType
+) -> tuple[Mapping[str, Any], list[Diagnostic]]:
+    """Evaluate the arguments of the block to import into. They are complete only without errors."""
     block, address = target.block, target.address
     if block is None or address.module or address.key is not None:
         detail = f"{address} must be a block of the root module without count and for_each."
-        problems.append(build_error("import-failed", detail, target.span, block="import"))
-        return None
+        return {}, [_build_import_error("import-failed", detail, target)]
     evaluation = build_state_evaluation(request)
     body, body_problems = build_prepared_body(block.body, kind.schema, block.span)
     values, _, value_problems = body.evaluate(evaluation.build_scope(evaluation.root))
-    new_problems = [*body_problems, *value_problems, *evaluation.diagnostics]
-    if not has_errors(new_problems) and has_unknown_part(values):
+    problems = [*body_problems, *value_problems, *evaluation.diagnostics]
+    if not has_errors(problems) and has_unknown_part(values):
         detail = f"The arguments of {address} are not known yet. Import the objects that it refers to first."
-        new_problems.append(build_error("import-failed", detail, target.span, block="import"))
-    if not has_errors(new_problems):
+        problems.append(_build_import_error("import-failed", detail, target))
+    if not has_errors(problems):
         unpacked, unpack_problems = kind.unpack_arguments(values, request.files)
         values = {**values, **unpacked}
-        new_problems += [convert_problem(problem) for problem in unpack_problems]
-    problems += new_problems
-    return None if has_errors(new_problems) else values
+        problems += [convert_problem(problem) for problem in unpack_problems]
+    return values, problems
 
 
 def check_generated_path(path: str) -> Diagnostic | None:
@@ -313,14 +314,17 @@ def _list_blocks(
         return [("", value)]
     if nesting is Nesting.LIST:
         return [("", part) for part in value]
-    labels = attributes.get(get_order_attribute(name)) or list(value)  # of a map, in source order if it is known
+    # A map: in source order if it is known.
+    labels = attributes.get(get_order_attribute(name)) or list(value)
     return [(label, value[label]) for label in labels if label in value]
 
 
 def _is_argument_relevant(attribute: AttributeSchema, value: Any) -> bool:
     """Return whether an argument is written: it is configurable and not null, and required or not the default."""
-    if not attribute.is_configurable or value is None or attribute.predicted:
-        return False  # predicted: a configured location would pin the VM
+    if value is None or not attribute.is_configurable:
+        return False
+    if attribute.predicted:
+        return False  # a location: written as an argument, it would pin the VM
     return attribute.required or value != attribute.default
 
 
@@ -330,7 +334,7 @@ def _build_hcl2_expression(value: Any) -> Any:
         return _quote_text(value)
     if isinstance(value, Mapping):
         return {_quote_text(str(name)): _build_hcl2_expression(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list | tuple):
         return [_build_hcl2_expression(part) for part in value]
     if isinstance(value, Fraction):
         return float(format_number(value))
@@ -386,8 +390,7 @@ def import_object(
     target = ImportTarget(
         address=address, id=object_id, provider=block.provider, span=Span("", start, start), block=block
     )
-    problems: list[Diagnostic] = []
-    found_object = find_imported_object(target, request, providers, problems)
+    found_object, problems = find_imported_object(target, request, providers)
     if found_object is None:
         return [replace(p, subject=None, block="") for p in problems]  # there is no import block
     if not found_object.creation:  # as in find_imports

@@ -2,12 +2,14 @@
 their values are final. Changes with errors, or dependent on them, are skipped and reported.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Span, build_diagnostic, build_error, select_errors
 from nexusform.interfaces.plugins import (
     UNFINISHED_KEY,
@@ -72,7 +74,8 @@ def build_skipped_checks_diagnostics(
 
 def _select_changes(result: PlanResult, provider: str, actions: AbstractSet[Action] = _SENT_ACTIONS) -> list[Change]:
     """Return the changes of a provider with one of the actions, without deletions by default."""
-    return [change for change in result.plan.changes if change.provider == provider and change.action in actions]
+    own_changes = (change for change in result.plan.changes if change.provider == provider)
+    return [change for change in own_changes if change.action in actions]
 
 
 def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, Problem]]) -> Iterator[Diagnostic]:
@@ -87,7 +90,7 @@ def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, 
 def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
     """Return the summaries of providers about their dry run, without empty ones."""
     texts = (provider.describe_dry_run() for provider in providers.values() if isinstance(provider, DryRunProvider))
-    return tuple(filter(None, texts))
+    return tuple(text for text in texts if text)
 
 
 def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> ChangeRequest:
@@ -115,33 +118,39 @@ def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> Ch
 def create_validation_check(
     result: PlanResult, configuration: Configuration, other_errors: Iterable[Diagnostic]
 ) -> FlawCheck:
-    """Create a function to explain why a change cannot be validated ("": it can). Reasons are an error in its block or
-    in a dependency, or one outside of resources, except in blocks read as unknown.
+    """Create a function to explain why a change cannot be validated ("": it can).
+
+    Reasons are an error in its block or in a dependency. An error outside of all resources counts for every change,
+    except in a block with a value that is unknown then.
     """
     errors = select_errors((*result.plan.diagnostics, *other_errors))
     if not errors:
         return lambda _change: ""
     blocks = list(iterate_resource_blocks(configuration))
-    known_addresses = {str(item.address) for item in blocks} | {
-        str(item.address.config_address) for item in result.plan.changes
-    }
+    known_addresses = {str(block.address) for block in blocks}
+    known_addresses |= {str(change.address.config_address) for change in result.plan.changes}
     blocks_with_errors: set[str] = set()
     for error in errors:
-        subject = error.subject
-        blocks_at_location = {str(b.address) for b in blocks if subject is not None and _is_within(subject, b.span)}
-        try:
-            address = str(parse_address(error.address).config_address) if error.address else ""
-        except AddressProblem:  # the address of a module
-            address = ""
-        addresses = blocks_at_location | ({address} & known_addresses)
+        addresses = _find_blocks_of_error(error, blocks) & known_addresses
         if not addresses and error.block.split(" ")[0] not in _UNKNOWN_BLOCKS:  # it may affect every change
             reason = f"the plan has an error ({error.summary})"
             return lambda _change: reason
         blocks_with_errors |= addresses
-    dependencies: dict[str, list[str]] = {}
-    for block, dependency in result.edges:
-        dependencies.setdefault(block, []).append(dependency)
+    dependencies: dict[str, list[str]] = defaultdict(list)
+    for block_address, dependency in result.edges:
+        dependencies[block_address].append(dependency)
     return partial(_explain_error, blocks_with_errors, dependencies)
+
+
+def _find_blocks_of_error(error: Diagnostic, blocks: Iterable[ResourceBlock]) -> set[str]:
+    """Return the addresses of the blocks around an error, and the block of its address, if it has one."""
+    addresses: set[str] = set()
+    if error.subject is not None:
+        addresses = {str(block.address) for block in blocks if _is_within(error.subject, block.span)}
+    if error.address:
+        with suppress(AddressProblem):  # the address of a module
+            addresses.add(str(parse_address(error.address).config_address))
+    return addresses
 
 
 def _explain_error(blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change) -> str:

@@ -189,9 +189,7 @@ class Run(Struct):
             return self.build_failed_plan(options, import_problems)
         diagnostics += import_problems
         request = self.build_request(options)  # with the configuration generated for imports
-        if options.refresh and (
-            request.state.instances or any(provider.observes_objects for provider in self.providers.values())
-        ):  # otherwise there is nothing to read
+        if options.refresh and (request.state.instances or self._has_observing_provider()):  # there may be changes
             from nexusform.workflow.runs.state_refresh import refresh_request
 
             try:
@@ -200,7 +198,7 @@ class Run(Struct):
                 return self.build_failed_plan(options, [build_error("refresh-failed", str(problem))])
             diagnostics += refresh_diagnostics
             self._record_confirmed_identities()
-        with log_duration("info", "plan made", mode=options.mode):
+        with log_duration("plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
             count_before = self._count_server_answers()
             result = make_plan(replace(request, imports=all_imports))
@@ -210,19 +208,25 @@ class Run(Struct):
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
         # Only by choice of the user: imports read the systems themselves; a plan from state has a warning of its own.
-        is_skipped = bool(options.dry_run_skip_reason) and not self.unreachable
-        if is_skipped and any(provider.observes_objects for provider in self.providers.values()):
+        if options.dry_run_skip_reason and not self.unreachable and self._has_observing_provider():
             detail = "-refresh=false: the plan uses the recorded state. Changes made outside of nexusform are unknown."
             diagnostics.append(build_warning("refresh-skipped", detail))
-        inventories = (*result.plan.inventories, *list_captured_inventories(self.providers, result.plan.timestamp))
-        result = replace(result, plan=replace(result.plan, inventories=inventories))
-        if self.identities is not None:
-            from nexusform.workflow.runs.provider_identity import iterate_system_descriptions
+        return self._complete_plan(replace(result, plan=self._add_provider_records(result.plan)), diagnostics)
 
-            observed = self.identities.observed
-            titles = tuple(iterate_system_descriptions(self.providers, observed))
-            result = replace(result, plan=replace(result.plan, providers=observed, provider_titles=titles))
-        return self._complete_plan(result, diagnostics)
+    def _add_provider_records(self, plan: Plan) -> Plan:
+        """Return the plan with the inventories read by providers, and with the systems behind them if identified."""
+        captured = list_captured_inventories(self.providers, plan.timestamp)
+        plan = replace(plan, inventories=(*plan.inventories, *captured))
+        if self.identities is None:
+            return plan
+        from nexusform.workflow.runs.provider_identity import iterate_system_descriptions
+
+        observed = self.identities.observed
+        titles = tuple(iterate_system_descriptions(self.providers, observed))
+        return replace(plan, providers=observed, provider_titles=titles)
+
+    def _has_observing_provider(self) -> bool:
+        return any(provider.observes_objects for provider in self.providers.values())
 
     def _count_server_answers(self) -> int:
         """Return the number of responses of servers to data sources so far."""
@@ -289,15 +293,15 @@ class Run(Struct):
 
     def _complete_plan(self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]) -> PlanResult:
         """Return the result with further diagnostics, lint findings of a normal plan, and the capacity of the sites."""
+        plan, errors = result.plan, select_errors(further_diagnostics)
+        if not plan.errored and all(error.id == "field-conflict" and error.address for error in errors):
+            # The provider rejects single changes, and the plan is complete: another flag permits them.
+            plan = replace(plan, rejected=tuple(sorted({error.address for error in errors})))
         if further_diagnostics:
-            errored = result.plan.errored or has_errors(further_diagnostics)
-            plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *further_diagnostics), errored=errored)
-            if not result.plan.errored:
-                errors = select_errors(further_diagnostics)
-                all_rejected = all(item.id == "field-conflict" and item.address for item in errors)  # by the provider
-                plan = replace(plan, rejected=tuple(sorted({item.address for item in errors})) if all_rejected else ())
-            result = replace(result, plan=plan)
-        if result.plan.mode is Mode.NORMAL:
+            errored = plan.errored or bool(errors)
+            plan = replace(plan, diagnostics=(*plan.diagnostics, *further_diagnostics), errored=errored)
+        result = replace(result, plan=plan)
+        if plan.mode is Mode.NORMAL:
             findings: list[Diagnostic] = []
             if not result.plan.errored and any(map(_is_linted, result.objects.values())):
                 from nexusform.workflow.opening.linting import lint_plan
@@ -306,7 +310,7 @@ class Run(Struct):
             disabled_rules = tuple(sorted(self.project.configuration.settings.ignored_rules))
             diagnostics = (*result.plan.diagnostics, *findings)
             result = replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
-        with log_duration("info", "room counted"):
+        with log_duration("room counted"):
             return add_site_capacity(result, self.project.registries)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
@@ -346,19 +350,16 @@ class Run(Struct):
     ) -> tuple[Mapping[Address, ImportedObject], list[Diagnostic]]:
         """Find the objects of import blocks. The configuration generated for them becomes part of the project."""
         path = options.generate_config_out
-        if not path and not self._has_imports(options):
-            return {}, []
-        from nexusform.workflow.runs.object_import import (
-            add_generated_configuration,
-            check_generated_path,
-            find_imports,
-        )
+        if path:  # an invalid path is an error even if there is nothing to generate
+            from nexusform.workflow.runs.object_import import check_generated_path
 
-        rejection = check_generated_path(path) if path else None
-        if rejection is not None:
-            return {}, [rejection]
+            rejection = check_generated_path(path)
+            if rejection is not None:
+                return {}, [rejection]
         if not self._has_imports(options):
-            return {}, []  # the path was valid, but there is nothing to generate
+            return {}, []
+        from nexusform.workflow.runs.object_import import add_generated_configuration, find_imports
+
         imports = find_imports(request, self.providers, generate=bool(path))
         if imports.generated_configuration and not has_errors(imports.diagnostics):
             project, problems = add_generated_configuration(self.project, path, imports.generated_configuration)
@@ -516,7 +517,7 @@ def _acquire_state_lock(run: Run, operation: str, locking: LockOptions, exit_sta
 
 def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> None:
     """Read the state, create the providers, and resolve an interrupted run. Errors go to the run and end this early."""
-    with log_duration("info", "state read", state=run.project.backend.describe()):
+    with log_duration("state read", state=run.project.backend.describe()):
         stored, problems = read_stored_state(run.project.backend)
     run.diagnostics += problems
     if stored is None:

@@ -89,13 +89,7 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
     if not reason:
         new_plan = run.rebuild_plan(plan)
         if not new_plan.errored:
-            compared_plans = [plan, new_plan]
-            if not has_sampled_verdicts(plan):
-                compared_plans = [remove_confidence(plan), remove_confidence(new_plan)]  # of samples, not drawn again
-            differing_parts = list_different_parts(*compared_plans)
-            if differing_parts:
-                return _reject_plan(f"Its {format_list(differing_parts)} differ from a new plan.")
-            return CheckedPlan(plan)
+            return _compare_all_parts(plan, new_plan)
         first_error = select_errors(new_plan.diagnostics)[0]
         reason = f"Planning again fails here: {first_error.summary}.{run.project.context.confinement_note}"
         if _has_all_inputs(run, plan):
@@ -103,6 +97,19 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
     if is_verified:
         return CheckedPlan(plan, (_build_unverified_warning(reason),))
     return CheckedPlan(plan=None, diagnostics=(_build_unreproducible_error(reason),))
+
+
+def _compare_all_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
+    """Accept the plan if all of its parts equal those of a new plan. The confidence of samples not drawn again is not
+    compared.
+    """
+    if has_sampled_verdicts(plan):
+        differing_parts = list_different_parts(plan, new_plan)
+    else:
+        differing_parts = list_different_parts(remove_confidence(plan), remove_confidence(new_plan))
+    if differing_parts:
+        return _reject_plan(f"Its {format_list(differing_parts)} differ from a new plan.")
+    return CheckedPlan(plan)
 
 
 def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
@@ -116,20 +123,12 @@ def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
 
 def _has_all_inputs(run: Run, plan: Plan) -> bool:
     """Return whether all files read by the plan are readable here, and it read no state of another configuration."""
-    project = run.project
-    if plan.basis.states:
-        return False
-    files = [*plan.basis.files, *plan.basis.data_files]
-    return all(_is_readable(path, project.files) for path in files)
-
-
-def _is_readable(path: str, files: Files) -> bool:
-    """Return whether a file can be read within the confinement."""
     try:
-        files.read(path)
+        for path in (*plan.basis.files, *plan.basis.data_files):
+            run.project.files.read(path)
     except FileProblem:
         return False
-    return True
+    return not plan.basis.states
 
 
 def _build_unverified_warning(reason: str) -> Diagnostic:
@@ -197,13 +196,18 @@ def _describe_differences(plan: Plan, new_plan: Plan) -> str:
     if new_plan.errored:
         first_error = select_errors(new_plan.diagnostics)[0]
         address = _INSTANCE_KEY.sub("[...]", first_error.address)  # a key may be secret here
-        return f"it fails ({first_error.summary}{', ' if address else ''}{address})."
+        reason = f"{first_error.summary}, {address}" if address else first_error.summary
+        return f"it fails ({reason})."
     names = list_visible_differences(plan, new_plan)
+    if not names:
+        return ""
+    # A new instance key may hold a value of this machine, unseen by the reviewer.
     known_keys = set(_INSTANCE_KEY.findall(" ".join(str(change.address) for change in plan.changes)))
     shown_names = [name for name in names if known_keys.issuperset(_INSTANCE_KEY.findall(name))]
-    if len(shown_names) < len(names):  # a key may hold a value of this machine, unseen by the reviewer
-        shown_names.append(f"{format_count(len(names) - len(shown_names), 'object')} with new instance keys")
-    return f"{format_first_items(shown_names, _MAX_NAMES)}." if names else ""
+    hidden_count = len(names) - len(shown_names)
+    if hidden_count:
+        shown_names.append(f"{format_count(hidden_count, 'object')} with new instance keys")
+    return f"{format_first_items(shown_names, _MAX_NAMES)}."
 
 
 def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:

@@ -17,7 +17,7 @@ from nexusform.interfaces.plugins import ObjectKey, Provider, ProviderProblem, R
 from nexusform.json_data.plain_data import format_path
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_modules
-from nexusform.resources.address import Address, compute_address_order
+from nexusform.resources.address import Address, ConfigAddress, compute_address_order
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.state.objects import ObjectState, State
 from nexusform.workflow.opening.provider_setup import list_objects
@@ -32,7 +32,7 @@ def refresh_request(
 ) -> tuple[PlanRequest, list[Diagnostic]]:
     """Return the request with refreshed objects and imports, and diagnostics. Raises ProviderProblem."""
     types = request.registries.resource_types
-    with log_duration("info", "objects read from the providers", providers=len(providers)):
+    with log_duration("objects read from the providers", providers=len(providers)):
         refreshed = refresh_objects(request.state, providers, types, on_read)
     changes = find_provider_changes(request, providers)
     refreshed_request = replace(request, refreshed_objects={**refreshed, **changes.missing}, imports=changes.imports)
@@ -137,17 +137,16 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
 
 def _list_changed_objects(name: str, request: PlanRequest) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
     """Yield the objects assigned to this provider by a block, but recorded by the default (simulated) provider."""
-    blocks = {
-        (tuple(module.path), block.type, block.name): block
-        for module in iterate_modules(request.configuration.root)
-        for block in module.resources.values()
-        if block.mode == "managed" and block.provider == name
-    }
+    if name == DEFAULT_PROVIDER:
+        return
+    blocks: dict[ConfigAddress, ResourceBlock] = {}
+    for module in iterate_modules(request.configuration.root):
+        for block in module.resources.values():
+            if block.mode == "managed" and block.provider == name:
+                blocks[block.address] = block
     for address, current in request.state.list_current_objects():
-        path = tuple(step.name for step in address.module)
-        block = blocks.get((path, address.type, address.name))
-        if block is not None and current.provider == DEFAULT_PROVIDER != name:
-            yield address, current, block
+        if current.provider == DEFAULT_PROVIDER and address.config_address in blocks:
+            yield address, current, blocks[address.config_address]
 
 
 def _build_warning(changes: ProviderChanges) -> Iterator[Diagnostic]:

@@ -158,14 +158,7 @@ def _change_locked_state(
     if rescued is not None and _is_result_of_journal(backend, stored, rescued):
         return _write_state(backend, stored, rescued, problems)
     if stored.open_intents and not force:
-        names = ", ".join(sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})[:5])
-        is_waiting = stored.remaining is not None and stored.remaining.has_ended  # not killed; its steps wait
-        cause = "It waits for" if is_waiting else "It was interrupted while it changed"
-        unfinished_error = build_error(
-            "apply-waiting" if is_waiting else "apply-interrupted",
-            f"{cause} these objects: {names}. Run `nexusform apply -refresh-only` first to read their current values.",
-        )
-        return StateChangeResult(stored.state, after=None, diagnostics=(*problems, unfinished_error))
+        return StateChangeResult(stored.state, after=None, diagnostics=(*problems, _build_open_steps_error(stored)))
     old_state = stored.state
     new_state, change_problems = change(old_state)
     problems += change_problems
@@ -182,6 +175,19 @@ def _change_locked_state(
     return _write_state(backend, stored, numbered_state, problems)
 
 
+def _build_open_steps_error(stored: StoredState) -> Diagnostic:
+    """Build the error for a state with steps of unknown outcome: of a killed apply, or of one that waits."""
+    addresses = sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})
+    error_id, cause = "apply-interrupted", "It was interrupted while it changed"
+    if stored.remaining is not None and stored.remaining.has_ended:
+        error_id, cause = "apply-waiting", "It waits for"
+    return build_error(
+        error_id,
+        f"{cause} these objects: {', '.join(addresses[:5])}. Run `nexusform apply -refresh-only` first to read their "
+        "current values.",
+    )
+
+
 def _write_state(
     backend: StateBackend, stored: StoredState, new_state: State, problems: Sequence[Diagnostic]
 ) -> StateChangeResult:
@@ -194,8 +200,9 @@ def _write_state(
 
 
 def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
-    """Return whether the rescued state is the result of the apply in the journal, perhaps cut off: no document has its
-    serial yet, and it contains all changes of the journal.
+    """Return whether the rescued state is the result of the apply in the journal, perhaps cut off.
+
+    The document of the backend is then older than this apply, and the rescued state has all changes of the journal.
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
@@ -204,17 +211,19 @@ def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: S
         document = backend.read()
     except BackendProblem:
         return False
-    initial_state = EMPTY if document is None else state_codec.decode_state(document, backend.describe())[0]
+    initial_state: State | None = EMPTY
+    if document is not None:
+        initial_state, _ = state_codec.decode_state(document, backend.describe())
     if initial_state is None or initial_state.serial >= state.serial:
         return False  # the document already has the serial of the apply
+    # The journal lacks the result of an open step, so its object may differ.
     open_addresses = {open_intent.intent.address for open_intent in stored.open_intents}
-    changed_addresses = {
-        address for address, instance in state.instances.items() if initial_state.instances.get(address) != instance
-    }
-    return all(  # objects with an open step may differ: the journal lacks its result
-        _remove_private_note(rescued.instances.get(address)) == _remove_private_note(state.instances[address])
-        for address in changed_addresses - open_addresses
-    )
+    for address, instance in state.instances.items():
+        if address in open_addresses or initial_state.instances.get(address) == instance:
+            continue
+        if _remove_private_note(rescued.instances.get(address)) != _remove_private_note(instance):
+            return False
+    return True
 
 
 def _remove_private_note(instance: InstanceState | None) -> InstanceState | None:
@@ -224,16 +233,12 @@ def _remove_private_note(instance: InstanceState | None) -> InstanceState | None
     return replace(instance, current=replace(instance.current, private=None))
 
 
-def create_move_change(
-    source: AddressPattern, target: AddressPattern, pairs: list[tuple[Address, Address]]
-) -> StateChange:
-    """Create the change of `state mv`; it adds the moved addresses (old, new) to `pairs`."""
+def create_move_change(source: AddressPattern, target: AddressPattern) -> StateChange:
+    """Create the change of `state mv`; see state_edits.plan_moves for the moved addresses."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         try:
-            moves = state_edits.plan_moves(state, source, target)
-            pairs.extend(moves)
-            return state_edits.move_instances(state, moves), []
+            return state_edits.move_instances(state, state_edits.plan_moves(state, source, target)), []
         except DiagnosticsError as failure:
             return None, failure.diagnostics
 
@@ -241,10 +246,11 @@ def create_move_change(
 
 
 def create_remove_change(
-    patterns: Sequence[AddressPattern], removed_addresses: list[Address], vms: Sequence[tuple[AddressPattern, str]] = ()
+    patterns: Sequence[AddressPattern], vms: Sequence[tuple[AddressPattern, str]] = ()
 ) -> StateChange:
-    """Create the change of `state rm`; it adds the addresses to `removed_addresses`. Racks and machines record the
-    running VMs of removed objects. `vms` (pattern of rack or machine, name) are records of VMs deleted since.
+    """Create the change of `state rm`. Racks and machines record the running VMs of removed objects.
+
+    `vms` (pattern of rack or machine, name) are records of VMs deleted since.
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
@@ -261,7 +267,6 @@ def create_remove_change(
             return None, [
                 build_error("no-matching-objects-found", "`nexusform state list` shows all addresses of the state.")
             ]
-        removed_addresses.extend(addresses)
         recorded_state = add_forgotten_vms(state, addresses, build_registries())
         return state_edits.remove_instances(recorded_state, addresses), _build_running_warning(state, addresses)
 
@@ -319,8 +324,8 @@ def format_first_lines(lines: Sequence[str], maximum: int, bullet: str) -> str:
     return "\n".join(rows)
 
 
-def create_untaint_change(pattern: AddressPattern, named: list[Address], *, allow_missing: bool) -> StateChange:
-    """Create the change of `untaint`; add its address to `named`. A missing object is an error by default."""
+def create_untaint_change(pattern: AddressPattern, *, allow_missing: bool) -> StateChange:
+    """Create the change of `untaint`. A missing object is an error, or with `allow_missing` a warning."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         try:
@@ -330,11 +335,9 @@ def create_untaint_change(pattern: AddressPattern, named: list[Address], *, allo
                 if allow_missing:
                     return state, [build_warning("no-such-resource-instance", detail)]
                 return None, [build_error("no-such-resource-instance", detail)]
-            after = state_edits.remove_taint(state, address)
-        except DiagnosticsError as refused:
-            return None, refused.diagnostics
-        named.append(address)  # for the message of the command
-        return after, []
+            return state_edits.remove_taint(state, address), []
+        except DiagnosticsError as failure:
+            return None, failure.diagnostics
 
     return change
 
@@ -436,5 +439,5 @@ def _format_drift(drift: Drift) -> str:
     if drift.after is None:
         return f"{drift.address} no longer exists"
     before, after = drift.before, drift.after
-    names = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    return f"{drift.address}: {', '.join(names)}"
+    changed_names = (name for name in sorted({*before, *after}) if before.get(name) != after.get(name))
+    return f"{drift.address}: {', '.join(changed_names)}"

@@ -7,8 +7,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import define_command
-from nexusform.cli.reconcile_sources import COMPARISON_SOURCES
-from nexusform.cli.report_output import Answer, AnswerFormatFlags, write_answer
+from nexusform.cli.report_output import COMPARISON_SOURCES, Answer, AnswerFormatFlags, write_answer
 from nexusform.cli.shared_flags import (
     StateLockFlags,
     ViewFlags,

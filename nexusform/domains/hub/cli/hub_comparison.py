@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.cli.reconcile_sources import StateComparison
-from nexusform.cli.report_output import Answer
+from nexusform.cli.report_output import Answer, StateComparison
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.hub.workflow.hub_reconciliation import HubReconciliation, PlacementComparison, reconcile_hub

@@ -270,7 +270,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
         if not is_candidate or address in run.stored.state.instances:
             continue  # not for a hub, or in state
         target = ImportTarget(address, "", block.provider, block.header_span, block)  # "": the block identifies them
-        found = find_imported_object(target, request, run.providers, problems=[])
+        found, _ = find_imported_object(target, request, run.providers)
         if found is not None:
             numbered = replace(found, creation=last_creation + len(imports) + 1)
             imports[address] = ImportedObject(str(found.attributes["id"]), numbered, span)

@@ -128,7 +128,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     site_id = build_id(attributes)
     other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
     if other_address != address:
-        return [build_duplicate_object_problem("duplicate-site", "name", "site", site_id, other_address)]
+        return [build_duplicate_object_problem("duplicate-site", "site", site_id, other_address)]
     source = get_known_blocks(attributes, "inventory")
     if not isinstance(source.get("hosts"), Mapping):
         return []  # no known hosts

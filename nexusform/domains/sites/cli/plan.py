@@ -32,10 +32,10 @@ from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_s
 from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
 from nexusform.rendering.json.json_document import encode_document
 from nexusform.rendering.text.report_text import render_report_text
-from nexusform.workflow.opening.system_io import explain_unwritable_file, is_stream_or_directory
-from nexusform.workflow.plan_files.failed_plans import UNFINISHED, build_file_rejection, is_replaceable
+from nexusform.workflow.opening.system_io import is_stream_or_directory
 from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
 from nexusform.workflow.plan_files.plan_statement import Signer
+from nexusform.workflow.plan_files.saved_plans import UNFINISHED, check_plan_path
 
 EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode
 
@@ -126,13 +126,11 @@ def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
         raise click.UsageError("-sign needs a saved plan: add -out=FILE.")
     if not arguments.out:
         return []
-    if reason := explain_unwritable_file(arguments.out):
-        return [build_error("plan-save-failed", reason)]
-    if not is_replaceable(arguments.out, create_context(), MULTI_SITE_PLAN):
-        return [build_file_rejection(arguments.out)]
+    problems = check_plan_path(arguments.out, create_context(), MULTI_SITE_PLAN)
     has_older_plan = os.path.lexists(arguments.out) and not is_stream_or_directory(Path(arguments.out))
-    unfinished = [build_error("unfinished-plan", UNFINISHED)]
-    return save_failed_plan(unfinished, arguments.out) if has_older_plan else []
+    if problems or not has_older_plan:
+        return problems
+    return save_failed_plan([build_error("unfinished-plan", UNFINISHED)], arguments.out)
 
 
 def _load_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:

@@ -47,9 +47,9 @@ from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
-from nexusform.workflow.plan_files.failed_plans import check_failed_plan
 from nexusform.workflow.plan_files.saved_plans import (
     build_plan_context,
+    check_failed_plan,
     check_variables_unchanged,
     get_configuration_sources,
     get_planned_variables,
