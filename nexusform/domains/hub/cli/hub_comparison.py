@@ -8,7 +8,7 @@ from msgspec import Struct
 from nexusform.cli.reconcile_sources import StateComparison
 from nexusform.cli.report_output import Answer
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, select_word_form
 from nexusform.domains.hub.workflow.hub_reconciliation import HubReconciliation, PlacementComparison, reconcile_hub
 from nexusform.json_data.record_forms import RecordForm, build_row_form, round_to_six_places
 from nexusform.placements.prediction_scores import compute_score
@@ -83,8 +83,7 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
         for check in checks:
             score = compute_score(check.record)
             accuracy = format_prediction_accuracy(score) if score is not None else "no open decisions yet"
-            not_verified = f"; not verified: {check.not_verified}" if check.not_verified else ""
-            lines.append(f"{check.name}: {accuracy}{not_verified}")
+            lines.append(f"{check.name}: {accuracy}{enclose('; not verified: ', check.not_verified)}")
         yield Section("Predictions of applied plans", tuple(lines))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import enclose, format_first_items, join_texts
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting, read_snapshot_objects
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
@@ -89,8 +89,7 @@ class ContentVerifier:
             return verification  # nothing to verify
         difference = self._find_snapshot_difference(index)
         if difference is None:  # no permission
-            unread = "; ".join(filter(None, (verification.not_verified, NO_SNAPSHOTS)))
-            return replace(verification, not_verified=unread)
+            return replace(verification, not_verified=join_texts((verification.not_verified, NO_SNAPSHOTS), "; "))
         wrong_clusters = _list_clusters_at(final, index) if difference else ()  # "": as planned
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
@@ -247,7 +246,7 @@ def describe_missing_works(planned: AppliedResources, works: Bodies | None) -> s
     for cluster, rendered in sorted(planned.on_cluster.items()):
         if rendered.manifests and not rendered.failure and not observed.get(cluster):
             missing.append(cluster)
-    return f"the hub has no Works of {format_first_items(missing, _MAX_NAMES)}" if missing else ""
+    return enclose("the hub has no Works of ", format_first_items(missing, _MAX_NAMES))
 
 
 def _read_objects(works: Bodies) -> dict[str, dict[str, Manifest]]:

@@ -10,7 +10,7 @@ from shlex import quote
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import enclose, format_first_items
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
@@ -299,7 +299,7 @@ def build_recreation_warning(
     """Build the warning about an object re-created by others; `is_taken_over`: the operator takes it over."""
     names = (get_text(entry, "manager") for entry in list_managed_fields(body) if not entry.get("subresource"))
     managers = list(filter(None, dict.fromkeys(names)))
-    by_managers = f" by {format_first_items(managers, _MAX_NAMES)}" if managers else ""
+    by_managers = enclose(" by ", format_first_items(managers, _MAX_NAMES))
     creation_text = f"{get_mapping(body, 'metadata').get('creationTimestamp')}{by_managers}"
     history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
     summary = f"{request.address}: re-created on the hub at {creation_text}"

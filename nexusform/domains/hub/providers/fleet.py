@@ -76,7 +76,6 @@ def make_provider(
         validate_changes=str(settings["dry_run"]),
         is_read_only=settings.get("read_only") is True,
         timeout=timeout,
-        is_confined=bool(confinement.root),
     )
     connection = HubConnection(location)
     exit_stack.callback(connection.close)

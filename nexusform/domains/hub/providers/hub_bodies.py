@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import join_texts
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
@@ -44,7 +45,7 @@ class HubObject(Struct, frozen=True):
     def title(self) -> str:
         """Display name: `ConfigMap shop/settings`."""
         metadata = get_mapping(self.body, "metadata")
-        name = "/".join(filter(None, (get_text(metadata, "namespace"), str(metadata.get("name")))))
+        name = join_texts((get_text(metadata, "namespace"), str(metadata.get("name"))), "/")
         return f"{self.body.get('kind')} {name}"
 
     @property

@@ -12,7 +12,7 @@ from shlex import quote
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items, join_texts
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import get_namespaced_name
@@ -96,7 +96,7 @@ class HubDryRun:
         """Validate the changes with these numbers, and set `verdict`. Without a usable hub: one finding for all."""
         try:
             hub = self._connection.connect()
-            if self._options.is_confined and not self._options.allows_dry_run(hub.server):
+            if not self._options.allows_dry_run(hub.server):
                 return self._build_skipped_checks_warning(
                     numbers, "a sandboxed run contacts it only if -allow-remote names it"
                 )
@@ -162,8 +162,8 @@ class HubDryRun:
             return []
         try:
             hub = self._connection.connect()
-            is_allowed = not self._options.is_confined or self._options.allows_dry_run(hub.server)
-            is_validated = is_allowed and self._options.validate_changes != "off" and not self._options.is_read_only
+            is_wanted = self._options.validate_changes != "off" and not self._options.is_read_only
+            is_validated = is_wanted and self._options.allows_dry_run(hub.server)
             self._existing |= list_existing_object_bodies(hub, chain.from_iterable(deletions.values()))
             # Without validation no dry run is sent, so no change is over the limit.
             reserved, over_limit = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
@@ -432,7 +432,7 @@ def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[s
         own_value = get_part(hub_object.body, path)
         if cause.manager and own_value is not None:  # ours is found at the path
             values.append(f"hub: {json.dumps(get_part(body, path))}, configuration: {json.dumps(own_value)}")
-    return f" ({format_first_items(values, _MAX_NAMES, separator='; ')})" if values else ""
+    return enclose(" (", format_first_items(values, _MAX_NAMES, separator="; "), ")")
 
 
 def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -> Iterator[Finding]:
@@ -468,8 +468,7 @@ def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Seque
         elif problem.severity is Severity.ERROR:
             rejected.add(number)
     validated = sent - skipped - (deferred - rejected)  # of a change, one object may be deferred and another rejected
-    deferred_text = format_first_items(deferred_texts, _MAX_NAMES)
-    deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
+    deferred_sentence = enclose(" Validated only during apply: ", format_first_items(deferred_texts, _MAX_NAMES), ".")
     if not validated:
         return deferred_sentence.strip()
     return (
@@ -577,5 +576,5 @@ def _describe_selections(hub_object: HubObject, index: SelectionIndex) -> Iterat
     placements_by_key = {_get_key(placement): placement for placement in placements}
     for (kind, *namespace_and_name), placement in placements_by_key.items():
         clusters = format_first_items(_list_clusters(placement), _MAX_NAMES)
-        title = f"{kind} {'/'.join(filter(None, namespace_and_name))}"
+        title = f"{kind} {join_texts(namespace_and_name, '/')}"
         yield f"{hub_object.title} is selected by {title} ({clusters})"

@@ -15,15 +15,14 @@ from nexusform.json_data.plain_data import get_mapping, get_part
 
 
 class HubOptions(Struct, frozen=True):
-    """Options of the provider block and the operator. `allows_dry_run` returns for the hub's URL whether a
-    sandboxed run may do more than read. `keeps_missing`: missing objects count as unchanged.
+    """Options of the provider block and the operator. `allows_dry_run` returns for the hub's URL whether this run may
+    do more than read; a sandboxed run may not by default. `keeps_missing`: missing objects count as unchanged.
     """
 
     manager: str
     validate_changes: str
     is_read_only: bool
     timeout: float
-    is_confined: bool = False
     allows_dry_run: Callable[[str], bool] = lambda _server: True
     takes_ownership: bool = False
     keeps_missing: bool = False

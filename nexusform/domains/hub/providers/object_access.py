@@ -4,11 +4,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.fleet.importers.fleet_export import find_external_manager, list_conditions
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD
 from nexusform.domains.hub.api.hub_client import HubClient
-from nexusform.domains.hub.api.hub_kinds import HubKind, build_version_path
+from nexusform.domains.hub.api.hub_kinds import HubKind, build_collection_path
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, HubObject
 from nexusform.domains.pods.importers.manifest_parser import build_manifest
 from nexusform.interfaces.plugins import ProviderProblem
@@ -36,8 +37,8 @@ def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
         return ""  # unserved kind
     metadata = get_mapping(hub_object.body, "metadata")
     namespace = metadata.get("namespace") or "default"
-    namespace_part = f"/namespaces/{namespace}" if is_namespaced else ""
-    return f"{build_version_path(version)}{namespace_part}/{plural}/{metadata.get('name')}"
+    collection = build_collection_path(version, plural, namespace if is_namespaced else "")
+    return f"{collection}/{metadata.get('name')}"
 
 
 def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
@@ -115,8 +116,7 @@ def list_finalizers(body: Body) -> list[str]:
 
 def describe_deletion_blockers(body: Body) -> str:
     """Return the blockers of a deletion as the end of a sentence: finalizers, content of a namespace; "" for none."""
-    finalizers = list_finalizers(body)
-    blockers = f", held by {', '.join(finalizers)}" if finalizers else ""
+    blockers = enclose(", held by ", ", ".join(list_finalizers(body)))
     for condition in list_conditions(body):
         if condition.get("status") == "True" and condition.get("type") in _NAMESPACE_CONDITIONS:
             blockers += f"; {condition.get('message')}"

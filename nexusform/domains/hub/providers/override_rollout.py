@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import format_first_items, join_texts
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_override_names
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.override_rendering import select_overrides
@@ -93,7 +93,7 @@ class OverrideRollout:
         for snapshot in self._hub.list_objects(collection, labelSelector=f"{_PARENT_LABEL}={name}"):
             is_latest = get_labels(snapshot).get(LATEST_LABEL) == "true"
             if is_latest and get_mapping(snapshot, "spec").get("overrideSpec") == body.get("spec"):
-                return "/".join(filter(None, (namespace, get_name(snapshot))))
+                return join_texts((namespace, get_name(snapshot)), "/")
         return ""  # still to be created
 
     def _find_pending_clusters(self, placement_objects: ObservedPlacementObjects) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import (
     ObservedPlacement,
@@ -246,9 +246,7 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
     """
     spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
     if is_deleting(binding):
-        names = ", ".join(list_finalizers(binding))
-        holders = f" (held by {names})" if names else ""
-        return "", f"{cluster} still goes{holders}"
+        return "", f"{cluster} still goes{enclose(' (held by ', ', '.join(list_finalizers(binding)), ')')}"
     state = str(spec.get("state"))
     if state == "Unscheduled":  # done if the plan predicts this state
         return "", "" if predicted.get("state") == state else f"{cluster} is to be left"
@@ -257,7 +255,7 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
     if _has_outdated_strategy(placement, spec):
         return "", f"{cluster} still has the previous instruction to apply"
     _, reason = explain_unready_cluster(binding)
-    return reason, (f"{cluster}: {reason}" if reason else "")
+    return reason, enclose(f"{cluster}: ", reason)
 
 
 def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> bool:
@@ -290,10 +288,14 @@ def list_picked_clusters(bindings: Mapping[str, Any]) -> set[str]:
 
 
 def is_latest_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool:
-    """Return True if the hub's latest snapshot is missing, or older than the newest predicted one."""
-    predicted = [get_mapping(binding).get("resource_snapshot") for binding in planned.values()]
-    numbers = [number for number in predicted if isinstance(number, int)]
-    return max(numbers, default=-1) > (-1 if latest is None else latest)
+    """Return True if the hub's latest snapshot is missing (None), or older than the newest predicted one. A binding
+    without a predicted snapshot (None) does not count.
+    """
+    for binding in planned.values():
+        predicted = get_mapping(binding).get("resource_snapshot")
+        if isinstance(predicted, int) and (latest is None or predicted > latest):
+            return True
+    return False
 
 
 def _find_latest(snapshots: Sequence[Body]) -> Body | None:
@@ -319,7 +321,9 @@ class StagedRunProgress(Struct, frozen=True):
 
 
 def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress:
-    """Return the progress of a run with its approval requests. A requested stop or initialization is an end, too."""
+    """Return the progress of a run with its approval requests. Its spec asks the hub for a state: Run, Stop, or only
+    Initialize (also the default). A run that is stopped or initialized as asked has ended for this step.
+    """
     initialized, succeeded = find_condition(run, "Initialized"), find_condition(run, "Succeeded")
     for condition in (initialized, succeeded):
         if condition.get("status") == "False":
@@ -332,11 +336,10 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
         is_stopped = find_condition(run, "Progressing").get("status") == "False"
         message = "it is to stop" if is_stopped else f"it is to stop; {stage}"
         return StagedRunProgress(has_ended=is_stopped, message=message)
-    if state != "Run":
-        is_initialized = state == "Initialize" and bool(initialized)
-        return StagedRunProgress(has_ended=is_initialized, message=f"it is to {state.lower()}")
+    if state == "Initialize":
+        return StagedRunProgress(has_ended=bool(initialized), message="it is to initialize")
     approval = next((get_name(request) for request in requests if not is_approved(request)), "")
-    message = f"{stage}; {approval} waits for approval" if approval else stage
+    message = f"{stage}{enclose('; ', approval, ' waits for approval')}"
     return StagedRunProgress(has_ended=False, approval=approval, message=message)
 
 
@@ -354,11 +357,9 @@ def _describe_current_stage(run: Body) -> str:
         clusters = list_mappings(stage, "clusters")
         remaining = [str(cluster.get("clusterName")) for cluster in clusters if not _has_succeeded(cluster)]
         done_count = len(clusters) - len(remaining)
-        remaining_text = f" ({format_first_items(remaining, _MAX_NAMES)} to come)" if remaining else ""
-        return (
-            f"stage {stage.get('stageName')}: {done_count} of {format_count(len(clusters), 'cluster')} "
-            f"done{remaining_text}"
-        )
+        remaining_text = enclose(" (", format_first_items(remaining, _MAX_NAMES), " to come)")
+        cluster_count = format_count(len(clusters), "cluster")
+        return f"stage {stage.get('stageName')}: {done_count} of {cluster_count} done{remaining_text}"
     return "all stages are done" if status.get("stagesStatus") else "it begins"
 
 
