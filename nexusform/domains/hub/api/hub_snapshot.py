@@ -186,14 +186,15 @@ def read_selected_objects(
     namespaces: dict[str, None] = {}  # selected with their content
     for collection, collection_selectors in _group_by_collection(hub, selectors, dumped_keys).items():
         for body in _list_objects(hub, collection, selected):
-            names = ("", body["metadata"].get("name"))  # "": all of the collection
-            matches = [selector for selector in collection_selectors if selector["name"] in names]
-            if not matches or _build_key(body) in dumped_keys:
+            name = get_text(body, "metadata", "name")
+            # A selector without a name selects all of the collection.
+            scopes = {selector["scope"] for selector in collection_selectors if selector["name"] in ("", name)}
+            if not scopes or _build_key(body) in dumped_keys:
                 continue  # not selected, or in the dump
             selected.items.append(_remove_secrets(body))
             is_namespace = (body.get("apiVersion"), body["kind"]) == ("v1", "Namespace")
-            if is_namespace and any(selector["scope"] != "NamespaceOnly" for selector in matches):
-                namespaces[str(body["metadata"]["name"])] = None
+            if is_namespace and scopes != {"NamespaceOnly"}:
+                namespaces[name] = None
     for namespace in namespaces:
         for collection in _list_namespaced_collections(hub, namespace):
             selected.items += map(_remove_secrets, _list_objects(hub, collection, selected))

@@ -323,11 +323,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     has_ended = note.get("ended") is True  # predicted
     ends = (_RUN_ENDS[has_ended], _RUN_ENDS[observed.succeeded])
     predictions = [_build_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
-    stages = []
-    for stage in list_mappings(run, "status", "stagesStatus"):
-        starts = {str(item.get("clusterName")): _read_update_start(item) for item in list_mappings(stage, "clusters")}
-        stages.append((str(stage.get("stageName")), sorted(starts, key=starts.__getitem__)))
-    planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(stages)
+    planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(_list_stages(run))
     planned_clusters = get_list(note, "done")
     is_partial = not has_ended or not observed.succeeded
     for cluster, planned_place in planned_places.items():
@@ -341,6 +337,13 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
             texts = (planned_place.text, place.text)
             predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size))
     return tuple(predictions)
+
+
+def _list_stages(run: Body) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the stages of a run: name, and its clusters in the order in which their updates started."""
+    for stage in list_mappings(run, "status", "stagesStatus"):
+        starts = {str(item.get("clusterName")): _read_update_start(item) for item in list_mappings(stage, "clusters")}
+        yield str(stage.get("stageName")), sorted(starts, key=starts.__getitem__)
 
 
 def _read_update_start(cluster: Body) -> str:

@@ -198,16 +198,22 @@ def build_hub_record(
         uids = {_format_identity(hub_object): get_uid(body) for hub_object, body in identified}
         return {ON_HUB: {UIDS: uids, **deletion_record}}
     _, body = identified[0]  # other resources have one object
-    prior_record = get_mapping(prior_note, ON_HUB)
-    foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
-    foreign_record: dict[str, Any] = {}
-    if foreign_paths:
-        foreign_record = {
-            FOREIGN_FIELDS: _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths)),
-            OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
-        }
-    kept = {name: entry for name, entry in prior_record.items() if name not in (FOREIGN_FIELDS, OWNERS, DELETING)}
+    kept = dict(get_mapping(prior_note, ON_HUB))
+    for name in (FOREIGN_FIELDS, OWNERS, DELETING):
+        kept.pop(name, None)
+    foreign_record = _build_foreign_fields_record(type_name, body, manager) if type_name in PLACEMENT_TYPES else {}
     return {ON_HUB: {**kept, UID: get_uid(body), **foreign_record, **deletion_record}}
+
+
+def _build_foreign_fields_record(type_name: str, body: Body, manager: str) -> dict[str, Any]:
+    """Build the part of a placement's record about fields applied by others: their arguments, and their managers by
+    path (`spec.policy`). {} without such fields.
+    """
+    managers = find_foreign_fields(body, manager)
+    if not managers:
+        return {}
+    arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, managers))
+    return {FOREIGN_FIELDS: arguments, OWNERS: {_format_path(path): name for path, name in managers.items()}}
 
 
 def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:

@@ -3,7 +3,7 @@ select these objects are reported: a hub rolls the objects out too.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -506,19 +506,8 @@ def find_affected_placements(
     if obstacles:
         detail = f"It is unknown which other placements select the changed objects: {'; '.join(obstacles)}."
         yield next(iter(changed_objects)), Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
-    index: dict[tuple[str, str, str, str], list[Body]] = {}  # placements by group, kind, namespace and name
-    for placement in placements:
-        if _get_key(placement) in planned_placements:
-            continue  # the plan predicts it
-        includes_content = any(
-            _is_namespace(selector) and selector.get("selectionScope") != "NamespaceOnly"
-            for selector in list_mappings(placement, "spec", "resourceSelectors")
-        )
-        for selected in list_mappings(placement, "status", "selectedResources"):
-            group, kind, namespace, name = map(partial(get_text, selected), ("group", "kind", "namespace", "name"))
-            index.setdefault((group, kind, namespace, name), []).append(placement)
-            if includes_content and _is_namespace(selected):
-                index.setdefault(("", "", name, ""), []).append(placement)  # for all objects in it
+    # The plan predicts its own placements.
+    index = _index_selections(item for item in placements if _get_key(item) not in planned_placements)
     for number, objects in changed_objects.items():
         descriptions = [text for hub_object in objects for text in _describe_selections(hub_object, index)]
         if descriptions:
@@ -527,6 +516,24 @@ def find_affected_placements(
                 "to these clusters; this plan does not predict how."
             )
             yield number, Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
+
+
+def _index_selections(placements: Iterable[Body]) -> SelectionIndex:
+    """Return the placements by each object they select. A namespace selected with its content has one more entry, for
+    all objects in it.
+    """
+    index: dict[tuple[str, str, str, str], list[Body]] = {}
+    for placement in placements:
+        includes_content = any(
+            _is_namespace(selector) and selector.get("selectionScope") != "NamespaceOnly"
+            for selector in list_mappings(placement, "spec", "resourceSelectors")
+        )
+        for selected in list_mappings(placement, "status", "selectedResources"):
+            group, kind, namespace, name = map(partial(get_text, selected), ("group", "kind", "namespace", "name"))
+            index.setdefault((group, kind, namespace, name), []).append(placement)
+            if includes_content and _is_namespace(selected):
+                index.setdefault(("", "", name, ""), []).append(placement)
+    return index
 
 
 def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:

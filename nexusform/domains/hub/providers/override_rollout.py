@@ -18,6 +18,7 @@ from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE
 from nexusform.domains.hub.providers.hub_wait import has_been_scheduled, has_external_rollout, read_placement_objects
 from nexusform.domains.hub.providers.rollout_progress import (
     LATEST_LABEL,
+    NOT_AVAILABLE,
     ObservedPlacementObjects,
     explain_unready_cluster,
     find_blocked_rollout,
@@ -72,8 +73,9 @@ class OverrideRollout:
             return True, ""  # a later staged run distributes it, or nothing does
         if not has_been_scheduled(placement):
             return False, f"the hub has not picked clusters of {name} yet"
-        if any(explain_unready_cluster(binding)[0] for binding in filter(is_bound, placement_objects.bindings)):
-            return True, ""  # the rollout is blocked there; reported for the placement
+        unready_reasons = set(map(explain_unready_cluster, filter(is_bound, placement_objects.bindings)))
+        if unready_reasons - {"", NOT_AVAILABLE}:
+            return True, ""  # a cluster has failed, so the rollout is blocked; reported for the placement
         pending = dict(self._find_pending_clusters(placement_objects))  # messages by cluster
         if not pending:
             return True, ""  # each cluster has it, or has lost it
@@ -112,7 +114,7 @@ class OverrideRollout:
             expected = {self._snapshot} if self._is_override_for_cluster(cluster, objects[index]) else set()
             if bound_snapshots != expected:
                 yield cluster, f" {'does not have it yet' if expected else 'still has it'}"
-            elif reason := explain_unready_cluster(binding)[1]:
+            elif reason := explain_unready_cluster(binding):
                 yield cluster, f": {reason}"
 
     def _is_override_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:

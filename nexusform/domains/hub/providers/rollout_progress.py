@@ -128,13 +128,15 @@ def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict
     }
 
 
-def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    """Return the failures predicted by a placement's plan: cluster, and condition with reason as text."""
-    failures: set[tuple[str, str]] = set()
+def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[str]:
+    """Return the failures predicted by a placement's plan as messages, `ams1: Applied False, ApplyFailed`. They equal
+    the messages about observed failures.
+    """
+    failures: set[str] = set()
     for status in list_mappings(planned, "placement_statuses"):
         for condition in list_mappings(status, "conditions"):
             if condition.get("status") == "False":
-                failures.add((str(status.get("cluster_name")), _format_failure(condition)))
+                failures.add(f"{status.get('cluster_name')}: {_format_failure(condition)}")
     return frozenset(failures)
 
 
@@ -143,7 +145,7 @@ def check_placement_progress(
     planned: Mapping[str, Any],
     *,
     is_external: bool,
-    failing: AbstractSet[tuple[str, str]] = frozenset(),
+    failing: AbstractSet[str] = frozenset(),
 ) -> PlacementProgress:
     """Return the progress of a placement; clusters with a predicted failure are not waited for. `planned` are the
     predicted bindings, `failing` the predicted failures (list_predicted_failures).
@@ -197,11 +199,9 @@ def find_blocked_rollout(
 
 def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
     """Return True if the hub still deletes or changes a binding, or its bound cluster is not ready."""
-    if is_deleting(binding):
-        return True
-    _, unready_reason = explain_unready_cluster(binding)
-    is_outdated = _has_outdated_strategy(placement, get_mapping(binding, "spec"))
-    return is_bound(binding) and (is_outdated or bool(unready_reason))
+    if not is_bound(binding):
+        return is_deleting(binding)
+    return _has_outdated_strategy(placement, get_mapping(binding, "spec")) or explain_unready_cluster(binding) != ""
 
 
 def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
@@ -219,9 +219,11 @@ def _find_pending_clusters(
     placement_objects: ObservedPlacementObjects,
     planned: Mapping[str, Any],
     latest: int | None,  # index of the latest resource snapshot
-    failing: AbstractSet[tuple[str, str]],  # predicted: cluster and reason
+    failing: AbstractSet[str],  # messages about predicted failures
 ) -> tuple[list[str], list[str]]:
-    """Return messages about pending clusters of a rolling update, and about failures or old snapshots as predicted."""
+    """Return messages about the clusters that a rolling update still has to change, and separately about those that
+    stay as predicted: with a failure, or with an old resource snapshot.
+    """
     pending: list[str] = []
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
@@ -233,29 +235,28 @@ def _find_pending_clusters(
             message = f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
             is_predicted = index is not None and predicted.get("resource_snapshot") == index
         else:
-            reason, message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
-            is_predicted = (cluster, reason) in failing
+            message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
+            is_predicted = message in failing
         if message:
             (expected_failures if is_predicted else pending).append(message)
     return pending, expected_failures
 
 
-def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -> tuple[str, str]:
-    """Return the reason why a cluster with the latest snapshot, or without any, is not available ("": other work, or
-    none), and its pending work ("" for none).
+def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -> str:
+    """Return the pending work of a cluster that has the latest snapshot, or is not bound: `ams1: not available yet`.
+    Return "" if there is none: the cluster is available, or it stays in its state as the plan predicts.
     """
     spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
     if is_deleting(binding):
-        return "", f"{cluster} still goes{enclose(' (held by ', ', '.join(list_finalizers(binding)), ')')}"
+        return f"{cluster} still goes{enclose(' (held by ', ', '.join(list_finalizers(binding)), ')')}"
     state = str(spec.get("state"))
-    if state == "Unscheduled":  # done if the plan predicts this state
-        return "", "" if predicted.get("state") == state else f"{cluster} is to be left"
+    if state == "Unscheduled":
+        return "" if predicted.get("state") == state else f"{cluster} is to be left"
     if state != "Bound":
-        return "", "" if predicted.get("state") == "Scheduled" else f"{cluster} is {state}"
+        return "" if predicted.get("state") == "Scheduled" else f"{cluster} is {state}"
     if _has_outdated_strategy(placement, spec):
-        return "", f"{cluster} still has the previous instruction to apply"
-    _, reason = explain_unready_cluster(binding)
-    return reason, enclose(f"{cluster}: ", reason)
+        return f"{cluster} still has the previous instruction to apply"
+    return enclose(f"{cluster}: ", explain_unready_cluster(binding))
 
 
 def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> bool:
@@ -267,15 +268,20 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
     return any(bound.get(name, value) != value for name, value in configured.items())  # a missing field is no change
 
 
-def explain_unready_cluster(binding: Body) -> tuple[str, str]:
-    """Return the failed condition with its reason, ("", "not available yet") without one, ("", "") if ready."""
+NOT_AVAILABLE: Final = "not available yet"  # the state of a cluster that is neither ready nor failed
+
+
+def explain_unready_cluster(binding: Body) -> str:
+    """Return why a bound cluster is not ready: its first failed condition (`Applied False, ApplyFailed`), or else
+    NOT_AVAILABLE. Return "" for a ready cluster.
+    """
     if any(find_condition(binding, kind).get("status") == "True" for kind in ("Available", "DiffReported")):
-        return "", ""
+        return ""
     for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
         condition = find_condition(binding, kind)
         if condition.get("status") == "False":
-            return kind, _format_failure(condition)
-    return "", "not available yet"
+            return _format_failure(condition)
+    return NOT_AVAILABLE
 
 
 def _format_failure(condition: Mapping[str, Any]) -> str:

@@ -310,24 +310,7 @@ class HubStepWriter(Struct, frozen=True):
         planned = self._planned
         note = build_hub_record(self._type_name, written, self.options.manager)
         if self._type_name in PLACEMENT_TYPES:
-            identity = get_identity(self._type_name, planned)
-            response = written[0][1] if written else {}  # a placement is one object
-            content, waiter = ContentVerifier(self.hub, self.request, self.coordination), self._waiter
-            decision, final = waiter.wait_for_placement(*identity, planned, response, content.describe_outdated)
-            verification = content.verify_placement(self._verify_predictions(decision, final), final)
-            renumbered = content.report_renumbered_snapshots(final)
-            self._report_wrong_predictions(verification)
-            if note:  # something was written
-                note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # verified now
-            is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
-            result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
-            return replace(
-                result,
-                accepted_paths=renumbered,
-                verified_predictions=verification.predictions,
-                remark=final.message,
-                not_verified=verification.not_verified,
-            )
+            return self._wait_for_placement(written, note)
         if self._type_name in RUN_TYPES:
             run = self._wait_for_run()
             return ChangeResult(planned, note=note, verified_predictions=run.predictions, not_verified=run.not_verified)
@@ -341,6 +324,30 @@ class HubStepWriter(Struct, frozen=True):
             verified = verify_eviction(name, self.request.planned_note, reason)
             return ChangeResult(planned, note=note, verified_predictions=verified)
         return ChangeResult(planned, note=note)
+
+    def _wait_for_placement(self, written: Sequence[ExistingObject], note: Values) -> ChangeResult:
+        """Wait until the hub has rolled out a placement; return it with the observed bindings, and verify the plan's
+        predictions. `note` is the record of the written object, {} if nothing was written.
+        """
+        planned = self._planned
+        identity = get_identity(self._type_name, planned)
+        response = written[0][1] if written else {}  # a placement is one object
+        content, waiter = ContentVerifier(self.hub, self.request, self.coordination), self._waiter
+        decision, final = waiter.wait_for_placement(*identity, planned, response, content.describe_outdated)
+        verification = content.verify_placement(self._verify_predictions(decision, final), final)
+        renumbered = content.report_renumbered_snapshots(final)
+        self._report_wrong_predictions(verification)
+        if note:
+            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # verified now
+        is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
+        result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
+        return replace(
+            result,
+            accepted_paths=renumbered,
+            verified_predictions=verification.predictions,
+            remark=final.message,
+            not_verified=verification.not_verified,
+        )
 
     def _verify_predictions(self, decision: PlacementProgress, final: PlacementProgress) -> VerificationResult:
         """Verify the predictions at the hub's first decision, or at the end if that fits better, for example
