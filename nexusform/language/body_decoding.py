@@ -76,10 +76,8 @@ def decode_body(
         else:
             diagnostics.append(problem)
     # Missing arguments are reported at the opening brace of a block, next to its header, or at the end of a whole file.
-    if body.span.start.line == 1 and body.span.start.column == 1:
-        missing_span = body.end_span
-    else:
-        missing_span = get_first_character_span(body.span)
+    is_file = (body.span.start.line, body.span.start.column) == (1, 1)
+    missing_span = body.end_span if is_file else get_first_character_span(body.span)
     diagnostics += _check_required_arguments(schema, attributes, missing_span)
     return BodyContent(attributes, tuple(blocks), body.end_span), diagnostics
 

@@ -10,6 +10,7 @@ from nexusform.language.functions.function import (
     Function,
     FunctionProblem,
     Thunk,
+    TypeParser,
     convert_argument,
     format_signature,
     invoke_function,
@@ -30,22 +31,8 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         return run.report_problem("call-to-unknown-function", detail, node.name_span, node)
     if function.is_lazy:  # `try` or `can`
         return _call_with_unevaluated_arguments(node, function, run)
-    if function.parse_type is not None:  # its arguments are a value and a type expression
-        if node.expand:
-            detail = "A type cannot be an expanding argument (indicated by ...)."
-            return run.report_problem("invalid-expanding-argument-value", detail, node.arguments[-1], node)
-        if not _is_argument_count_valid(node, function, len(node.arguments), run):
-            return DYNAMIC_UNKNOWN
-        target, problems = function.parse_type(node.arguments[-1])
-        before = len(run.diagnostics)
-        value = run.evaluate(node.arguments[0])
-        run.diagnostics += problems
-        if target is None or run.has_failed_since(before):
-            return DYNAMIC_UNKNOWN
-        body = partial(function.body, target)
-        # The function for this type: the value is its only argument.
-        conversion = replace(function, parameters=function.parameters[:1], returns=target, body=body)
-        return _invoke_function(node, conversion, [value], [node.arguments[0]], run)
+    if function.parse_type is not None:
+        return _call_conversion(node, function, function.parse_type, run)
     before = len(run.diagnostics)
     argument_nodes: list[Expression] = list(node.arguments)
     arguments = [run.evaluate(a) for a in node.arguments]
@@ -60,6 +47,25 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
     if not _is_argument_count_valid(node, function, len(arguments), run) or run.has_failed_since(before):
         return DYNAMIC_UNKNOWN
     return _invoke_function(node, function, arguments, argument_nodes, run).add_marks(marks)
+
+
+def _call_conversion(node: Call, function: Function, parse_type: TypeParser, run: ExpressionRun) -> Value:
+    """Call `convert`, with a value and a type expression as its arguments. Return an unknown value after an error."""
+    if node.expand:
+        detail = "A type cannot be an expanding argument (indicated by ...)."
+        return run.report_problem("invalid-expanding-argument-value", detail, node.arguments[-1], node)
+    if not _is_argument_count_valid(node, function, len(node.arguments), run):
+        return DYNAMIC_UNKNOWN
+    target, problems = parse_type(node.arguments[-1])
+    before = len(run.diagnostics)
+    value = run.evaluate(node.arguments[0])
+    run.diagnostics += problems
+    if target is None or run.has_failed_since(before):
+        return DYNAMIC_UNKNOWN
+    # The function for this type: the value is its only argument.
+    body = partial(function.body, target)
+    conversion = replace(function, parameters=function.parameters[:1], returns=target, body=body)
+    return _invoke_function(node, conversion, [value], [node.arguments[0]], run)
 
 
 def _check_expanded_argument(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:

@@ -305,24 +305,24 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
     Every white-space character counts as one. Blank lines are ignored, and a line that starts with a sequence
     has no indentation. A line break removed by `~` starts no line.
     """
-    leading: list[_LiteralText] = []  # texts at the start of a line
-    minimum: int | None = None  # smallest indentation of the lines so far
+    leading: list[_LiteralText] = []  # texts at the start of a line that is not blank
+    indents: list[int] = []  # widths of the white space before them; 0 for a sequence at the start of a line
     is_line_start = True
     for piece in pieces:
-        text = piece if isinstance(piece, _LiteralText) else None
-        if is_line_start:
+        if isinstance(piece, _LiteralText):
+            ends_line = piece.value.endswith("\n")
+            is_blank = ends_line and not piece.value.strip(_SPACE)
+            if is_line_start and not is_blank:
+                leading.append(piece)
+                indents.append(len(piece.value) - len(piece.value.lstrip(_SPACE)))
+            is_line_start = ends_line
+        elif is_line_start:
+            indents.append(0)
             is_line_start = False
-            if text is None:
-                minimum = 0  # a sequence at the start of a line
-            elif text.value.strip(_SPACE) or not text.value.endswith("\n"):  # not a blank line
-                indent = len(text.value) - len(text.value.lstrip(_SPACE))
-                leading.append(text)
-                minimum = indent if minimum is None else min(minimum, indent)
-        if text is not None and text.value.endswith("\n"):
-            is_line_start = True
+    shared_indent = min(indents, default=0)
     for text in leading:
-        text.value = text.value[minimum or 0 :]
-        text.begin += minimum or 0
+        text.value = text.value[shared_indent:]
+        text.begin += shared_indent
 
 
 def _merge_adjacent_literals(pieces: list[_Piece]) -> list[_Piece]:

@@ -119,11 +119,7 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     """Check whether two values without marks are equal; None if that depends on unknown parts."""
     first, second = left.raw, right.raw
     if first is UNKNOWN or second is UNKNOWN:
-        if _is_certainly_different(left, right):
-            return False
-        # An unknown value may be null, and nulls of all types are equal: then different types decide nothing.
-        may_be_null = first in _UNKNOWN_OR_NULL and second in _UNKNOWN_OR_NULL
-        return None if may_be_null or _may_be_equal(left.type, right.type) else False
+        return None if _may_equal_unknown(left, right) else False
     if first is None or second is None:
         return first is second  # equal only if both are null
     if not _may_be_equal(left.type, right.type):
@@ -135,6 +131,15 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     if not left.parts or len(left.parts) != len(right.parts):
         return bool(first == second)  # without parts, or false
     return _has_only_equal_pairs(zip(left.parts, right.parts, strict=True))  # entries have the order of their keys
+
+
+def _may_equal_unknown(left: Value, right: Value) -> bool:
+    """Return whether two values, at least one of them unknown, may be equal: not with bounds or types that differ."""
+    if _is_certainly_different(left, right):
+        return False
+    # An unknown value may be null, and nulls of all types are equal: then different types decide nothing.
+    both_may_be_null = left.raw in _UNKNOWN_OR_NULL and right.raw in _UNKNOWN_OR_NULL
+    return both_may_be_null or _may_be_equal(left.type, right.type)
 
 
 def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, build_plain_function
 from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.typed_value import UNKNOWN, Value
@@ -181,7 +182,7 @@ def _format_date(pattern: str, timestamp: str) -> str:
             verb = pattern[index:end]
             if verb not in _VERBS:
                 known = ", ".join(sorted(v for v in _VERBS if v[0] == character))
-                hint = f"; the verbs of this letter are {known}" if known else ""
+                hint = enclose("; the verbs of this letter are ", known)
                 raise FunctionProblem(f'invalid date format verb "{verb}"{hint}', argument=0)
             pieces.append(_VERBS[verb](moment))
             index = end

@@ -80,6 +80,7 @@ def build_any_parameter(
 
 ResultType: TypeAlias = Type | Callable[[Sequence[Value]], Type]
 Thunk: TypeAlias = Callable[[], tuple[Value, list[Diagnostic]]]
+TypeParser: TypeAlias = Callable[[Any], tuple[Type | None, list[Diagnostic]]]
 
 
 class Function(Struct, frozen=True):
@@ -100,7 +101,7 @@ class Function(Struct, frozen=True):
     variadic: Parameter | None = None
     is_lazy: bool = False
     may_be_null: bool = False
-    parse_type: Callable[[Any], tuple[Type | None, list[Diagnostic]]] | None = None
+    parse_type: TypeParser | None = None
 
     def get_parameter(self, position: int) -> Parameter:
         """Return the parameter of the argument at a position."""

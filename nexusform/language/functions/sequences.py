@@ -52,15 +52,16 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
     """Return a list type for lists with a common type, else a tuple type; DYNAMIC if a list in the tuple is unknown."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
-    argument_types = []
+    element_types: list[Type] = []  # of the lists among the arguments
     for position, argument in enumerate(arguments):
-        if not isinstance(argument.type, (ListType, TupleType)):
+        if isinstance(argument.type, ListType):
+            element_types.append(argument.type.element)
+        elif not isinstance(argument.type, TupleType):
             raise FixedProblem("all arguments must be lists or tuples", position)
-        argument_types.append(argument.type)
-    elements = [argument_type.element for argument_type in argument_types if isinstance(argument_type, ListType)]
-    common = unify_types(elements) if len(elements) == len(argument_types) else None
-    if common is not None:
-        return ListType(common)
+    if len(element_types) == len(arguments):  # lists only
+        common = unify_types(element_types)
+        if common is not None:
+            return ListType(common)
     parts: list[Type] = []
     for argument in arguments:
         if isinstance(argument.type, TupleType):
