@@ -80,8 +80,10 @@ class ModuleText(Struct, frozen=True):
 
     def find_occurrence(self, path: str, offset: int) -> Occurrence | None:
         """Return the occurrence at a byte of a file, including the end of the name."""
-        occurrences = (occurrence for occurrence in self.list_occurrences() if occurrence.range.path == path)
-        return next((item for item in occurrences if item.range.start <= offset <= item.range.end), None)
+        for occurrence in self.list_occurrences():
+            if occurrence.range.path == path and occurrence.range.start <= offset <= occurrence.range.end:
+                return occurrence
+        return None
 
     def list_blocks(self, path: str) -> tuple[Block, ...]:
         """Return the top-level blocks of a file; none for a file outside of the module."""

@@ -11,7 +11,14 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import enclose
-from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, build_plain_function
+from nexusform.language.functions.function import (
+    Example,
+    FixedProblem,
+    Function,
+    FunctionProblem,
+    build_plain_function,
+    shorten_text,
+)
 from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.typed_value import UNKNOWN, Value
 
@@ -34,6 +41,7 @@ _UNITS: Final = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
+_MAX_EXCERPT: Final = 60  # characters of an invalid text in a message
 _MAX_DURATION: Final = 2**63  # nanoseconds, about 292 years: the maximum of 64 bits
 _DAY: Final = 24 * _UNITS["h"]
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -105,7 +113,7 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     """
     match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
     if match is None:
-        raise FunctionProblem(f'not a valid RFC3339 timestamp: "{_truncate_quoted_text(text)}"', position)
+        raise FunctionProblem(f'not a valid RFC3339 timestamp: "{shorten_text(text, _MAX_EXCERPT)}"', position)
     *date_and_time, fraction_digits, _utc, sign, offset_hours, offset_minutes = match.groups()
     year, month, day, hour, minute, second = map(int, date_and_time)
     hours, minutes = int(offset_hours or 0), int(offset_minutes or 0)
@@ -123,10 +131,6 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     offset = hours * 60 + minutes
     nanosecond = (hour * 3600 + minute * 60 + second) * _UNITS["s"] + fraction
     return LocalTime(ordinal, nanosecond, -offset if sign == "-" else offset)
-
-
-def _truncate_quoted_text(text: str) -> str:
-    return text if len(text) <= 60 else text[:60] + "..."
 
 
 def _format_time_zone_offset(moment: LocalTime, *, colon: bool, utc: str) -> str:
@@ -221,18 +225,17 @@ def parse_duration(text: str, position: int) -> int:
     while index < len(unsigned) or not unsigned:  # an empty text matches nothing: an error
         match = _DURATION.match(unsigned, index)
         if match is None or len(unsigned) > 100:  # longer ones could take long to compute
-            raise FunctionProblem(
-                f'"{_truncate_quoted_text(text)}" is not a duration: write numbers with units (ns, us, ms, s, m, h), '
-                'as in "1h30m"',
-                argument=position,
-            )
+            excerpt = shorten_text(text, _MAX_EXCERPT)
+            advice = 'write numbers with units (ns, us, ms, s, m, h), as in "1h30m"'
+            raise FunctionProblem(f'"{excerpt}" is not a duration: {advice}', position)
         number, unit = match.groups()
         total += int(Fraction(number.rstrip(".")) * _UNITS[unit])
         index = match.end()
     is_negative = text[0] == "-"
     largest = _MAX_DURATION if is_negative else _MAX_DURATION - 1  # signed 64 bits: -2**63 to 2**63 - 1
     if total > largest:
-        raise FunctionProblem(f'the duration "{_truncate_quoted_text(text)}" is longer than 292 years', position)
+        excerpt = shorten_text(text, _MAX_EXCERPT)
+        raise FunctionProblem(f'the duration "{excerpt}" is longer than 292 years', position)
     return -total if is_negative else total
 
 

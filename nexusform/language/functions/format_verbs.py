@@ -231,22 +231,19 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
 
 def _format_list(pattern: Value, *arguments: Value) -> Value:
     """Evaluate `formatlist`: one text per position in the lists, all of one length; other arguments serve each text."""
-    lists = {  # by position in the call: the pattern is argument 0
-        position: argument
-        for position, argument in enumerate(arguments, 1)
-        if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None
-    }
+    lists: dict[int, Value] = {}  # by position in the call: the pattern is argument 0
+    has_unknown_list = False
+    for position, argument in enumerate(arguments, 1):
+        if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None:
+            lists[position] = argument
+        if argument.raw is UNKNOWN:
+            has_unknown_list |= argument.type is DYNAMIC or position in lists  # one of open type may be a list, too
     count = _find_common_length(lists)
-    # An unknown argument of open type may be a list, too.
-    unknown_lists = [a for a in arguments if a.raw is UNKNOWN and (a.type is DYNAMIC or a in lists.values())]
-    if pattern.raw is UNKNOWN or count is None or unknown_lists:
+    if pattern.raw is UNKNOWN or count is None or has_unknown_list:
         return Value(_STRINGS, UNKNOWN)
+    columns = [lists[i].raw if i in lists else (argument,) * count for i, argument in enumerate(arguments, 1)]
     texts = []
-    for iteration in range(count):
-        item_arguments = [  # of one text
-            lists[position].raw[iteration] if position in lists else argument
-            for position, argument in enumerate(arguments, 1)
-        ]
+    for iteration, *item_arguments in zip(range(count), *columns, strict=True):  # the arguments of one text
         try:
             is_known = all(argument.is_wholly_known for argument in item_arguments)
             texts.append(Value(STRING, format_pattern(pattern.raw, item_arguments) if is_known else UNKNOWN))

@@ -82,7 +82,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
         except ConversionProblem:
             raise FixedProblem("the default value must have the same type as the map elements", argument=2) from None
     if mapping.raw is UNKNOWN or key.raw is UNKNOWN:  # the result may be the default, with its marks
-        return Value(result_type, UNKNOWN, collect_marks(fallback) if fallback is not None else NO_MARKS)
+        return Value(result_type, UNKNOWN, NO_MARKS.union(*map(collect_marks, default)))
     element: Value | None = mapping.raw.get(key.raw)
     if element is not None:
         return element

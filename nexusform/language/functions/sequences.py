@@ -163,17 +163,15 @@ def _generate_range(*limits: Value) -> Value:
         raise FixedProblem("must have one, two, or three arguments")
     numbers: list[Any] = [limit.raw for limit in limits]
     start, end = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
-    if len(numbers) == 3:
-        step = numbers[2]
-        if start < end and step < 0:
-            raise FixedProblem("end must be less than start when step is negative", argument=2)
-        if end < start and step > 0:
-            raise FixedProblem("end must be greater than start when step is positive", argument=2)
-    else:
-        step = -1 if end < start else 1
+    direction = -1 if end < start else 1
+    step = numbers[2] if len(numbers) == 3 else direction
+    if start < end and step < 0:
+        raise FixedProblem("end must be less than start when step is negative", argument=2)
+    if end < start and step > 0:
+        raise FixedProblem("end must be greater than start when step is positive", argument=2)
     elements: list[Value] = []
     current = start
-    while (current < end) if end > start else (current > end):
+    while (end - current) * direction > 0:
         if len(elements) == MAX_RANGE:  # always reached with the step 0
             raise FunctionProblem(
                 f"more than {MAX_RANGE} values were generated; either decrease the difference between "

@@ -117,26 +117,30 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
         empty_lines = [""] * max(line_ends - 1, 0)
         return [f"|{lead}{chomp}", *body.split("\n"), *empty_lines]
     if isinstance(raw, str):
-        if column + len(raw) < _WIDTH:
-            return [_render_quoted(raw)]
-        # A long text continues on the next line in place of a single space.
-        lines: list[str] = []
-        pieces = ['"']
-        column += 1  # of the next character, after the quote
-        is_after_space = False
-        for position, character in enumerate(raw):
-            is_line_break = character == " " and not is_after_space and column > _WIDTH and 0 < position < len(raw) - 1
-            is_after_space = character == " "
-            if is_line_break:
-                lines.append("".join(pieces))
-                pieces = ["\\"] if raw[position + 1] == " " else []  # a backslash keeps spaces at the start of a line
-                column = indent + len(pieces)
-            else:
-                piece = _render_quoted(character)[1:-1]
-                pieces.append(piece)
-                column += len(piece)
-        return [*lines, "".join([*pieces, '"'])]
+        return [_render_quoted(raw)] if column + len(raw) < _WIDTH else _render_long_text(raw, indent, column)
     return [render_json(value)]  # null, a bool, a number or an empty collection
+
+
+def _render_long_text(text: str, indent: int, column: int) -> list[str]:
+    """Render the lines of a quoted text longer than a line; arguments as in `_render_value`. A full line ends at the
+    next single space, and the line break replaces that space.
+    """
+    lines: list[str] = []
+    pieces = ['"']  # of the current line
+    column += 1  # of the next character, after the quote
+    is_after_space = False
+    for position, character in enumerate(text):
+        is_line_break = character == " " and not is_after_space and column > _WIDTH and 0 < position < len(text) - 1
+        is_after_space = character == " "
+        if is_line_break:
+            lines.append("".join(pieces))
+            pieces = ["\\"] if text[position + 1] == " " else []  # a backslash keeps spaces at the start of a line
+            column = indent + len(pieces)
+        else:
+            piece = _render_quoted(character)[1:-1]
+            pieces.append(piece)
+            column += len(piece)
+    return [*lines, "".join([*pieces, '"'])]
 
 
 def _can_be_block_scalar(text: str) -> bool:
@@ -300,14 +304,13 @@ def _trim_yaml_tag_prefix(tag: str | None) -> str:
     return str(tag).replace(_TAG, "!!")
 
 
-# First characters of a text that may be something else than a string.
-_NON_TEXT_BEGINNINGS: Final = frozenset("+-.0123456789yYnNtTfFoO~<")
+# First characters of a text that may be something else than a string, as an empty text may be.
+_NON_TEXT_BEGINNINGS: Final = frozenset({"", *"+-.0123456789yYnNtTfFoO~<"})
 
 
 def _parse_scalar(event: Any) -> Value:
     """Parse a scalar by its tag; without a tag, quotes make it text, and YAML's rules apply to a plain one."""
     text = normalize_stored_text(event.value)
-    is_quoted = event.style in {"'", '"'}
     if event.tag is None:
         return _parse_plain_scalar(text) if event.implicit[0] else Value(STRING, text)  # implicit[0]: not quoted
     kind = event.tag.removeprefix(_TAG)
@@ -318,7 +321,7 @@ def _parse_scalar(event: Any) -> Value:
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
         raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(event.tag)}"', argument=0)
     # As in other implementations, quotes count more than the tag around a text that may begin a number, bool or null.
-    if is_quoted and (not text or text[0] in _NON_TEXT_BEGINNINGS):
+    if event.style in {"'", '"'} and text[:1] in _NON_TEXT_BEGINNINGS:
         return Value(STRING, text)  # "123" stays text even as !!int
     resolved = _parse_plain_scalar(text)
     if resolved.type != STRING or (kind == "timestamp" and _TIMESTAMP.match(text)):
@@ -338,9 +341,7 @@ def _parse_plain_scalar(text: str) -> Value:
     if _HEXADECIMAL.match(text) or _OCTAL.match(text):
         if len(text) >= 500:
             return parse_number(text)  # fails: too many digits
-        base = 16 if text[1] == "x" else 8
-        digits = text[2:]  # after `0x` or `0o`
-        return parse_number(str(int(digits, base)))
+        return parse_number(str(int(text, base=0)))  # the base is that of its prefix
     if _INTEGER.match(text) or _FLOAT.match(text):
         return parse_number(text)
     if _SPECIAL_FLOAT.match(text):

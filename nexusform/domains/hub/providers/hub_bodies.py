@@ -106,11 +106,16 @@ def build_released_member(member: HubObject) -> HubObject:
     return HubObject(_build_empty_member({"name": member.body["metadata"]["name"]}), member.path)
 
 
+def build_fleet_object(type_name: str, attributes: Mapping[str, Any]) -> Any:
+    """Return the fleet record of a resource other than a manifest, such as a FleetPlacement."""
+    build = RESOURCE_TYPES[type_name].build_fleet_object
+    assert build is not None, "all fleet types but manifests have one"
+    return build(attributes)
+
+
 def get_approval_run(type_name: str, attributes: Mapping[str, Any]) -> str:
     """Return the name of the run of an approval request."""
-    read_object = RESOURCE_TYPES[type_name].build_fleet_object
-    assert read_object is not None, "approvals have one"
-    return str(read_object(attributes).run)
+    return str(build_fleet_object(type_name, attributes).run)
 
 
 def build_fleet_object_path(body: Mapping[str, Any]) -> str:

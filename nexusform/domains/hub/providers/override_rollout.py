@@ -14,7 +14,7 @@ from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.override_rendering import select_overrides
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER, get_scoped_kind
-from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE
+from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, build_fleet_object
 from nexusform.domains.hub.providers.hub_wait import has_been_scheduled, has_external_rollout, read_placement_objects
 from nexusform.domains.hub.providers.rollout_progress import (
     LATEST_LABEL,
@@ -30,7 +30,6 @@ from nexusform.domains.hub.providers.rollout_progress import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.resource_types.registry import RESOURCE_TYPES
 
 OVERRIDE_TYPES: Final = frozenset({"fleet_cluster_resource_override", "fleet_resource_override"})
 _PARENT_LABEL: Final = "kubernetes-fleet.io/parent-resource-override"
@@ -46,11 +45,7 @@ class OverrideRollout:
         self._hub = hub
         self._is_deleted = is_deleted
         self._kind = KINDS_BY_TYPE[type_name]
-        build_fleet_object = RESOURCE_TYPES[type_name].build_fleet_object
-        assert build_fleet_object is not None
-        override = build_fleet_object(attributes)
-        assert isinstance(override, FleetOverride)
-        self._override = override
+        self._override: FleetOverride = build_fleet_object(type_name, attributes)
         self._snapshot = ""  # name of the latest snapshot, as in bindings
         self._labels: Mapping[str, Mapping[str, str]] | None = None  # labels of members by name
         self.blocked_message = ""  # message about a blocked rollout, "" if it continues

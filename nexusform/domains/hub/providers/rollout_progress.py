@@ -28,11 +28,10 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
     compute_rollout_target,
     simulate_rollout,
 )
-from nexusform.domains.hub.providers.hub_bodies import read_imported_arguments
+from nexusform.domains.hub.providers.hub_bodies import build_fleet_object, read_imported_arguments
 from nexusform.domains.hub.providers.object_access import list_finalizers
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
-from nexusform.resource_types.registry import RESOURCE_TYPES
 
 LATEST_LABEL: Final = "kubernetes-fleet.io/is-latest-snapshot"
 PARENT_NAMESPACE_LABEL: Final = "kubernetes-fleet.io/parent-placement-namespace"
@@ -183,10 +182,8 @@ def find_blocked_rollout(
     if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
         return None  # without a snapshot, or not waiting for the budget
     type_name = API_KINDS[str(placement.get("kind"))].type_name
-    read_object = RESOURCE_TYPES[type_name].build_fleet_object
-    assert read_object is not None
-    configuration = read_object({"name": get_name(placement), **read_imported_arguments(type_name, placement)})
-    assert isinstance(configuration, FleetPlacement)
+    arguments = {"name": get_name(placement), **read_imported_arguments(type_name, placement)}
+    configuration: FleetPlacement = build_fleet_object(type_name, arguments)
     bindings = read_bindings({"bindings": build_observed_bindings(placement_objects)})
     target = compute_rollout_target(configuration.effective_policy, configuration.number_of_clusters, bindings)
     outcome = simulate_rollout(

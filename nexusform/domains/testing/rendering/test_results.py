@@ -56,7 +56,7 @@ def render_summary_line(files: Sequence[FileReport], paint: Painter) -> str:
     skipped_text = f", {counts['skip']} skipped." if counts["skip"] else "."
     failed_count = counts["fail"] + counts["error"]
     has_failures = any(file.status in ("fail", "error") for file in files)  # perhaps without a failed run
-    if not counts["pass"] and not failed_count and not has_failures:
+    if not counts["pass"] and not has_failures:
         return f"Executed 0 tests{skipped_text}"
     verdict = ("Failure!", "red") if has_failures else ("Success!", "green")
     return f"{paint(*verdict)} {counts['pass']} passed, {failed_count} failed{skipped_text}"
