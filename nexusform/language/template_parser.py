@@ -206,10 +206,8 @@ class TemplateParser:
     def _parse_directive(self, first: int) -> _Directive:
         """Parse the `%{` at token `first` up to its closing brace: keyword, `for` names, and `if` or `for` value."""
         stream = self.stream
-        if stream.peek() != scanner.IDENT:
-            detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'
-            raise stream.report_error("invalid-template-directive", detail, since=first)
-        index = stream.read_token()
+        detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'
+        index = stream.require_token(scanner.IDENT, "invalid-template-directive", detail, since=first)
         keyword = stream.tokens.get_text(index)
         if keyword not in _KEYWORDS:
             detail = f'"{keyword}" is not a valid template control keyword.{suggest_name(keyword, _KEYWORDS)}'

@@ -26,6 +26,7 @@ from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, ObjectType
 from nexusform.values.typed_value import UNKNOWN, Refinement, Value, get_refinement
 
 MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
+_DECODED: Final = "the result of decoding the provided string"
 
 
 def decode_utf8(data: bytes, description: str) -> str:
@@ -34,10 +35,6 @@ def decode_utf8(data: bytes, description: str) -> str:
         return normalize_stored_text(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise FunctionProblem(f"{description} is not valid UTF-8") from None
-
-
-def _decode_base64_text(text: str) -> str:
-    return decode_utf8(decode_base64(text), "the result of decoding the provided string")
 
 
 def _compress_to_base64_gzip(text: str) -> str:
@@ -87,7 +84,7 @@ def _unquote_url(text: str) -> str:
         start = invalid_escape.start()
         escape = text[start : start + 3]  # the percent sign and two characters
         raise FunctionProblem(f'invalid URL escape "{escape}"', argument=0)
-    return decode_utf8(unquote_to_bytes(text.replace("+", " ")), "the result of decoding the provided string")
+    return decode_utf8(unquote_to_bytes(text.replace("+", " ")), _DECODED)
 
 
 _BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
@@ -222,12 +219,8 @@ utf-16-le   UTF-16LE csUTF16LE
 """
 
 
-def _build_codec_table() -> dict[str, str]:
-    rows = [line.split() for line in _ENCODINGS.strip().splitlines()]
-    return {name.lower(): codec for codec, *names in rows for name in names}
-
-
-_CODECS: Final = _build_codec_table()
+_ENCODING_ROWS: Final = [line.split() for line in _ENCODINGS.strip().splitlines()]
+_CODECS: Final = {name.lower(): codec for codec, *names in _ENCODING_ROWS for name in names}
 
 
 def _find_codec(name: str) -> str:
@@ -284,7 +277,7 @@ FUNCTIONS: Final = (
         "base64decode",
         "The text decoded from base64.",
         _TEXT,
-        compute=_decode_base64_text,
+        compute=lambda text: decode_utf8(decode_base64(text), _DECODED),
         examples=[('base64decode("SGVsbG8=")', '"Hello"')],
     ),
     build_plain_function(

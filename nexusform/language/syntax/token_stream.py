@@ -104,6 +104,14 @@ class TokenStream(Struct):
             self.index = index + 1
         return index
 
+    def require_token(self, kind: str, diagnostic_id: str, detail: str, since: int | None) -> int:
+        """Read the next token, of this kind, and return its index. Raises MalformedSyntaxError for any other token,
+        after it is reported (`report_error`).
+        """
+        if self.peek() != kind:
+            raise self.report_error(diagnostic_id, detail, since=since)
+        return self.read_token()
+
     def is_next_word(self, word: str) -> bool:
         """Check whether the next token is this name (keywords are plain names in HCL)."""
         return self.peek() == IDENT and self.tokens.get_text(self.index) == word
@@ -116,21 +124,17 @@ class TokenStream(Struct):
         `construct` is the subject of the details of errors, `missing_in` the detail about a missing `in`.
         """
         key_name = None
-        value_name = self._read_name(diagnostic_id, f"{construct} requires variable name after 'for'.", since)
+        detail = f"{construct} requires variable name after 'for'."
+        value_name = self.tokens.get_text(self.require_token(IDENT, diagnostic_id, detail, since))
         if self.peek() == ",":
             self.read_token()
             key_name = value_name  # of two names the first is the key
             detail = f"{construct} requires value variable name after comma."
-            value_name = self._read_name(diagnostic_id, detail, since)
+            value_name = self.tokens.get_text(self.require_token(IDENT, diagnostic_id, detail, since))
         if not self.is_next_word("in"):
             raise self.report_error(diagnostic_id, missing_in, since=since)
         self.read_token()
         return key_name, value_name
-
-    def _read_name(self, diagnostic_id: str, detail: str, since: int | None) -> str:
-        if self.peek() != IDENT:
-            raise self.report_error(diagnostic_id, detail, since=since)
-        return self.tokens.get_text(self.read_token())
 
     def build_span(self, first: int, last: int) -> Span:
         """Build the span from one token to another, both included."""

@@ -305,7 +305,11 @@ def find_wrong_objects(
     if planned_titles and differing_titles:
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
-    outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
+    outdated: list[str] = []  # titles of objects without the content applied by this run of the program
+    for manifest in objects:
+        applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
+        if applied_object is not None and is_different(applied_object.body, manifest.body):
+            outdated.append(manifest.title)
     labels = (manifest.labels.get("kubernetes-fleet.io/resource-index") for manifest in manifests)
     latest_index = max([index, *filter(None, map(parse_integer, labels))])
     if outdated and index == latest_index:  # older ones have older content
@@ -366,11 +370,6 @@ def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[
 def _build_prediction(subject: str, name: str, predicted: str, observed: str, *, chance: float) -> VerifiedPrediction:
     text = f"{name}: predicted: {predicted}; observed: {observed}"
     return VerifiedPrediction(subject, share=1.0, chance=chance, was_correct=predicted == observed, text=text)
-
-
-def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
-    applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
-    return applied_object is not None and is_different(applied_object.body, manifest.body)
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:
