@@ -19,8 +19,7 @@ import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
 from nexusform.diagnostics.phrases import enclose
-from nexusform.domains.editor.completion_suggestions import Suggestion, list_suggestions
-from nexusform.domains.editor.hover_texts import build_hover_text
+from nexusform.domains.editor.cursor_answers import Suggestion, build_hover_text, list_suggestions
 from nexusform.domains.editor.module_files import (
     FileRange,
     ModuleText,

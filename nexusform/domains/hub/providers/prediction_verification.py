@@ -154,13 +154,13 @@ def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[
 
 class PredictionVerifier(Struct, frozen=True):
     """Verifier of a placement's predictions. `plan_figures` and `current_figures` are the members' figures at
-    planning (None: unknown, only picks are predicted) and at its decision. `version` is the hub's, "" if unknown.
+    planning ({}: unknown, only picks are predicted) and at its decision. `version` is the hub's, "" if unknown.
     `compares_spread`: spread scores can differ between runs after a policy change, so they may be excluded.
     `open_clusters` are those with an open decision, with the share of a random choice; correct predictions
     for others do not count.
     """
 
-    plan_figures: Figures | None
+    plan_figures: Figures
     current_figures: Figures
     version: str = ""
     compares_spread: bool = True
@@ -172,7 +172,7 @@ class PredictionVerifier(Struct, frozen=True):
         """Compare the predicted bindings with the observed ones: picks, then the scores of clusters picked in both."""
         predicted, observed = list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings)
         compared_clusters = set(predicted)
-        if self.plan_figures is not None:  # else only the picks are predicted
+        if self.plan_figures:  # else only the picks are predicted
             compared_clusters |= {*self.current_figures, *observed}
         picks = self._verify_picks(name, compared_clusters, predicted, observed)
         pairs = {name: (predicted_bindings[name], observed_bindings[name]) for name in sorted(predicted & observed)}
@@ -183,7 +183,7 @@ class PredictionVerifier(Struct, frozen=True):
 
     def _list_changes(self) -> list[tuple[str, str]]:
         """Return the changes of members since the plan: member, and change as text."""
-        return list(_find_changes(self.plan_figures or {}, self.current_figures))
+        return list(_find_changes(self.plan_figures, self.current_figures))
 
     def _verify_picks(
         self, name: str, clusters: AbstractSet[str], predicted: AbstractSet[str], observed: AbstractSet[str]
@@ -192,7 +192,7 @@ class PredictionVerifier(Struct, frozen=True):
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
         is_certain = False
-        if self.plan_figures is not None:
+        if self.plan_figures:
             healths = {figures.get("health") for figures in self.plan_figures.values()}
             is_certain = not self._list_changes() and UNKNOWN_HEALTH not in healths  # the plan knew all current figures
         for cluster in sorted(clusters):
@@ -234,7 +234,7 @@ class PredictionVerifier(Struct, frozen=True):
 
     def _build_wrong_prediction(self, about: str, cluster: str, states: tuple[str, str]) -> WrongClusterPrediction:
         """Build a wrong prediction with its cause. `states` are the predicted and the observed one."""
-        if self.plan_figures is None:
+        if not self.plan_figures:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
         changes = self._list_changes()
         if changes:

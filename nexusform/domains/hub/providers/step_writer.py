@@ -105,7 +105,7 @@ class HubStepWriter(Struct, frozen=True):
     request: ChangeRequest
     timing: ClientClock
     coordination: ApplyCoordination
-    plan_figures: Figures | None = None  # the members' figures used by the plan
+    plan_figures: Figures  # the members' figures used by the plan, {} if it read none
 
     @property
     def _type_name(self) -> str:
@@ -361,7 +361,7 @@ class HubStepWriter(Struct, frozen=True):
         name = "/".join(filter(None, namespace_and_name))
         verifier = PredictionVerifier(
             plan_figures=self.plan_figures,
-            current_figures=self.plan_figures or {},  # the current ones are read for a wrong prediction only
+            current_figures=self.plan_figures,  # the current ones are read for a wrong prediction only
             compares_spread=not prior,
             open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
         )
