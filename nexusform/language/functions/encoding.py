@@ -92,10 +92,11 @@ _BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
 
 def _parse_csv(text: str) -> Value:
     """Parse one object for every row after the first, which has the column names. Raises FunctionProblem."""
-    rows = _split_csv_rows(text.replace("\r\n", "\n"))
+    text = text.replace("\r\n", "\n")
+    rows = _split_csv_rows(text)
     if not rows:
         raise FixedProblem("missing header line")
-    _, header = rows[0]  # a row is a line number and fields
+    _, header = rows[0]  # a row is an offset and fields
     known_names: set[str] = set()
     for name in header:
         if name in known_names:
@@ -103,60 +104,67 @@ def _parse_csv(text: str) -> Value:
         known_names.add(name)
     row_type = ObjectType.create(dict.fromkeys(header, STRING))
     objects = []
-    for line, row in rows[1:]:
+    for start, row in rows[1:]:
         if len(row) != len(header):
-            raise FunctionProblem(f"CSV parse error on line {line}: wrong number of fields")
+            raise _build_csv_error(text, start, "wrong number of fields")
         fields = dict(zip(header, row, strict=True))
         objects.append(Value(row_type, {k: Value(STRING, fields[k]) for k in sorted(fields)}))
     return Value(ListType(row_type), tuple(objects))
 
 
 def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
-    """Return every row of CSV text after the number of its first line. Empty lines are no rows."""
+    """Return every row of CSV text: the offset of its start, and its fields. Empty lines are no rows."""
     rows: list[tuple[int, list[str]]] = []
-    offset, line = 0, 1
+    offset = 0
     while offset < len(text):
-        if text[offset] == "\n":
+        if text[offset] == "\n":  # an empty line
             offset += 1
-            line += 1
             continue
-        start_line, row = line, []
+        start, row = offset, []
         while True:
-            field, offset, line = _parse_csv_field(text, offset, line)
+            field, offset = _parse_csv_field(text, offset)
             row.append(normalize_stored_text(field))
-            if offset >= len(text) or text[offset] == "\n":
+            if not text.startswith(",", offset):  # the end of the line or of the text
                 break
-            offset += 1  # the comma
-        rows.append((start_line, row))
-        offset += 1  # the line end
-        line += 1
+            offset += 1
+        rows.append((start, row))
+        offset += 1
     return rows
 
 
-def _parse_csv_field(text: str, offset: int, line: int) -> tuple[str, int, int]:
-    """Parse the field from `offset` on. Return it, its end (offset of a comma, a line end or the end), and the line."""
-    if text[offset : offset + 1] != '"':
-        end = min([i for i in (text.find(",", offset), text.find("\n", offset)) if i >= 0], default=len(text))
-        field = text[offset:end]
+_PLAIN_FIELD: Final = re.compile("[^,\n]*")
+
+
+def _parse_csv_field(text: str, offset: int) -> tuple[str, int]:
+    """Parse the field from `offset` on. Return it and its end: the offset of a comma, a line end or the text's end."""
+    start = offset
+    if not text.startswith('"', start):
+        match = _PLAIN_FIELD.match(text, start)
+        assert match is not None, "the pattern matches an empty text, too"
+        field = match[0]
         if '"' in field:
-            raise FunctionProblem(f'CSV parse error on line {line}: bare " in non-quoted-field')
-        return field, end, line
+            raise _build_csv_error(text, start, 'bare " in non-quoted-field')
+        return field, start + len(field)
     pieces: list[str] = []
-    start_line, offset = line, offset + 1  # after the opening quote
+    offset += 1  # after the opening quote
     while True:
         quote = text.find('"', offset)
         if quote < 0:
-            raise FunctionProblem(f"CSV parse error on line {start_line}: {_BAD_QUOTE}")
+            raise _build_csv_error(text, start, _BAD_QUOTE)
         pieces.append(text[offset:quote])
-        line += text.count("\n", offset, quote)
         following = text[quote + 1 : quote + 2]
         if following == '"':
             pieces.append('"')  # two quotes stand for one
             offset = quote + 2
         elif following in {"", ",", "\n"}:
-            return "".join(pieces), quote + 1, line
+            return "".join(pieces), quote + 1
         else:
-            raise FunctionProblem(f"CSV parse error on line {line}: {_BAD_QUOTE}")
+            raise _build_csv_error(text, quote, _BAD_QUOTE)
+
+
+def _build_csv_error(text: str, offset: int, reason: str) -> FunctionProblem:
+    line = text.count("\n", 0, offset) + 1
+    return FunctionProblem(f"CSV parse error on line {line}: {reason}")
 
 
 # Python's codec, then the registry's name and its aliases: those of the encodings that Terraform has,

@@ -23,8 +23,9 @@ from nexusform.values.typed_value import (
     format_digits,
 )
 
+# "%%", or a verb without the letter at its end.
 _VERB: Final = re.compile(
-    r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]{0,8})\])?"
+    r"%%|%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]{0,8})\])?"
 )
 _MODES: Final = "vtbdoxXeEfgGsq"
 _MAX_WIDTH: Final = 100_000
@@ -65,17 +66,13 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
     pieces: list[str] = []
     offset, next_position = 0, 0  # in the pattern, and in the arguments (for a verb without an index)
     used_count = 0  # the number of arguments up to the last used one
-    while True:
-        start = pattern.find("%", offset)
-        if start < 0:
-            pieces.append(pattern[offset:])
-            break
-        pieces.append(pattern[offset:start])
-        if pattern[start : start + 2] == "%%":
+    for match in _VERB.finditer(pattern):
+        pieces.append(pattern[offset : match.start()])
+        if match[0] == "%%":
             pieces.append("%")
-            offset = start + 2
+            offset = match.end()
             continue
-        verb, position = _parse_verb(pattern, start, next_position)
+        verb, position = _parse_verb(pattern, match, next_position)
         if position >= len(arguments):
             raise FunctionProblem(
                 f'not enough arguments for "{verb.text}" at {verb.offset}: '
@@ -83,17 +80,17 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
             )
         pieces.append(_render_argument(verb, arguments[position]))
         next_position, used_count = position + 1, max(used_count, position + 1)
-        offset = start + len(verb.text)
+        offset = match.start() + len(verb.text)
+    pieces.append(pattern[offset:])
     if used_count < len(arguments):
         usage = f"only {used_count} used by format string" if used_count else "no verbs in format string"
         raise FunctionProblem(f"too many arguments; {usage}", argument=used_count + 1)  # the pattern is argument 0
     return "".join(pieces)
 
 
-def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVerb, int]:
-    """Parse the verb at `start`. Return it and its argument's position (from 0): explicit, else `next_position`."""
-    match = _VERB.match(pattern, start)
-    assert match is not None, "all parts after the percent sign are optional"
+def _parse_verb(pattern: str, match: re.Match[str], next_position: int) -> tuple[_FormatVerb, int]:
+    """Parse the verb of a match. Return it and its argument's position (from 0): explicit, else `next_position`."""
+    start = match.start()
     offset = len(pattern[:start].encode())  # in bytes, for messages
     if match.end() >= len(pattern):
         raise FunctionProblem(f"invalid format string starting at offset {offset + 1}")
@@ -236,10 +233,10 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
     for position, argument in enumerate(arguments, 1):
         if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None:
             lists[position] = argument
-        if argument.raw is UNKNOWN:
-            has_unknown_list |= argument.type is DYNAMIC or position in lists  # one of open type may be a list, too
+            has_unknown_list |= argument.raw is UNKNOWN or _find_known_sequence_length(argument) is None
+        has_unknown_list |= argument.type is DYNAMIC and argument.raw is UNKNOWN  # it may be a list, too
     count = _find_common_length(lists)
-    if pattern.raw is UNKNOWN or count is None or has_unknown_list:
+    if pattern.raw is UNKNOWN or has_unknown_list:
         return Value(_STRINGS, UNKNOWN)
     columns = [lists[i].raw if i in lists else (argument,) * count for i, argument in enumerate(arguments, 1)]
     texts = []
@@ -255,8 +252,8 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
     return Value(_STRINGS, tuple(texts))
 
 
-def _find_common_length(lists: Mapping[int, Value]) -> int | None:
-    """Return the length of all lists (None if unknown), or 1 without lists. Raises FunctionProblem if they differ."""
+def _find_common_length(lists: Mapping[int, Value]) -> int:
+    """Return the length of the lists, as far as it is known; 1 without any. Raises FunctionProblem if they differ."""
     count = first_position = None
     for position, argument in lists.items():  # position in the call: the pattern is argument 0
         length = _find_known_sequence_length(argument)
@@ -269,9 +266,7 @@ def _find_common_length(lists: Mapping[int, Value]) -> int | None:
                 position,
             )
         count, first_position = length, position
-    if count is None:
-        return None if lists else 1
-    return count
+    return 1 if count is None else count
 
 
 def _find_known_sequence_length(sequence: Value) -> int | None:
