@@ -251,23 +251,8 @@ class _BlockDecoder:
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
         """Decode the value below `labels` and add its blocks to `blocks`: objects by the next label, or else bodies."""
-        if len(labels) == len(self.label_names):  # no label is left: the value is a body or an array of bodies
-            name_span = labels[-1].span if labels else self.block.name_span
-            for item in _list_array_items(value):
-                if isinstance(item, syntax.JsonScalar) and item.value is None:
-                    item = syntax.JsonObject((), item.span)  # noqa: PLW2901 - HCL reads null in a list as an empty block
-                if not isinstance(item, syntax.JsonObject):
-                    problem = build_error(
-                        "incorrect-json-value-type",
-                        "Either a JSON object or a JSON array of objects is required, representing the contents "
-                        f'of one or more "{self.block.name}" blocks.',
-                        item.span,
-                    )
-                    self.diagnostics.append(problem)
-                    continue
-                span = name_span.extend_to(item.span) if item is value else item.span  # without name in an array
-                body = syntax.JsonBody((item,), item.span)
-                blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
+        if len(labels) == len(self.label_names):  # no label is left
+            self._decode_bodies(value, labels, blocks)
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
@@ -287,6 +272,27 @@ class _BlockDecoder:
                         (*labels, syntax.Label(json_property.name, json_property.name_span)),
                         blocks,
                     )
+
+    def _decode_bodies(
+        self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
+    ) -> None:
+        """Add a block with all `labels` for the body in a value, or for each body in an array; report other values."""
+        name_span = labels[-1].span if labels else self.block.name_span
+        for item in _list_array_items(value):
+            if isinstance(item, syntax.JsonScalar) and item.value is None:
+                item = syntax.JsonObject((), item.span)  # noqa: PLW2901 - HCL reads null in a list as an empty block
+            if not isinstance(item, syntax.JsonObject):
+                problem = build_error(
+                    "incorrect-json-value-type",
+                    "Either a JSON object or a JSON array of objects is required, representing the contents "
+                    f'of one or more "{self.block.name}" blocks.',
+                    item.span,
+                )
+                self.diagnostics.append(problem)
+                continue
+            span = name_span.extend_to(item.span) if item is value else item.span  # without name in an array
+            body = syntax.JsonBody((item,), item.span)
+            blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
 
     def _build_invalid_label_level_error(self, value: syntax.JsonValue, level: int) -> Diagnostic:
         """Build the error about a scalar, or an array in an array, in place of an object with labels as keys."""

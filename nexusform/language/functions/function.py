@@ -266,7 +266,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         argument_nodes[-1:] = [node.arguments[-1]] * len(sequence.raw)
     if not _is_argument_count_valid(node, function, len(arguments), run) or run.has_failed_since(before):
         return DYNAMIC_UNKNOWN
-    return _invoke_function(node, function, arguments, argument_nodes, run).add_marks(marks)
+    return _call_with_values(node, function, arguments, argument_nodes, run).add_marks(marks)
 
 
 def _call_conversion(node: Call, function: Function, parse_type: TypeParser, run: ExpressionRun) -> Value:
@@ -285,7 +285,7 @@ def _call_conversion(node: Call, function: Function, parse_type: TypeParser, run
     # The function for this type: the value is its only argument.
     body = partial(function.body, target)
     conversion = replace(function, parameters=function.parameters[:1], returns=target, body=body)
-    return _invoke_function(node, conversion, [value], [node.arguments[0]], run)
+    return _call_with_values(node, conversion, [value], [node.arguments[0]], run)
 
 
 def _check_expanded_argument(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
@@ -321,10 +321,12 @@ def _is_argument_count_valid(node: Call, function: Function, count: int, run: Ex
     return True
 
 
-def _invoke_function(
+def _call_with_values(
     node: Call, function: Function, arguments: list[Value], argument_nodes: list[Expression], run: ExpressionRun
 ) -> Value:
-    """Invoke a function; `argument_nodes` are the expressions of its arguments, to report problems at them."""
+    """Call a function with evaluated arguments of any type; `argument_nodes` are their expressions, to report problems
+    at them.
+    """
     try:
         converted_arguments = [convert_argument(function, i, a) for i, a in enumerate(arguments)]
         result = invoke_function(function, converted_arguments)

@@ -140,21 +140,27 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
         value_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
-    reversed_keys = reversed(list(enumerate(search_keys)))  # so that the dict keeps the first index of equal keys
-    first_indices = {compute_order_key(key): index for index, key in reversed_keys if key.is_wholly_known}
+    first_indices = _index_known_keys(search_keys)
     unknown_keys = [(index, key) for index, key in enumerate(search_keys) if not key.is_wholly_known]
     chosen = []
     for key, value in zip(value_keys, values.raw, strict=True):
-        first_index = first_indices.get(compute_order_key(key), len(search_keys))
-        if any(
-            index < first_index and compare_values(key, unknown_key).raw is UNKNOWN
-            for index, unknown_key in unknown_keys
-        ):
+        match_index = first_indices.get(compute_order_key(key), len(search_keys))
+        earlier_keys = [unknown_key for index, unknown_key in unknown_keys if index < match_index]
+        if any(compare_values(key, unknown_key).raw is UNKNOWN for unknown_key in earlier_keys):
             # An unknown search key before the first match: an empty list, as in Terraform, though it may match later.
             return Value(values.type, ())
-        if first_index < len(search_keys):
+        if match_index < len(search_keys):
             chosen.append(value)
     return Value(values.type, tuple(chosen))
+
+
+def _index_known_keys(keys: Sequence[Value]) -> dict[Any, int]:
+    """Return the index of each known key by its order key; of equal keys the first index."""
+    indices: dict[Any, int] = {}
+    for index, key in enumerate(keys):
+        if key.is_wholly_known:
+            indices.setdefault(compute_order_key(key), index)
+    return indices
 
 
 def _generate_range(*limits: Value) -> Value:

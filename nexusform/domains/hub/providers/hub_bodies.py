@@ -220,13 +220,13 @@ def build_observed_attributes(
         documents = [json.dumps(part, ensure_ascii=False, indent=2) for part in parts]
         return add_derived_attributes(type_name, {**attributes, "yaml_body": "\n---\n".join(documents)})
     body = parts[0]  # other resources have one object
-    if type_name == MEMBER_TYPE:
-        changes: dict[str, Any] = {}
+    if type_name == MEMBER_TYPE:  # only the configured ones of its labels and taints are compared
+        observed_attributes = dict(attributes)
         if attributes.get("labels") is not None:
-            changes["labels"] = dict(get_mapping(body, "metadata", "labels"))
+            observed_attributes["labels"] = dict(get_mapping(body, "metadata", "labels"))
         if attributes.get("taint"):
-            changes["taint"] = read_member_taints(body)
-        return {**attributes, **changes}
+            observed_attributes["taint"] = read_member_taints(body)
+        return observed_attributes
     if isinstance(attributes.get("manifest"), str):  # one argument holds the object
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
     # Collect the fields of the spec: a path is ("spec", field, ...).

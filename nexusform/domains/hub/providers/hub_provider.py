@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import enclose, join_texts
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection
@@ -118,9 +119,9 @@ class FleetHubProvider:
         """Describe the hub for the head of a plan: `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`."""
         hub = self._connection.connect()
         uid = next(iter(get_mapping(identity, "uids").values()), "")
-        parts = [f"uid {uid[:_UID_DIGITS]}" if uid else "uid unknown", f"read {datetime.now(UTC):%H:%M:%S}"]
-        parts += [f"KubeFleet {identity['version']}"] if identity.get("version") else []
-        return f"hub {hub.context or hub.server} ({', '.join(parts)})"
+        version = enclose("KubeFleet ", identity.get("version"))
+        parts = (f"uid {uid[:_UID_DIGITS] or 'unknown'}", f"read {datetime.now(UTC):%H:%M:%S}", version)
+        return f"hub {hub.context or hub.server} ({join_texts(parts)})"
 
     def keep_missing_objects(self) -> None:
         """Report missing objects as unchanged from now on."""

@@ -374,23 +374,19 @@ def is_deletion_in_progress(request: ReadRequest) -> bool:
     return request.is_being_deleted or bool(get_part(request.unfinished_change, ("deletes",)))
 
 
-# Text of a deletion in progress, and of another change; and its addition to the note.
-_UNFINISHED_ACTIONS: Final[Mapping[bool, tuple[str, Values]]] = {
-    True: ("to delete it", {"deletes": True}),
-    False: ("to write it", {}),
-}
-
-
 def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
-    """Return the note about an unfinished earlier apply: {} without one, its removal (None) if done, else the work."""
+    """Return the part of the private note about an unfinished earlier apply: {} if there was none. The part is None,
+    which removes it, if the hub has completed that apply. Else it describes the pending work (`message`).
+    """
     if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
         return {}
     if not message:
         return {UNFINISHED_KEY: None}
-    action, addition = _UNFINISHED_ACTIONS[is_deletion_in_progress(request)]  # verb for messages, members of the record
+    is_deletion = is_deletion_in_progress(request)
+    action = "to delete it" if is_deletion else "to write it"
     sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
     note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
-    return {UNFINISHED_KEY: {**note, **addition}}
+    return {UNFINISHED_KEY: note | {"deletes": True} if is_deletion else note}
 
 
 def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:
