@@ -25,17 +25,10 @@ if TYPE_CHECKING:
 _PRECEDENCE = {
     "||": 1,
     "&&": 2,
-    "==": 3,
-    "!=": 3,
-    "<": 4,
-    ">": 4,
-    "<=": 4,
-    ">=": 4,
-    "+": 5,
-    "-": 5,
-    "*": 6,
-    "/": 6,
-    "%": 6,
+    **dict.fromkeys(("==", "!="), 3),
+    **dict.fromkeys(("<", ">", "<=", ">="), 4),
+    **dict.fromkeys(("+", "-"), 5),
+    **dict.fromkeys(("*", "/", "%"), 6),
 }
 _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _INVALID_NUMBER = "Failed to recognize the value of this number literal."

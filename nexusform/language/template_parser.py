@@ -129,15 +129,18 @@ class TemplateParser:
                 piece, trim = self._parse_sequence(kind)
                 pieces.append(piece)
             else:
-                # An open heredoc is reported at its start: the end of the file is not helpful.
-                heredoc = closing == scanner.CLOSE_HEREDOC
-                end_hint = ""
-                if heredoc:
-                    marker = tokens.get_text(first).lstrip("<-").strip()
-                    end_hint = f' A heredoc ends at a line that contains only "{marker}" and ends with a line break.'
-                detail = f"No closing marker was found for the string.{end_hint}"
-                index_at_fault = first if heredoc else index
-                raise stream.report_error("unterminated-template-string", detail, index_at_fault, since=first)
+                raise self._report_unterminated(closing, first, index)
+
+    def _report_unterminated(self, closing: str, first: int, index: int) -> MalformedSyntaxError:
+        """Report the token `index` in place of the closing mark of the string or heredoc from the token `first` on.
+        Return the exception to raise.
+        """
+        detail = "No closing marker was found for the string."
+        if closing == scanner.CLOSE_HEREDOC:
+            marker = self.stream.tokens.get_text(first).lstrip("<-").strip()
+            detail += f' A heredoc ends at a line that contains only "{marker}" and ends with a line break.'
+            index = first  # an open heredoc is reported at its start: the end of the file is not helpful
+        return self.stream.report_error("unterminated-template-string", detail, index, since=first)
 
     def _parse_sequence(self, kind: str) -> tuple[_Piece, bool]:
         """Parse a `${ }` or `%{ }`. Return it, and whether its end trims the text after it."""

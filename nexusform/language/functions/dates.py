@@ -47,18 +47,8 @@ _MAX_DURATION: Final = 2**63  # nanoseconds, about 292 years: the maximum of 64 
 _DAY: Final = 24 * _UNITS["h"]
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS: Final = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
 )
 
 # The calendar repeats every 400 years, weekdays included. Python's begins with year 1, timestamps with 0.
@@ -80,6 +70,7 @@ class LocalTime(Struct, frozen=True):
     @property
     def date(self) -> tuple[int, int, int]:
         """Year, month and day of the month."""
+        # A `date` has no year 0: convert the same day of the years 400 to 799.
         cycles, remainder = divmod(self.day - 1, _CYCLE_DAYS)
         shifted_date = date.fromordinal(remainder + 1 + _CYCLE_DAYS)
         return shifted_date.year + (cycles - 1) * _CYCLE_YEARS, shifted_date.month, shifted_date.day

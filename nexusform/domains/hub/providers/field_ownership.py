@@ -107,7 +107,10 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
 
 
 def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of fields owned as a whole, and of lists with owned elements. Only names of fields have `f:`."""
+    """Yield the paths of fields owned as a whole, and of lists with owned elements. `fields` are a part of
+    managedFields: {"f:spec": {"f:policy": {}}} owns ("spec", "policy"). Names of list elements begin with `k:` or `v:`,
+    not with `f:`.
+    """
     if parent and not fields:
         yield parent
     names = sorted(fields.keys() - {"."})  # ".": the parent itself

@@ -29,24 +29,22 @@ from nexusform.domains.hub.providers.hub_bodies import (
     build_sent_objects,
     index_hub_objects,
 )
-from nexusform.domains.hub.providers.hub_errors import (
+from nexusform.domains.hub.providers.hub_wait import has_external_rollout
+from nexusform.domains.hub.providers.object_access import (
     HubOptions,
+    describe_deletion_blockers,
     describe_existing_object,
     describe_missing_member,
     describe_owners,
-    get_ownership_source,
-    hide_sensitive_values,
-    is_sensitive_object,
-    suggest_azure_command,
-)
-from nexusform.domains.hub.providers.hub_wait import has_external_rollout
-from nexusform.domains.hub.providers.object_access import (
-    describe_deletion_blockers,
     find_object_path,
     find_tool_manager,
     get_identity,
+    get_ownership_source,
     get_uid,
+    hide_sensitive_values,
+    is_sensitive_object,
     list_existing_object_bodies,
+    suggest_azure_command,
 )
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
 from nexusform.files.run_log import log_event

@@ -17,10 +17,14 @@ from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
 from nexusform.domains.hub.providers.hub_dry_run import BEING_DELETED, OBJECT_EXISTS, HubDryRun
-from nexusform.domains.hub.providers.hub_errors import HubOptions, convert_hub_errors, convert_lost_connection
 from nexusform.domains.hub.providers.hub_reader import HubReadFindings, find_manifest, find_object, read_objects
 from nexusform.domains.hub.providers.hub_wait import ApplyCoordination, read_hub_version
-from nexusform.domains.hub.providers.object_access import get_uid
+from nexusform.domains.hub.providers.object_access import (
+    HubOptions,
+    convert_hub_errors,
+    convert_lost_connection,
+    get_uid,
+)
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
 from nexusform.domains.hub.providers.step_writer import HubStepWriter
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult, StepProgress

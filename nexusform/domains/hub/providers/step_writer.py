@@ -46,16 +46,6 @@ from nexusform.domains.hub.providers.hub_bodies import (
     index_hub_objects,
     is_different,
 )
-from nexusform.domains.hub.providers.hub_errors import (
-    HubOptions,
-    convert_rejected_read,
-    describe_existing_object,
-    describe_missing_member,
-    format_request_rejection,
-    get_ownership_source,
-    hide_sensitive_values,
-    reject_tool_managed_object,
-)
 from nexusform.domains.hub.providers.hub_wait import (
     ApplyCoordination,
     HubWaiter,
@@ -65,12 +55,20 @@ from nexusform.domains.hub.providers.hub_wait import (
     read_placement_objects,
 )
 from nexusform.domains.hub.providers.object_access import (
+    HubOptions,
+    convert_rejected_read,
     describe_deletion_blockers,
+    describe_existing_object,
+    describe_missing_member,
     find_object_path,
+    format_request_rejection,
     get_identity,
+    get_ownership_source,
     get_uid,
+    hide_sensitive_values,
     is_applied_by,
     list_objects_if_permitted,
+    reject_tool_managed_object,
     require_object_path,
 )
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout

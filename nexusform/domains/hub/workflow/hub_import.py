@@ -19,10 +19,9 @@ from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubPr
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.fleet import NAME
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
-from nexusform.domains.hub.providers.hub_errors import HubOptions
 from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 from nexusform.domains.hub.providers.hub_reader import PREDICTED_ATTRIBUTES
-from nexusform.domains.hub.providers.object_access import find_tool_manager
+from nexusform.domains.hub.providers.object_access import HubOptions, find_tool_manager
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.plan_request import ImportedObject
