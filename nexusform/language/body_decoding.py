@@ -15,8 +15,7 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import describe_span
 
-# Property name of a comment in a JSON object that represents a body.
-_COMMENT_NAME: Final = "//"
+_COMMENT_NAME: Final = "//"  # property of a JSON object that represents a body
 
 
 class BodySchema(Struct, frozen=True):

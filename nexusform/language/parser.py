@@ -36,8 +36,7 @@ from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenSt
 # Incremented whenever the same text may give another tree; caches of trees depend on it.
 SYNTAX_VERSION = 1
 
-# A larger file (in characters) is rejected, because parsing would take minutes.
-MAX_SOURCE_LENGTH = 64 * 1024 * 1024
+MAX_SOURCE_LENGTH = 64 * 1024 * 1024  # characters; a larger file is rejected, because parsing would take minutes
 
 
 @contextmanager

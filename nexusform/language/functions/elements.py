@@ -116,7 +116,6 @@ def _find_single_element(sequence: Value) -> Value:
 
 
 _TOO_MANY_ELEMENTS: Final = "must be a list, set, or tuple value with either zero or one elements"
-
 _INT64: Final = 1 << 63
 
 

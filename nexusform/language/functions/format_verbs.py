@@ -112,13 +112,7 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
     """Render an argument as its verb requires. Raises FunctionProblem for an unsuitable one (null except for `%v`)."""
     mode = verb.mode  # the letter of the verb
     if mode == "v":
-        # Strings and numbers are plain; other values, null, and with the flag # any value are JSON.
-        if argument.raw is None or "#" in verb.flags or argument.type not in (STRING, NUMBER):
-            return _add_padding_to_width(verb, render_json(argument))
-        if argument.type == STRING:
-            return _add_padding_to_width(verb, argument.raw)
-        sign = "-" if argument.raw < 0 else ""  # a number; the flags for a sign and the precision are ignored
-        return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), precision=None, mode="g"))
+        return _add_padding_to_width(verb, _render_any_value(verb, argument))
     if argument.raw is None:
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
     if mode in {"s", "q"}:  # plain or quoted text
@@ -130,6 +124,16 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
         return "true" if _convert_argument(verb, argument, BOOL) else "false"
     number = _convert_argument(verb, argument, NUMBER)
     return _render_integer(verb, number) if mode in "bdoxX" else _render_decimal(verb, number, mode)
+
+
+def _render_any_value(verb: _FormatVerb, argument: Value) -> str:
+    """Render the argument of `%v`: a string or number plainly, other values as JSON; with the flag # all as JSON."""
+    if argument.raw is None or "#" in verb.flags or argument.type not in (STRING, NUMBER):
+        return render_json(argument)
+    if argument.type == STRING:
+        return str(argument.raw)
+    sign = "-" if argument.raw < 0 else ""  # a number; the flags for a sign and the precision are ignored
+    return sign + _render_general(abs(argument.raw), precision=None, mode="g")
 
 
 def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType) -> Any:

@@ -177,7 +177,6 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
 
 
 _COMPOUND: Final = (tuple, dict)
-
 _REDACTED_MESSAGE: Final = "the reason is hidden because it may contain part of a sensitive argument"
 
 
@@ -207,8 +206,7 @@ def get_first_argument_type(arguments: Sequence[Value]) -> Type:
     return arguments[0].type
 
 
-# Maximum length of a text returned by a function, in characters.
-MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024
+MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024  # characters of a text returned by a function
 
 
 def shorten_text(text: str, max_length: int) -> str:

@@ -74,8 +74,7 @@ def _format_network(base: _Network, first: int, length: int) -> str:
     return str(network) if mapped is None else f"{mapped}/{max(length - _MAPPED, 0)}"
 
 
-# Bits before an IPv4 address in IPv6 notation: it is displayed as an IPv4 address.
-_MAPPED: Final = 96
+_MAPPED: Final = 96  # bits before an IPv4 address in IPv6 notation: it is displayed as an IPv4 address
 
 
 def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
@@ -96,8 +95,7 @@ def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
     return _format_network(network, first, length)
 
 
-# As in other implementations, for equal results.
-_MAX_NEW_BITS: Final = 32
+_MAX_NEW_BITS: Final = 32  # as in other implementations, for equal results
 
 
 def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:

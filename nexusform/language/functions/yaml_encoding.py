@@ -15,12 +15,8 @@ from nexusform.values.typed_value import FALSE, NULL, TRUE, Value, build_object,
 if TYPE_CHECKING:
     from yaml import Event
 
-# Maximum number of nodes after expansion of aliases.
-MAX_NODES: Final = 200_000
-
-# Line width of a quoted string, in columns.
-_WIDTH: Final = 80
-
+MAX_NODES: Final = 200_000  # after expansion of aliases
+_WIDTH: Final = 80  # columns of a line of a quoted string
 _ESCAPES: Final = {
     0x00: "\\0",
     0x07: "\\a",
@@ -38,8 +34,7 @@ _ESCAPES: Final = {
 _SPECIAL: Final = "[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _NOT_IN_BLOCK: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _BREAK: Final = re.compile("[\n\r\x85\u2028\u2029]")
-# In bytes; a longer key, or one of several lines, follows a question mark.
-_MAX_SIMPLE_KEY_BYTES: Final = 128
+_MAX_SIMPLE_KEY_BYTES: Final = 128  # a longer key, or one of several lines, follows a question mark
 _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep"
 
 
