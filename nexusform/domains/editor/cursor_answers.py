@@ -162,9 +162,10 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     # The argument of the value being typed: on this line, or in open brackets above.
     assignment = _ASSIGNED.match(line_prefix)
     argument = assignment[1] if assignment is not None else None
-    enclosing_attribute = module.find_attribute(path, offset) if assignment is None else None
-    if enclosing_attribute is not None and enclosing_attribute.expression.span.start.byte < offset:
-        argument = enclosing_attribute.name
+    if argument is None:
+        attribute_at_cursor = module.find_attribute(path, offset)
+        if attribute_at_cursor is not None and attribute_at_cursor.expression.span.start.byte < offset:
+            argument = attribute_at_cursor.name
     if name is not None and argument is None:
         proposals = _suggest_block_content(blocks, name[1]) if blocks else _suggest_top_level_blocks(name[1])
         return list(proposals)

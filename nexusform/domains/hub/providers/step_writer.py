@@ -197,23 +197,27 @@ class HubStepWriter(Struct, frozen=True):
             self._raise_until_changed_externally(different, "write")
             return self._wait_for_result(written=())
         self._wait_until_schedulable(hub_objects[0])
-        former_count, placement_name = 0, ""  # of an eviction: picked clusters before it, and the placement
-        if self._type_name == EVICTION_TYPE:
-            placement_name = _get_placement(hub_objects[0])
-            placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", placement_name)
-            former_count = len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
+        if self._type_name != EVICTION_TYPE:
+            return self._write_and_wait(hub_objects)
+        name = _get_placement(hub_objects[0])
+        placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", name)
+        former_count = len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
+        result = self._write_and_wait(hub_objects)
+        if self.request.prior is None:  # the hub picks another cluster in place of the evicted one
+            with convert_rejected_read(hub_objects[0]):
+                self._waiter.wait_for_rescheduling(name, former_count)
+        return result
+
+    def _write_and_wait(self, hub_objects: Sequence[HubObject]) -> ChangeResult:
+        """Write the objects, delete those removed from a manifest, and wait for the result."""
         written = self._write_objects(hub_objects)
-        # Delete the objects removed from a manifest.
         if self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
             for identity, hub_object in reversed(index_hub_objects(self._type_name, self.request.prior).items()):
                 if identity not in current_identities:
                     self._delete_object(hub_object)
         with convert_rejected_read(hub_objects[0]):
-            result = self._wait_for_result(written)
-            if self._type_name == EVICTION_TYPE and self.request.prior is None:  # the hub picks another cluster
-                self._waiter.wait_for_rescheduling(placement_name, former_count)
-        return result
+            return self._wait_for_result(written)
 
     def _wait_until_schedulable(self, hub_object: HubObject) -> None:
         """Wait until the placement of a new run or eviction is scheduled; not for other objects. Raises StepPending."""
@@ -278,6 +282,7 @@ class HubStepWriter(Struct, frozen=True):
             return True  # it owns fields
         if not is_identity_only(hub_object.body):
             return False  # an apply would own fields
+        # An earlier run recorded each operation before its request, in the order of the objects.
         operations = [_format_operation(item) for item in build_hub_objects(self._type_name, self._planned)]
         return self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
 
