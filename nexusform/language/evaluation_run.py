@@ -57,6 +57,9 @@ MAX_SIZE: Final = 4_000_000
 CALL_UNITS: Final = 2  # work of a function call besides its result
 _CHARACTERS_PER_UNIT: Final = 32
 _build_problem: Final = partial(Problem, ())  # about the whole value: the path is ()
+MAX_TRACES: Final = 20
+UNKNOWN_STRING: Final = Value(STRING, UNKNOWN)
+_NO_ELEMENT: Final = "The given key does not identify an element in this collection value"
 
 
 class Requirement(Struct, frozen=True):
@@ -255,9 +258,6 @@ class EvaluationTrace:
         self.problem = ""
 
 
-MAX_TRACES: Final = 20
-
-
 class TracingEvaluator(ExpressionRun):
     """Run that records the value of every part."""
 
@@ -301,9 +301,6 @@ def apply_traversal_step(value: Value, step: Step) -> Value | Problem:
     return get_element(value, Value(NUMBER, key if isinstance(key, int) else convert_decimal(key)))
 
 
-UNKNOWN_STRING: Final = Value(STRING, UNKNOWN)
-
-
 class FileProblem(Exception):
     """File that cannot be read or created; the message is for the user."""
 
@@ -345,9 +342,6 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
-
-
-_NO_ELEMENT: Final = "The given key does not identify an element in this collection value"
 
 
 def get_attribute(value: Value, name: str) -> Value | Problem:

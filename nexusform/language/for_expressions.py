@@ -35,6 +35,7 @@ from nexusform.values.typed_value import (
 )
 
 _Pairs = Iterator[tuple[Value, Value]]
+_ITERABLE = frozenset({ListType, SetType, TupleType, MapType, ObjectType})
 
 
 def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value:
@@ -49,9 +50,6 @@ def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run:
         )
         return run.report_problem("iteration-over-non-iterable-value", detail, node.collection, node)
     return collection
-
-
-_ITERABLE = frozenset({ListType, SetType, TupleType, MapType, ObjectType})
 
 
 def list_key_value_pairs(collection: Value) -> _Pairs:

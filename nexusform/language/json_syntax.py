@@ -38,6 +38,8 @@ _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _MAX_LEVELS = 512
 
 _PLAIN, _ESCAPED, _PUNCTUATION, _NUMBER, _WORD, _OTHER, _END = 1, 2, 3, 4, 5, 6, 7
+# The most common template, `${a.b.c}`, is built without the parser.
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9_-]*)*)\}")
 
 
 class MalformedJsonError(Exception):
@@ -244,10 +246,6 @@ def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.J
         subject = positions.build_span(reader.begin, reader.begin + 1)
         return None, [build_error("invalid-json-syntax", "Objects and arrays are nested too deeply.", subject)]
     return value, []
-
-
-# The most common template, `${a.b.c}`, is built without the parser.
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9_-]*)*)\}")
 
 
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:

@@ -37,6 +37,7 @@ from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenSt
 SYNTAX_VERSION = 1
 
 MAX_SOURCE_LENGTH = 64 * 1024 * 1024  # characters; a larger file is rejected, because parsing would take minutes
+_FORMAT: Final = f"nexusform-tree-2.{SYNTAX_VERSION}"
 
 
 @contextmanager
@@ -168,9 +169,6 @@ def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
 
 def _sort_diagnostics(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.subject.start.byte if diagnostic.subject else 0)
-
-
-_FORMAT: Final = f"nexusform-tree-2.{SYNTAX_VERSION}"
 
 
 class _CachedSyntaxTree(Struct, array_like=True):

@@ -24,6 +24,7 @@ _MAX_FILE_BYTES: Final = 16 * 1024 * 1024  # bytes
 _NAME: Final = re.compile(rb"[\w-]+")  # a step of a reference, or a word of a header
 _ID: Final = re.compile(rb"[\w./:-]+")
 _MIN_SIMILARITY: Final = 0.6  # how alike names are, 0 to 1
+_IDENTIFIER: Final = re.compile(r"[^\W\d][\w-]*")
 
 
 class FileRange(NamedTuple):
@@ -213,9 +214,6 @@ def _get_label_range(path: str, text: bytes, span: Span) -> FileRange:
     start, end = span.start.byte, span.end.byte
     quote_length = 1 if text[start : start + 1] == b'"' else 0
     return FileRange(path, start + quote_length, end - quote_length)
-
-
-_IDENTIFIER: Final = re.compile(r"[^\W\d][\w-]*")
 
 
 class TextChange(NamedTuple):

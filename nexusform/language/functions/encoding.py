@@ -27,6 +27,9 @@ from nexusform.values.typed_value import UNKNOWN, Refinement, Value, get_refinem
 
 MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
 _DECODED: Final = "the result of decoding the provided string"
+_BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
+_BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
+_PLAIN_FIELD: Final = re.compile("[^,\n]*")
 
 
 def decode_utf8(data: bytes, description: str) -> str:
@@ -72,9 +75,6 @@ def _quote_url(text: str) -> str:
     return quote_plus(text, safe="~")
 
 
-_BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
-
-
 def _unquote_url(text: str) -> str:
     """Decode percent escapes and plus signs. Raises FunctionProblem."""
     from urllib.parse import unquote_to_bytes
@@ -85,9 +85,6 @@ def _unquote_url(text: str) -> str:
         escape = text[start : start + 3]  # the percent sign and two characters
         raise FunctionProblem(f'invalid URL escape "{escape}"', argument=0)
     return decode_utf8(unquote_to_bytes(text.replace("+", " ")), _DECODED)
-
-
-_BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
 
 
 def _parse_csv(text: str) -> Value:
@@ -130,9 +127,6 @@ def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
         rows.append((start, row))
         offset += 1
     return rows
-
-
-_PLAIN_FIELD: Final = re.compile("[^,\n]*")
 
 
 def _parse_csv_field(text: str, offset: int) -> tuple[str, int]:

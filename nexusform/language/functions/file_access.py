@@ -34,6 +34,7 @@ from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_set
 MAX_DEPTH: Final = 32  # of nested template calls
 _NAME: Final = re.compile(r"[^\W\d][\w-]*\Z")
 _PATH: Final = [("path", STRING, "a path, relative to the working directory")]
+_VARIABLES: Final = Parameter("vars", DYNAMIC, "a map or object of the template's variables")
 
 
 def _get_base_name(path: str) -> str:
@@ -226,9 +227,6 @@ def _describe_first_error(problems: Sequence[Diagnostic]) -> str:
     span = first.subject
     position = f"{span.filename}:{span.start.line},{span.start.column}: " if span else ""
     return f"{position}{first.summary}; {first.detail.rstrip('.')}"
-
-
-_VARIABLES: Final = Parameter("vars", DYNAMIC, "a map or object of the template's variables")
 
 
 def build_template_functions(reader: FileReader, renderer: TemplateRenderer) -> tuple[Function, ...]:

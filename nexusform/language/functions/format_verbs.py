@@ -31,6 +31,7 @@ _MODES: Final = "vtbdoxXeEfgGsq"
 _MAX_WIDTH: Final = 100_000
 _DEFAULT_PLACES: Final = 6
 _STRINGS: Final = ListType(STRING)
+_PREFIXES: Final = {"b": "0b", "d": "", "o": "0", "x": "0x", "X": "0X"}
 
 
 class _FormatVerb(Struct, frozen=True):
@@ -164,9 +165,6 @@ def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> 
     if "0" in verb.flags:
         return sign + digits.rjust(verb.width - len(sign), "0")
     return number.rjust(verb.width)
-
-
-_PREFIXES: Final = {"b": "0b", "d": "", "o": "0", "x": "0x", "X": "0X"}
 
 
 def _render_integer(verb: _FormatVerb, number: Any) -> str:

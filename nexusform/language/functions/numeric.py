@@ -19,6 +19,7 @@ from nexusform.values.typed_value import UNKNOWN, Value, convert_decimal, normal
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _MAX_INTEGER_DIGITS: Final = 1200
+_NUMBERS: Final = Parameter("numbers", NUMBER, "the numbers to compare", allow_unknown=True)
 
 
 def _build_extreme_function(name: str, description: str, choose: Callable[[Any], Any], *examples: Example) -> Function:
@@ -101,8 +102,6 @@ def _compute_sum(numbers: Value) -> Value:
         raws.append(raw)
     return Value(NUMBER, UNKNOWN if UNKNOWN in raws else normalize_number(sum(raws)))
 
-
-_NUMBERS: Final = Parameter("numbers", NUMBER, "the numbers to compare", allow_unknown=True)
 
 FUNCTIONS: Final = (
     build_plain_function(

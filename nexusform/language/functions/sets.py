@@ -23,6 +23,7 @@ from nexusform.values.typed_value import (
 _Combine: TypeAlias = Callable[[dict[Any, Value], dict[Any, Value]], dict[Any, Value]]
 
 MAX_PRODUCT: Final = 1_000_000
+_ANY_SET: Final = SetType(DYNAMIC)
 
 
 def _get_element_type(value_type: Type) -> Type:
@@ -110,9 +111,6 @@ def _compute_length_bounds(sequence: Value) -> tuple[int, int | None]:
         return len(sequence.type.elements), len(sequence.type.elements)
     refinement = get_refinement(sequence)
     return refinement.shortest, refinement.longest
-
-
-_ANY_SET: Final = SetType(DYNAMIC)
 
 
 def _build_set_function(name: str, description: str, body: Callable[..., Value], *examples: Example) -> Function:

@@ -36,6 +36,8 @@ _NOT_IN_BLOCK: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _BREAK: Final = re.compile("[\n\r\x85\u2028\u2029]")
 _MAX_SIMPLE_KEY_BYTES: Final = 128  # a longer key, or one of several lines, follows a question mark
 _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep"
+# First characters of a text that may be something else than a string, as an empty text may be.
+_NON_TEXT_BEGINNINGS: Final = frozenset({"", *"+-.0123456789yYnNtTfFoO~<"})
 
 
 def render_yaml(value: Value) -> str:
@@ -297,10 +299,6 @@ def _require_matching_yaml_tag(tag: str | None, kind: str) -> None:
 
 def _trim_yaml_tag_prefix(tag: str | None) -> str:
     return str(tag).replace(_TAG, "!!")
-
-
-# First characters of a text that may be something else than a string, as an empty text may be.
-_NON_TEXT_BEGINNINGS: Final = frozenset({"", *"+-.0123456789yYnNtTfFoO~<"})
 
 
 def _parse_scalar(event: Any) -> Value:

@@ -18,6 +18,7 @@ _MAX_FAILURES: Final = 5  # consecutive failures that end the watch
 _RETRY_SECONDS: Final = 1.0  # seconds before a failed watch restarts
 PARENT_LABEL: Final = "kubernetes-fleet.io/parent-CRP"  # the label that names the placement
 ObjectName = tuple[str, str]  # namespace and name
+_FLEET_GROUP_SUFFIX: Final = ".kubernetes-fleet.io/"
 
 
 class CollectionCache:
@@ -171,6 +172,3 @@ def _split_object_path(path: str) -> tuple[str, ObjectName]:
     if not plural:  # cluster-scoped, or a namespace
         return parent, ("", name)
     return (f"{head}/{plural}" if _FLEET_GROUP_SUFFIX in head else parent), (namespace, name)
-
-
-_FLEET_GROUP_SUFFIX: Final = ".kubernetes-fleet.io/"

@@ -33,6 +33,7 @@ RECORD_TYPES: Final = frozenset({EVICTION_TYPE}) | RUN_TYPES | APPROVAL_TYPES
 KINDS_BY_TYPE: Final[Mapping[str, str]] = {api.type_name: kind for kind, api in API_KINDS.items() if api.type_name}
 Body = dict[str, Any]
 ObjectIdentity = tuple[str, str, str, str]  # group, kind, namespace and name
+_SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
 class HubObject(Struct, frozen=True):
@@ -131,9 +132,6 @@ def build_fleet_object_path(body: Mapping[str, Any]) -> str:
 def _fill_missing_defaults(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
     for part in parts:
         part.update({**defaults, **part})
-
-
-_SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
 def _add_placement_defaults(spec: Body) -> None:

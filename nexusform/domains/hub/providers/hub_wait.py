@@ -62,6 +62,7 @@ _RESUME_HINT: Final = "`nexusform apply -resume` continues it."
 _APPROVAL_MANAGER: Final = "nexusform"
 Values = Mapping[str, Any]
 ProgressCheck = Callable[[float], tuple[bool, str]]  # seconds since the start -> (done, pending work)
+_AGENT_PATH: Final = "/apis/apps/v1/namespaces/fleet-system/deployments/hub-agent"
 
 
 class HubWaiter(Struct, frozen=True):
@@ -451,9 +452,6 @@ def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:
 def _describe_finalizers(body: Mapping[str, Any]) -> str:
     names = list_finalizers(body)
     return enclose(f" (held by {format_count(len(names), 'finalizer')}: ", ", ".join(names), ")")
-
-
-_AGENT_PATH: Final = "/apis/apps/v1/namespaces/fleet-system/deployments/hub-agent"
 
 
 def read_hub_version(hub: HubClient) -> str:

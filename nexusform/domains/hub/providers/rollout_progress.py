@@ -47,6 +47,7 @@ _BINDING_FIELDS: Final = (
     "resource_snapshot",
 )
 Body = Mapping[str, Any]
+NOT_AVAILABLE: Final = "not available yet"  # the state of a cluster that is neither ready nor failed
 
 
 class PlacementProgress(Struct, frozen=True):
@@ -263,9 +264,6 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
     configured = get_mapping(placement, "spec", "strategy", "applyStrategy")
     bound = get_mapping(binding_spec, "applyStrategy")
     return any(bound.get(name, value) != value for name, value in configured.items())  # a missing field is no change
-
-
-NOT_AVAILABLE: Final = "not available yet"  # the state of a cluster that is neither ready nor failed
 
 
 def explain_unready_cluster(binding: Body) -> str:

@@ -13,6 +13,7 @@ from nexusform.rendering.pull_request.junit import JunitCase, render_suites
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 
 _STATUS_TEXTS = {"pass": ("pass", "green"), "fail": ("fail", "red"), "error": ("fail", "red"), "skip": ("skip", "grey")}
+_PROGRESS = {"starting": "in progress", "teardown": "tearing down"}
 
 
 class RunBlockReport(Struct, frozen=True):
@@ -91,9 +92,6 @@ def _build_junit_cases(file: FileReport) -> list[JunitCase]:
         boxes = render_diagnostics(file.diagnostics, file.sources)
         cases.append(JunitCase(file.name, "teardown", "error", "Encountered an error", boxes))
     return cases
-
-
-_PROGRESS = {"starting": "in progress", "teardown": "tearing down"}
 
 
 def build_abstract_event(runs: Mapping[str, Sequence[str]], time: str) -> Event:
