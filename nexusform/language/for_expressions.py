@@ -81,14 +81,16 @@ class _ForCondition:
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:
-        """Evaluate the clause for an unknown element; report a result other than a bool, and ignore other errors."""
+        """Report a clause that cannot be a bool, also for an empty collection: evaluate it for an unknown element.
+        Other errors are ignored, because they may not occur for the elements of the collection.
+        """
         if self.clause is None:
             return
         _set_loop_names(names, self.node, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
         outcome, diagnostics = self.run.evaluate_separately(self.clause)
         if not has_errors(diagnostics):
-            self._decide(outcome)
-        self.is_known, self.marks = True, NO_MARKS  # as before: the unknown element is none of the collection
+            decision = self.run.convert_to_required(outcome, _FOR_CONDITION, self.clause, self.node)
+            self.has_failed = decision is None
 
     def should_include(self) -> bool:
         """Check whether the current element is included; not if the clause is unknown or has an error."""

@@ -173,15 +173,20 @@ class TokenStream(Struct):
             headline = ""
         self.add_problem(diagnostic_id, detail, subject, context, headline)
         if self._is_malformed_heredoc(index):
-            # Skip the text of a heredoc with a malformed start: it is not configuration.
-            opening = _HEREDOC.match(self.tokens.text, begin)
-            if opening is not None:
-                closing = re.compile(rf"^[ \t]*{re.escape(opening.group(3))}[ \t]*\r?$", re.MULTILINE)
-                closing_match = closing.search(self.tokens.text, opening.end())
-                if closing_match is not None:  # else its end is missing: nothing is skipped
-                    last = len(self.tokens.kinds) - 1
-                    self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
+            self._skip_heredoc(begin)
         return MalformedSyntaxError(diagnostic_id)
+
+    def _skip_heredoc(self, begin: int) -> None:
+        """Skip a heredoc with a malformed start at the offset `begin`, up to the line of its closing marker: its text
+        is not configuration. Nothing is skipped without a marker, or without that line.
+        """
+        opening = _HEREDOC.match(self.tokens.text, begin)
+        if opening is not None:
+            closing = re.compile(rf"^[ \t]*{re.escape(opening.group(3))}[ \t]*\r?$", re.MULTILINE)
+            closing_match = closing.search(self.tokens.text, opening.end())
+            if closing_match is not None:
+                last = len(self.tokens.kinds) - 1
+                self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
 
     def _is_preceded_by_not_operator(self, index: int) -> bool:
         """Check whether the token follows a `not` intended as an operator."""

@@ -94,8 +94,9 @@ class ContentVerifier:
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
-        """Report if the hub took several snapshots of the changes of a plan, predicted to be one. Return the paths of
-        the snapshot numbers to accept then: those of clusters with the planned objects under a higher number.
+        """Report if the hub has taken several resource snapshots of the changes, where the plan predicted one. Clusters
+        then have the planned objects under a higher number. Return the paths of these numbers: they are no wrong
+        predictions.
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":

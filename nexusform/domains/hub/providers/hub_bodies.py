@@ -227,16 +227,21 @@ def build_observed_attributes(
         return observed_attributes
     if isinstance(attributes.get("manifest"), str):  # one argument holds the object
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
-    # Collect the fields of the spec: a path is ("spec", field, ...).
-    changed_fields = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[1:]}
+    return {**attributes, **_read_changed_arguments(type_name, hub_objects[0].body, body)}
+
+
+def _read_changed_arguments(type_name: str, sent_body: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the observed arguments of a fleet object, as far as their fields differ from the sent ones."""
+    # A path is ("spec", field, ...).
+    changed_fields = {str(path[1]) for path in find_differences(sent_body, body) if path[1:]}
     arguments = read_arguments(type_name, body)
     _remove_hub_defaults(get_spec_schema(type_name), arguments)
-    changed_arguments = {
-        name: value
-        for name, value in arguments.items()
-        if changed_fields & {convert_to_camel_case(name), f"{convert_to_camel_case(name)}s"}  # plural for blocks
-    }
-    return {**attributes, **changed_arguments}
+    changed_arguments: dict[str, Any] = {}
+    for name, value in arguments.items():
+        field_name = convert_to_camel_case(name)
+        if changed_fields & {field_name, f"{field_name}s"}:  # fields of repeated blocks are plural
+            changed_arguments[name] = value
+    return changed_arguments
 
 
 def add_derived_attributes(type_name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -276,20 +276,9 @@ class HubDryRun:
             yield self._build_unserved_kind_problem(hub_object)
             return
         body = self._read_body(hub, hub_object)
-        if request.key.type == MEMBER_TYPE and not body:  # a member joins by other tools, not by an apply
-            yield Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
-            return
-        if is_deleting(body) and request.key.type != MEMBER_TYPE:  # labels of a leaving member can be written
-            blockers = describe_deletion_blockers(body)
-            detail = f"{hub_object.title} is being deleted on the hub{blockers}. Plan again once it is gone."
-            yield Problem((), BEING_DELETED, detail)
-            return
-        if body and prior is None and request.key.type != MEMBER_TYPE:  # a member has always joined before
-            warning = self._recreated.get(request.address, {}).get(hub_object.title)  # if re-created by others
-            detail = warning.detail if warning else describe_existing_object(hub_object, request.key, request.address)
-            if manager := find_tool_manager(body):
-                detail += f" {manager} applies it, and would change it back: importing it takes -take-ownership."
-            yield Problem((), OBJECT_EXISTS, detail)
+        obstacle = self._find_obstacle(hub_object, request, body, is_managed=prior is not None)
+        if obstacle is not None:
+            yield obstacle
             return
         yield from self._warn_tool_manager(hub_object, body)
         if not request.write_only:  # names of fields may be secret
@@ -309,6 +298,27 @@ class HubDryRun:
             detail = f"{hub_object.title}: {describe_owners(api_error)}; {ownership_source} takes that over."
             yield Problem((), FIELDS_TAKEN_OVER, detail, Severity.WARNING)
             hub.apply(path, sent_body, self._options.manager, force=True, dry_run=True)
+
+    def _find_obstacle(
+        self, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any], *, is_managed: bool
+    ) -> Problem | None:
+        """Return the problem of an object that cannot be written as planned, None if it can. `body` is the object on
+        the hub, {} if it does not exist; `is_managed`: it is in state.
+        """
+        if request.key.type == MEMBER_TYPE:
+            # A member joins by other tools, not by an apply. Labels of a leaving member can be written.
+            return None if body else Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
+        if is_deleting(body):
+            blockers = describe_deletion_blockers(body)
+            detail = f"{hub_object.title} is being deleted on the hub{blockers}. Plan again once it is gone."
+            return Problem((), BEING_DELETED, detail)
+        if is_managed or not body:
+            return None
+        warning = self._recreated.get(request.address, {}).get(hub_object.title)  # if re-created by others
+        detail = warning.detail if warning else describe_existing_object(hub_object, request.key, request.address)
+        if manager := find_tool_manager(body):
+            detail += f" {manager} applies it, and would change it back: importing it takes -take-ownership."
+        return Problem((), OBJECT_EXISTS, detail)
 
     def _build_unserved_kind_problem(self, hub_object: HubObject) -> Problem:
         """Build the problem of a kind unknown to the hub: deferred if this plan creates its definition."""
