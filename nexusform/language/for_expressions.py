@@ -81,7 +81,7 @@ class _ForCondition:
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:
-        """Report a clause that cannot be a bool, also for an empty collection: evaluate it for an unknown element.
+        """Report a clause of another type than bool, also for an empty collection: evaluate it for an unknown element.
         Other errors are ignored, because they may not occur for the elements of the collection.
         """
         if self.clause is None:

@@ -53,7 +53,7 @@ class MalformedJsonError(Exception):
 
 class _JsonReader:
     """Parser of one text; `kind`, `word`, `begin` and `offset` (its end) describe the current token. The kind is the
-    group of _TOKEN; that of punctuation is the mark itself.
+    group of _TOKEN; for punctuation it is the mark itself.
     """
 
     def __init__(self, text: str, positions: CharacterPositions) -> None:

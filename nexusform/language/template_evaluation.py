@@ -163,7 +163,7 @@ def _describe_difference(then: Type, otherwise: Type) -> str:
 
 
 def _describe_object_difference(then: ObjectType, otherwise: ObjectType) -> str:
-    """Describe the first attribute that keeps the objects of two branches from having a common type."""
+    """Describe the first attribute without a common type in the objects of two branches."""
     for name, kind in then.attributes:
         other_type = otherwise.get_attribute(name)
         if other_type is None:

@@ -129,7 +129,7 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     """Check whether two values without marks are equal; None if that depends on unknown parts."""
     first, second = left.raw, right.raw
     if first is UNKNOWN or second is UNKNOWN:
-        return None if _may_equal_unknown(left, right) else False
+        return None if _can_equal_unknown(left, right) else False
     if first is None or second is None:
         return first is second  # equal only if both are null
     if not _may_be_equal(left.type, right.type):
@@ -143,8 +143,8 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     return _has_only_equal_pairs(zip(left.parts, right.parts, strict=True))  # entries have the order of their keys
 
 
-def _may_equal_unknown(left: Value, right: Value) -> bool:
-    """Return whether two values, at least one of them unknown, may be equal: not with bounds or types that differ."""
+def _can_equal_unknown(left: Value, right: Value) -> bool:
+    """Return whether two values, at least one of them unknown, may be equal: not with different bounds or types."""
     if _is_certainly_different(left, right):
         return False
     # An unknown value may be null, and nulls of all types are equal: then different types decide nothing.

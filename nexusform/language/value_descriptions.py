@@ -6,7 +6,6 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import ValueNote
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.language.functions.function import shorten_text
 from nexusform.language.references import iterate_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Traversal, TraverseAttribute
 from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType, PrimitiveType, describe_type
@@ -34,8 +33,13 @@ def describe_value(value: Value) -> str:
 def _format_primitive(value: Value) -> str:
     """Format a string (shortened, in quotes), number or bool."""
     if value.type == STRING:
-        return quote_text(shorten_text(value.raw, _MAX_LENGTH))
+        return quote_text(truncate_text(value.raw, _MAX_LENGTH))
     return str(value.raw).lower() if isinstance(value.raw, bool) else format_number(value.raw)
+
+
+def truncate_text(text: str, max_length: int) -> str:
+    """Return the start of a long text, with an ellipsis."""
+    return text if len(text) <= max_length else f"{text[:max_length]}..."
 
 
 def quote_text(text: str) -> str:

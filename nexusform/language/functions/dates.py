@@ -11,14 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import enclose
-from nexusform.language.functions.function import (
-    Example,
-    FixedProblem,
-    Function,
-    FunctionProblem,
-    build_plain_function,
-    shorten_text,
-)
+from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, build_plain_function
+from nexusform.language.value_descriptions import truncate_text
 from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.typed_value import UNKNOWN, Value
 
@@ -105,7 +99,7 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     """
     match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
     if match is None:
-        raise FunctionProblem(f'not a valid RFC3339 timestamp: "{shorten_text(text, _MAX_EXCERPT)}"', position)
+        raise FunctionProblem(f'not a valid RFC3339 timestamp: "{truncate_text(text, _MAX_EXCERPT)}"', position)
     *date_and_time, fraction_digits, _utc, sign, offset_hours, offset_minutes = match.groups(default="0")
     year, month, day, hour, minute, second = map(int, date_and_time)
     hours, minutes = int(offset_hours), int(offset_minutes)
@@ -163,7 +157,7 @@ _VERBS: Final[dict[str, Callable[[LocalTime], str]]] = {
 
 # Parts of a date format. Possessive groups as in syntax/scanner.py.
 _FORMAT_PART: Final = re.compile(
-    r"""(?P<verb>(?P<letter>[A-Za-z])(?P=letter)*+)   # equal letters in a row
+    r"""(?P<verb>(?P<letter>[A-Za-z])(?P=letter)*)    # equal letters in a row
     |(?P<text>[^'A-Za-z]++|'')                         # other text; two quotes are one
     |'(?P<literal>(?:[^']++|''|(?!))*+)'               # quoted text; two quotes in it are one
     |(?P<open>')                                       # a quote without an end
@@ -197,7 +191,7 @@ def parse_duration(text: str, position: int) -> int:
     if unsigned == "0":
         return 0
     if len(unsigned) > 100 or not _DURATION.fullmatch(unsigned):  # longer ones could take long to compute
-        excerpt = shorten_text(text, _MAX_EXCERPT)
+        excerpt = truncate_text(text, _MAX_EXCERPT)
         advice = 'write numbers with units (ns, us, ms, s, m, h), as in "1h30m"'
         raise FunctionProblem(f'"{excerpt}" is not a duration: {advice}', position)
     parts = _DURATION_PART.findall(unsigned)
@@ -205,7 +199,7 @@ def parse_duration(text: str, position: int) -> int:
     is_negative = text[0] == "-"
     largest = _MAX_DURATION if is_negative else _MAX_DURATION - 1  # signed 64 bits: -2**63 to 2**63 - 1
     if total > largest:
-        excerpt = shorten_text(text, _MAX_EXCERPT)
+        excerpt = truncate_text(text, _MAX_EXCERPT)
         raise FunctionProblem(f'the duration "{excerpt}" is longer than 292 years', position)
     return -total if is_negative else total
 

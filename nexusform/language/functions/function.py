@@ -209,11 +209,6 @@ def get_first_argument_type(arguments: Sequence[Value]) -> Type:
 MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024  # characters of a text returned by a function
 
 
-def shorten_text(text: str, max_length: int) -> str:
-    """Return the start of a long text, with an ellipsis."""
-    return text if len(text) <= max_length else f"{text[:max_length]}..."
-
-
 def check_text_length(characters: int) -> None:
     """Reject texts beyond the maximum length. Raises FunctionProblem."""
     if characters > MAX_TEXT_LENGTH:

@@ -120,7 +120,7 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
 
 def _render_long_text(text: str, indent: int, column: int) -> list[str]:
     """Render the lines of a quoted text longer than a line; arguments as in `_render_value`. A full line ends at the
-    next single space, and the line break replaces that space.
+    next single space: the line break replaces it.
     """
     lines: list[str] = []
     pieces = ['"']  # of the current line

@@ -178,7 +178,7 @@ class TokenStream(Struct):
 
     def _skip_heredoc(self, begin: int) -> None:
         """Skip a heredoc with a malformed start at the offset `begin`, up to the line of its closing marker: its text
-        is not configuration. Nothing is skipped without a marker, or without that line.
+        is not configuration. Nothing is skipped if the marker or the line is missing.
         """
         opening = _HEREDOC.match(self.tokens.text, begin)
         if opening is not None:

@@ -34,7 +34,7 @@ class HubKind(Struct, frozen=True):
         return build_collection_path(f"{self.group}/{VERSION}", self.plural, namespace)
 
     def build_path(self, name: str, namespace: str = "", version: str = VERSION) -> str:
-        """Return the path of one object. A cluster-scoped one is in no namespace, whatever is given."""
+        """Return the path of one object; the namespace of a cluster-scoped kind is ignored."""
         prefix = f"namespaces/{namespace}/" if self.is_namespaced else ""
         return f"/apis/{self.group}/{version}/{prefix}{self.plural}/{name}"
 

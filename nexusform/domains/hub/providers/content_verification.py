@@ -94,7 +94,7 @@ class ContentVerifier:
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
-        """Report if the hub has taken several resource snapshots of the changes, where the plan predicted one. Clusters
+        """Report if the hub has taken several resource snapshots of the changes, but the plan predicted one. Clusters
         then have the planned objects under a higher number. Return the paths of these numbers: they are no wrong
         predictions.
         """
@@ -345,7 +345,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
 
 
 def _list_stages(run: Body) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the stages of a run: name, and its clusters in the order in which their updates started."""
+    """Yield the stages of a run: name, and clusters in the order of the starts of their updates."""
     for stage in list_mappings(run, "status", "stagesStatus"):
         starts = {str(item.get("clusterName")): _read_update_start(item) for item in list_mappings(stage, "clusters")}
         yield str(stage.get("stageName")), sorted(starts, key=starts.__getitem__)

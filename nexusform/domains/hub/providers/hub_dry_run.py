@@ -302,8 +302,8 @@ class HubDryRun:
     def _find_obstacle(
         self, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any], *, is_managed: bool
     ) -> Problem | None:
-        """Return the problem of an object that cannot be written as planned, None if it can. `body` is the object on
-        the hub, {} if it does not exist; `is_managed`: it is in state.
+        """Return the problem of an object impossible to write as planned, None for any other object. `body` is the
+        object on the hub, {} if it does not exist; `is_managed`: it is in state.
         """
         if request.key.type == MEMBER_TYPE:
             # A member joins by other tools, not by an apply. Labels of a leaving member can be written.

@@ -146,7 +146,7 @@ def _read_object(
     note = build_hub_record(key.type, managed, options.manager, request.private_note)
     message = describe_pending_work(key.type, bodies[0])
     if key.type in PLACEMENT_TYPES:
-        attributes, message = _observe_placement(reader, request, bodies[0], attributes, findings)
+        attributes, message = _read_observed_placement(reader, request, bodies[0], attributes, findings)
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
         _, message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
@@ -155,7 +155,7 @@ def _read_object(
     return ReadResult(attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note)
 
 
-def _observe_placement(
+def _read_observed_placement(
     reader: _HubObjectReader, request: ReadRequest, body: Values, attributes: Values, findings: HubReadFindings
 ) -> tuple[Values, str]:
     """Return the attributes of a placement together with the observed ones, and its pending work ("" if done). A
@@ -386,8 +386,8 @@ def is_deletion_in_progress(request: ReadRequest) -> bool:
 
 
 def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
-    """Return the part of the private note about an unfinished earlier apply: {} if there was none. The part is None,
-    which removes it, if the hub has completed that apply. Else it describes the pending work (`message`).
+    """Return the part of the private note about an unfinished earlier apply: {} if there was none. The part is None, to
+    be removed, if the hub has completed the apply. Else it describes the pending work (`message`).
     """
     if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
         return {}

@@ -104,8 +104,8 @@ class VerificationResult(Struct, frozen=True):
 
 
 def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
-    """Return the figures (labels, taints, properties, resources, state) that affect placement, by member. Health is
-    that at the time `observed_at` (None: unknown).
+    """Return the figures used for placement by member: labels, taints, properties, resources, state. Health is derived
+    for the time `observed_at` (None: unknown).
     """
     figures_by_member: dict[str, dict[str, Any]] = {}
     for member in members:

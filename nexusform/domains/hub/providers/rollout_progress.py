@@ -219,8 +219,8 @@ def _find_pending_clusters(
     latest: int | None,  # index of the latest resource snapshot
     failing: AbstractSet[str],  # messages about predicted failures
 ) -> tuple[list[str], list[str]]:
-    """Return messages about the clusters that a rolling update still has to change, and separately about those that
-    stay as predicted: with a failure, or with an old resource snapshot.
+    """Return messages about the clusters still to be changed by a rolling update. The second list is about clusters
+    with a failure or an old resource snapshot as predicted: these are not waited for.
     """
     pending: list[str] = []
     expected_failures: list[str] = []
@@ -241,8 +241,8 @@ def _find_pending_clusters(
 
 
 def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -> str:
-    """Return the pending work of a cluster that has the latest snapshot, or is not bound: `ams1: not available yet`.
-    Return "" if there is none: the cluster is available, or it stays in its state as the plan predicts.
+    """Return the pending work of a cluster with the latest snapshot, or without any: `ams1: not available yet`. Return
+    "" if there is none: the cluster is available, or keeps its state as predicted.
     """
     spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
     if is_deleting(binding):
@@ -322,8 +322,8 @@ class StagedRunProgress(Struct, frozen=True):
 
 
 def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress:
-    """Return the progress of a run with its approval requests. Its spec asks the hub for a state: Run, Stop, or only
-    Initialize (also the default). A run that is stopped or initialized as asked has ended for this step.
+    """Return the progress of a run with its approval requests. Its spec has the requested state: Run, Stop, or only
+    Initialize (the default). A requested stop or initialization is an end of the run, too.
     """
     initialized, succeeded = find_condition(run, "Initialized"), find_condition(run, "Succeeded")
     for condition in (initialized, succeeded):

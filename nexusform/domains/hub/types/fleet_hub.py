@@ -161,7 +161,7 @@ def _list_tenant_namespaces(context: ReadContext) -> list[str]:
 
 
 def _list_optional_kinds(context: ReadContext) -> list[str]:
-    """Return the kinds that no configured object needs: reading them may be forbidden. [] without placements."""
+    """Return the kinds without use for configured objects: reading them may be forbidden. [] without placements."""
     if next(_list_placements(context), None) is None:
         return []
     unused = [kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)]
