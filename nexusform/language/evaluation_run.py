@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -45,9 +45,6 @@ from nexusform.schemas.value_types import (
 )
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, convert_decimal
 
-if TYPE_CHECKING:
-    from nexusform.language.functions.function import Function
-
 # Limits on what one expression may produce: elements of collections and pieces of text. They are far above
 # real use, and low enough that nested `for` expressions end with an error message.
 MAX_WORK: Final = 2_000_000
@@ -79,8 +76,8 @@ class Scope(Protocol):
     """Scope of an expression: the values of its names and its functions."""
 
     @property
-    def functions(self) -> Mapping[str, Function]:
-        """Functions that may be called, by name."""
+    def functions(self) -> Mapping[str, Any]:
+        """Functions that may be called, by name: records of functions/function.py."""
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """Return the value of the root name, followed by as many further steps as the scope understands.

@@ -237,7 +237,7 @@ def build_plain_function(
 def call_function(node: Call, run: ExpressionRun) -> Value:
     """Evaluate a call. Problems are reported at its arguments, and the value is then unknown."""
     # `core::` is the prefix of the functions of the language, as opposed to those of a provider.
-    function = run.scope.functions.get(node.name.removeprefix("core::"))
+    function: Function | None = run.scope.functions.get(node.name.removeprefix("core::"))
     if function is None:
         hint = suggest_name(node.name, run.scope.functions)
         detail = f'There is no function named "{node.name}".{hint}'
