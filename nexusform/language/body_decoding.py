@@ -15,8 +15,7 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import describe_span
 
-# Property name of a comment in a JSON object that represents a body.
-_COMMENT_NAME: Final = "//"
+_COMMENT_NAME: Final = "//"  # property of a JSON object that represents a body
 
 
 class BodySchema(Struct, frozen=True):
@@ -76,10 +75,8 @@ def decode_body(
         else:
             diagnostics.append(problem)
     # Missing arguments are reported at the opening brace of a block, next to its header, or at the end of a whole file.
-    if body.span.start.line == 1 and body.span.start.column == 1:
-        missing_span = body.end_span
-    else:
-        missing_span = get_first_character_span(body.span)
+    is_file = (body.span.start.line, body.span.start.column) == (1, 1)
+    missing_span = body.end_span if is_file else get_first_character_span(body.span)
     diagnostics += _check_required_arguments(schema, attributes, missing_span)
     return BodyContent(attributes, tuple(blocks), body.end_span), diagnostics
 
@@ -253,23 +250,8 @@ class _BlockDecoder:
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
         """Decode the value below `labels` and add its blocks to `blocks`: objects by the next label, or else bodies."""
-        if len(labels) == len(self.label_names):  # no label is left: the value is a body or an array of bodies
-            name_span = labels[-1].span if labels else self.block.name_span
-            for item in _list_array_items(value):
-                if isinstance(item, syntax.JsonScalar) and item.value is None:
-                    item = syntax.JsonObject((), item.span)  # noqa: PLW2901 - HCL reads null in a list as an empty block
-                if not isinstance(item, syntax.JsonObject):
-                    problem = build_error(
-                        "incorrect-json-value-type",
-                        "Either a JSON object or a JSON array of objects is required, representing the contents "
-                        f'of one or more "{self.block.name}" blocks.',
-                        item.span,
-                    )
-                    self.diagnostics.append(problem)
-                    continue
-                span = name_span.extend_to(item.span) if item is value else item.span  # without name in an array
-                body = syntax.JsonBody((item,), item.span)
-                blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
+        if len(labels) == len(self.label_names):  # no label is left
+            self._decode_bodies(value, labels, blocks)
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
@@ -289,6 +271,27 @@ class _BlockDecoder:
                         (*labels, syntax.Label(json_property.name, json_property.name_span)),
                         blocks,
                     )
+
+    def _decode_bodies(
+        self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
+    ) -> None:
+        """Add a block with all `labels` for the body in a value, or for each body in an array; report other values."""
+        name_span = labels[-1].span if labels else self.block.name_span
+        for item in _list_array_items(value):
+            if isinstance(item, syntax.JsonScalar) and item.value is None:
+                item = syntax.JsonObject((), item.span)  # noqa: PLW2901 - HCL reads null in a list as an empty block
+            if not isinstance(item, syntax.JsonObject):
+                problem = build_error(
+                    "incorrect-json-value-type",
+                    "Either a JSON object or a JSON array of objects is required, representing the contents "
+                    f'of one or more "{self.block.name}" blocks.',
+                    item.span,
+                )
+                self.diagnostics.append(problem)
+                continue
+            span = name_span.extend_to(item.span) if item is value else item.span  # without name in an array
+            body = syntax.JsonBody((item,), item.span)
+            blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
 
     def _build_invalid_label_level_error(self, value: syntax.JsonValue, level: int) -> Diagnostic:
         """Build the error about a scalar, or an array in an array, in place of an object with labels as keys."""

@@ -19,8 +19,7 @@ _CLOSERS_OF = {
     scanner.OPEN_HEREDOC: scanner.CLOSE_HEREDOC,
 }
 _CLOSERS = frozenset(_CLOSERS_OF.values())
-# After this many errors the rest of a file is skipped: it is probably not HCL.
-_MAX_PROBLEMS = 100
+_MAX_PROBLEMS = 100  # errors after which the rest of a file is skipped: it is probably not HCL
 _FOREIGN_QUOTES = frozenset({scanner.INVALID, "'", "`"})
 _REQUIRED = "argument-or-block-definition-required"
 _REQUIRED_DETAIL = "An argument or block definition is required here."

@@ -10,6 +10,7 @@ from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenSt
 
 _KEYWORD_NAMES = {True: "true", False: "false", None: "null"}
 _INVALID_FOR = "invalid-for-expression"
+_EXTRA_AFTER_FOR = "Extra characters after the end of the 'for' expression."
 
 
 class _ForParts(Struct):
@@ -39,7 +40,7 @@ class CollectionParser:
             opening = stream.read_token()
             if stream.is_next_word("for"):
                 parts = self._parse_for_expression(opening)
-                closing = self._parse_for_end(opening, "]")
+                closing = stream.require_token("]", _INVALID_FOR, _EXTRA_AFTER_FOR, since=opening)
                 span = stream.build_span(opening, closing)
                 if parts.key is not None:
                     detail = "Key expression is not valid when building a tuple."
@@ -90,7 +91,7 @@ class CollectionParser:
             index_after_opening = stream.index
             if stream.is_next_word("for"):
                 parts = self._parse_for_expression(opening)
-                closing = self._parse_for_end(opening, "}")
+                closing = stream.require_token("}", _INVALID_FOR, _EXTRA_AFTER_FOR, since=opening)
                 span = self.stream.build_span(opening, closing)
                 if parts.key is None:
                     detail = "Key expression is required when building an object."
@@ -174,10 +175,8 @@ class CollectionParser:
         missing_in = "For expression requires the 'in' keyword after its name declarations."
         key_name, value_name = stream.read_loop_names(_INVALID_FOR, "For expression", missing_in, since=opening)
         collection = self.parse_expression()
-        if stream.peek() != ":":
-            detail = "For expression requires a colon after the collection expression."
-            raise stream.report_error(_INVALID_FOR, detail, since=opening)
-        stream.read_token()
+        detail = "For expression requires a colon after the collection expression."
+        stream.require_token(":", _INVALID_FOR, detail, since=opening)
         key, value = None, self.parse_expression()
         if stream.peek() == "=>":  # the expression before it is the key
             stream.read_token()
@@ -188,9 +187,3 @@ class CollectionParser:
             stream.read_token()
             condition = self.parse_expression()
         return _ForParts(key_name, value_name, collection, key, value, ellipsis, condition)
-
-    def _parse_for_end(self, opening: int, closing: str) -> int:
-        if self.stream.peek() != closing:
-            detail = "Extra characters after the end of the 'for' expression."
-            raise self.stream.report_error(_INVALID_FOR, detail, since=opening)
-        return self.stream.read_token()

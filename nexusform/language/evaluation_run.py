@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -45,9 +45,6 @@ from nexusform.schemas.value_types import (
 )
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, convert_decimal
 
-if TYPE_CHECKING:
-    from nexusform.language.functions.function import Function
-
 # Limits on what one expression may produce: elements of collections and pieces of text. They are far above
 # real use, and low enough that nested `for` expressions end with an error message.
 MAX_WORK: Final = 2_000_000
@@ -57,6 +54,9 @@ MAX_SIZE: Final = 4_000_000
 CALL_UNITS: Final = 2  # work of a function call besides its result
 _CHARACTERS_PER_UNIT: Final = 32
 _build_problem: Final = partial(Problem, ())  # about the whole value: the path is ()
+MAX_TRACES: Final = 20
+UNKNOWN_STRING: Final = Value(STRING, UNKNOWN)
+_NO_ELEMENT: Final = "The given key does not identify an element in this collection value"
 
 
 class Requirement(Struct, frozen=True):
@@ -76,8 +76,8 @@ class Scope(Protocol):
     """Scope of an expression: the values of its names and its functions."""
 
     @property
-    def functions(self) -> Mapping[str, Function]:
-        """Functions that may be called, by name."""
+    def functions(self) -> Mapping[str, Any]:
+        """Functions that may be called, by name: records of functions/function.py."""
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """Return the value of the root name, followed by as many further steps as the scope understands.
@@ -255,9 +255,6 @@ class EvaluationTrace:
         self.problem = ""
 
 
-MAX_TRACES: Final = 20
-
-
 class TracingEvaluator(ExpressionRun):
     """Run that records the value of every part."""
 
@@ -301,9 +298,6 @@ def apply_traversal_step(value: Value, step: Step) -> Value | Problem:
     return get_element(value, Value(NUMBER, key if isinstance(key, int) else convert_decimal(key)))
 
 
-UNKNOWN_STRING: Final = Value(STRING, UNKNOWN)
-
-
 class FileProblem(Exception):
     """File that cannot be read or created; the message is for the user."""
 
@@ -345,9 +339,6 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
-
-
-_NO_ELEMENT: Final = "The given key does not identify an element in this collection value"
 
 
 def get_attribute(value: Value, name: str) -> Value | Problem:

@@ -176,7 +176,7 @@ _RARE_HANDLERS: Final[Mapping[type, tuple[str, str]]] = {
     syntax.ForObject: ("for_expressions", "evaluate_for_object"),
     syntax.Unary: ("operators", "evaluate_unary"),
     syntax.Binary: ("operators", "evaluate_binary"),
-    syntax.Call: ("function_calls", "call_function"),
+    syntax.Call: ("functions.function", "call_function"),
 }
 _HANDLERS: Final = _Handlers(
     {

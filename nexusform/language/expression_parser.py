@@ -9,7 +9,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nexusform.diagnostics.diagnostic import Span
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import END, IDENT, NUMBER, OPEN_HEREDOC, OPEN_QUOTE, STRING
 from nexusform.language.syntax.token_stream import (
@@ -26,17 +25,10 @@ if TYPE_CHECKING:
 _PRECEDENCE = {
     "||": 1,
     "&&": 2,
-    "==": 3,
-    "!=": 3,
-    "<": 4,
-    ">": 4,
-    "<=": 4,
-    ">=": 4,
-    "+": 5,
-    "-": 5,
-    "*": 6,
-    "/": 6,
-    "%": 6,
+    **dict.fromkeys(("==", "!="), 3),
+    **dict.fromkeys(("<", ">", "<=", ">="), 4),
+    **dict.fromkeys(("+", "-"), 5),
+    **dict.fromkeys(("*", "/", "%"), 6),
 }
 _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _INVALID_NUMBER = "Failed to recognize the value of this number literal."
@@ -75,10 +67,8 @@ class ExpressionParser:
         mark = stream.read_token()
         stream.add_nesting_levels()
         then = self.parse_expression()
-        if stream.peek() != ":":
-            detail = "The conditional operator (...?...:...) requires a false expression, delimited by a colon."
-            raise stream.report_error("missing-false-expression-in-conditional", detail, since=mark)
-        stream.read_token()
+        detail = "The conditional operator (...?...:...) requires a false expression, delimited by a colon."
+        stream.require_token(":", "missing-false-expression-in-conditional", detail, since=mark)
         otherwise = self.parse_expression()
         return syntax.Conditional(condition, then, otherwise, condition.span.extend_to(otherwise.span))
 
@@ -134,10 +124,8 @@ class ExpressionParser:
         try:
             first = stream.read_token()
             inner = self.parse_expression()
-            if stream.peek() != ")":
-                detail = "Expected a closing parenthesis to terminate the expression."
-                raise stream.report_error("unbalanced-parentheses", detail, since=first)
-            last = stream.read_token()
+            detail = "Expected a closing parenthesis to terminate the expression."
+            last = stream.require_token(")", "unbalanced-parentheses", detail, since=first)
         finally:
             stream.skip_newlines = outer
         return syntax.Parentheses(inner, stream.build_span(first, last))
@@ -175,17 +163,13 @@ class ExpressionParser:
         name = stream.tokens.get_text(first)
         while stream.peek() == "::":
             stream.read_token()
-            if stream.peek() != IDENT:
-                detail = "Function scope resolution symbol :: must be followed by a function name in this scope."
-                raise stream.report_error("missing-function-name", detail, since=first)
-            last = stream.read_token()
+            detail = "Function scope resolution symbol :: must be followed by a function name in this scope."
+            last = stream.require_token(IDENT, "missing-function-name", detail, since=first)
             name = f"{name}::{stream.tokens.get_text(last)}"
-        if stream.peek() != "(":
-            detail = "Function selector must be followed by an open parenthesis to begin the function call."
-            raise stream.report_error("missing-open-parenthesis", detail, since=first)
+        detail = "Function selector must be followed by an open parenthesis to begin the function call."
+        stream.require_token("(", "missing-open-parenthesis", detail, since=first)
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
-            stream.read_token()
             arguments, expand = self._parse_call_arguments(first)
             closing = stream.read_token()
         finally:
@@ -299,10 +283,9 @@ class ExpressionParser:
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
             key = self.parse_expression()
-            if stream.peek() != "]":
-                detail = 'The index operator must end with a closing bracket ("]").'
-                raise stream.report_error("missing-close-bracket-on-index", detail, since=opening)
-            span = stream.build_span(opening, stream.read_token())
+            detail = 'The index operator must end with a closing bracket ("]").'
+            closing = stream.require_token("]", "missing-close-bracket-on-index", detail, since=opening)
+            span = stream.build_span(opening, closing)
         finally:
             stream.skip_newlines = outer
         constant = key.value if isinstance(key, (syntax.StringLiteral, syntax.Literal)) else None
@@ -317,10 +300,9 @@ class ExpressionParser:
         """Parse `[*]` and everything after it, applied to each element."""
         stream = self.stream
         star = stream.read_token()
-        if stream.peek() != "]":
-            detail = 'The star for a full splat operator must be immediately followed by a closing bracket ("]").'
-            raise stream.report_error("missing-close-bracket-on-splat-index", detail, since=star)
-        marker: Span = stream.build_span(opening, stream.read_token())
+        detail = 'The star for a full splat operator must be immediately followed by a closing bracket ("]").'
+        closing = stream.require_token("]", "missing-close-bracket-on-splat-index", detail, since=star)
+        marker = stream.build_span(opening, closing)
         stream.enter_level()
         element = self._parse_traversal_steps(syntax.SplatElement(marker), stream.index)
         stream.depth -= 1

@@ -35,6 +35,7 @@ from nexusform.values.typed_value import (
 )
 
 _Pairs = Iterator[tuple[Value, Value]]
+_ITERABLE = frozenset({ListType, SetType, TupleType, MapType, ObjectType})
 
 
 def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value:
@@ -49,9 +50,6 @@ def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run:
         )
         return run.report_problem("iteration-over-non-iterable-value", detail, node.collection, node)
     return collection
-
-
-_ITERABLE = frozenset({ListType, SetType, TupleType, MapType, ObjectType})
 
 
 def list_key_value_pairs(collection: Value) -> _Pairs:
@@ -83,14 +81,16 @@ class _ForCondition:
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:
-        """Evaluate the clause for an unknown element; report a result other than a bool, and ignore other errors."""
+        """Report a clause of another type than bool, also for an empty collection: evaluate it for an unknown element.
+        Other errors are ignored, because they may not occur for the elements of the collection.
+        """
         if self.clause is None:
             return
         _set_loop_names(names, self.node, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
         outcome, diagnostics = self.run.evaluate_separately(self.clause)
         if not has_errors(diagnostics):
-            self._decide(outcome)
-        self.is_known, self.marks = True, NO_MARKS  # as before: the unknown element is none of the collection
+            decision = self.run.convert_to_required(outcome, _FOR_CONDITION, self.clause, self.node)
+            self.has_failed = decision is None
 
     def should_include(self) -> bool:
         """Check whether the current element is included; not if the clause is unknown or has an error."""

@@ -9,7 +9,7 @@ are the names of object properties.
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -38,6 +38,8 @@ _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _MAX_LEVELS = 512
 
 _PLAIN, _ESCAPED, _PUNCTUATION, _NUMBER, _WORD, _OTHER, _END = 1, 2, 3, 4, 5, 6, 7
+# The most common template, `${a.b.c}`, is built without the parser.
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9_-]*)*)\}")
 
 
 class MalformedJsonError(Exception):
@@ -50,14 +52,16 @@ class MalformedJsonError(Exception):
 
 
 class _JsonReader:
-    """Parser of one text; `kind`, `word`, `begin` and `offset` (its end) describe the current token."""
+    """Parser of one text; `kind`, `word`, `begin` and `offset` (its end) describe the current token. The kind is the
+    group of _TOKEN; for punctuation it is the mark itself.
+    """
 
     def __init__(self, text: str, positions: CharacterPositions) -> None:
         self.text = text
         self.positions = positions
         self.offset = 1 if text.startswith("\ufeff") else 0
         self.depth = 0
-        self.kind = _END
+        self.kind: Any = _END  # int or str
         self.word = ""
         self.begin = self.offset
         self.load_token()
@@ -71,8 +75,8 @@ class _JsonReader:
             self.kind, self.word = _END, ""
             self.begin = self.offset = len(self.text)
             return
-        self.kind = group
         self.word = match.group(group)
+        self.kind = self.word if group == _PUNCTUATION else group
         begin, end = match.span(group)
         if group == _PLAIN:
             begin, end = begin - 1, end + 1  # the quotation marks
@@ -94,11 +98,11 @@ class _JsonReader:
             scalar = syntax.JsonScalar(self._parse_number(), self.get_span())
         elif self.kind == _WORD and self.word in _KEYWORDS:
             scalar = syntax.JsonScalar(_KEYWORDS[self.word], self.get_span())
-        elif self.kind == _PUNCTUATION and self.word in "{[":
+        elif self.kind in {"{", "["}:
             self.depth += 1
             if self.depth > _MAX_LEVELS:
                 raise self.build_error(f"Objects and arrays may be nested at most {_MAX_LEVELS} levels deep.")
-            value: syntax.JsonValue = self._parse_object() if self.word == "{" else self._parse_array()
+            value: syntax.JsonValue = self._parse_object() if self.kind == "{" else self._parse_array()
             self.depth -= 1
             return value  # the token after its end is loaded
         else:
@@ -126,7 +130,7 @@ class _JsonReader:
         begin = self.begin
         properties: list[syntax.JsonProperty] = []
         self._parse_plain_members(properties)  # fast for plain strings; the loop takes any other member
-        while self.word != "}" or self.kind != _PUNCTUATION:
+        while self.kind != "}":
             if self.kind not in {_PLAIN, _ESCAPED}:
                 raise self.build_error(
                     "The text ends inside an object: its closing brace is missing."
@@ -135,7 +139,7 @@ class _JsonReader:
                 )
             name, name_span = self.decode_string(), self.get_span()
             self.load_token()
-            if self.word != ":" or self.kind != _PUNCTUATION:
+            if self.kind != ":":
                 raise self.build_error(f'A colon (":") is expected after the property name "{name}".')
             self.load_token()
             properties.append(syntax.JsonProperty(name, self.parse_value(), name_span))
@@ -175,7 +179,7 @@ class _JsonReader:
         begin = self.begin
         items: list[syntax.JsonValue] = []
         self.load_token()
-        while self.word != "]" or self.kind != _PUNCTUATION:
+        while self.kind != "]":
             items.append(self.parse_value())
             if self._has_comma_before_next_item("]", "item", begin):
                 self.load_token()
@@ -186,18 +190,18 @@ class _JsonReader:
 
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
         """Return True at a comma, False at the `closing` bracket (`begin`: the opening one); else raise an error."""
-        if self.kind == _PUNCTUATION and self.word == closing:
+        if self.kind == closing:
             return False
         if self.kind == _END:
             container = "object" if closing == "}" else "array"
             raise MalformedJsonError(f"This {container} is never closed.", begin, begin + 1)
-        if self.kind != _PUNCTUATION or self.word != ",":
+        if self.kind != ",":
             raise self.build_error(f'A comma or the closing "{closing}" is expected after this {item}.')
         return True
 
     def _reject_trailing_comma(self, closing: str, item: str) -> None:
         """Reject a closing bracket after a comma."""
-        if self.kind == _PUNCTUATION and self.word == closing:
+        if self.kind == closing:
             raise self.build_error(f"JSON allows no comma after the last {item}.")
 
     def decode_string(self) -> str:
@@ -242,10 +246,6 @@ def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.J
         subject = positions.build_span(reader.begin, reader.begin + 1)
         return None, [build_error("invalid-json-syntax", "Objects and arrays are nested too deeply.", subject)]
     return value, []
-
-
-# The most common template, `${a.b.c}`, is built without the parser.
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9_-]*)*)\}")
 
 
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:

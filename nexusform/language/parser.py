@@ -36,8 +36,8 @@ from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenSt
 # Incremented whenever the same text may give another tree; caches of trees depend on it.
 SYNTAX_VERSION = 1
 
-# A larger file (in characters) is rejected, because parsing would take minutes.
-MAX_SOURCE_LENGTH = 64 * 1024 * 1024
+MAX_SOURCE_LENGTH = 64 * 1024 * 1024  # characters; a larger file is rejected, because parsing would take minutes
+_FORMAT: Final = f"nexusform-tree-2.{SYNTAX_VERSION}"
 
 
 @contextmanager
@@ -169,9 +169,6 @@ def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
 
 def _sort_diagnostics(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
     return sorted(diagnostics, key=lambda diagnostic: diagnostic.subject.start.byte if diagnostic.subject else 0)
-
-
-_FORMAT: Final = f"nexusform-tree-2.{SYNTAX_VERSION}"
 
 
 class _CachedSyntaxTree(Struct, array_like=True):

@@ -162,15 +162,23 @@ def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) 
     """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`; any level may be an array."""
     for type_property in chain.from_iterable(json_object.properties for json_object in _list_json_objects(value)):
         for generator in _list_json_objects(type_property.value):
-            iterator = type_property.name  # by default the type of the blocks
-            for part in generator.properties:
-                if part.name == "iterator":
-                    name = getattr(part.value, "value", None)  # of a JsonScalar
-                    iterator = name if isinstance(name, str) else iterator
-            inner_names = bound_names | {iterator}
-            for part in generator.properties:
-                if part.name != "iterator":
-                    yield from _list_in_json(part.value, bound_names if part.name == "for_each" else inner_names)
+            yield from _list_json_generator_references(generator, type_property.name, bound_names)
+
+
+def _list_json_generator_references(
+    generator: syntax.JsonObject, block_type: str, bound_names: _Names
+) -> Iterator[syntax.Traversal]:
+    """List the references of `{"for_each": ..., "content": ...}`, except those to `bound_names` and, outside of
+    `for_each`, its iterator. The property `iterator` is the name of the iterator, by default the `block_type`.
+    """
+    iterator = block_type
+    for part in generator.properties:
+        if part.name == "iterator" and isinstance(part.value, syntax.JsonScalar) and isinstance(part.value.value, str):
+            iterator = part.value.value
+    inner_names = bound_names | {iterator}
+    for part in generator.properties:
+        if part.name != "iterator":
+            yield from _list_in_json(part.value, bound_names if part.name == "for_each" else inner_names)
 
 
 def _list_json_objects(value: syntax.JsonValue) -> tuple[syntax.JsonObject, ...]:

@@ -149,14 +149,7 @@ def _find_common_type(then: Value, otherwise: Value) -> Type | None:
 def _describe_difference(then: Type, otherwise: Type) -> str:
     """Describe in one sentence why the two branches of a conditional, `then` and `otherwise`, have no common type."""
     if isinstance(then, ObjectType) and isinstance(otherwise, ObjectType):
-        for name, kind in then.attributes:
-            other_type = otherwise.get_attribute(name)
-            if other_type is None:
-                return f"The 'true' value includes object attribute \"{name}\", absent in the 'false' value."
-            if unify_types([kind, other_type]) is None:
-                return f'Type mismatch for object attribute "{name}": {_describe_difference(kind, other_type)}'
-        extra = next((n for n, _ in otherwise.attributes if then.get_attribute(n) is None), "")  # there is one
-        return f"The 'false' value includes object attribute \"{extra}\", absent in the 'true' value."
+        return _describe_object_difference(then, otherwise)
     if isinstance(then, TupleType) and isinstance(otherwise, TupleType):
         first, second = len(then.elements), len(otherwise.elements)
         if first != second:
@@ -167,6 +160,18 @@ def _describe_difference(then: Type, otherwise: Type) -> str:
                     f"Type mismatch for tuple element {position}: {_describe_difference(first_element, second_element)}"
                 )
     return f"The 'true' value is {describe_type(then)}, but the 'false' value is {describe_type(otherwise)}."
+
+
+def _describe_object_difference(then: ObjectType, otherwise: ObjectType) -> str:
+    """Describe the first attribute without a common type in the objects of two branches."""
+    for name, kind in then.attributes:
+        other_type = otherwise.get_attribute(name)
+        if other_type is None:
+            return f"The 'true' value includes object attribute \"{name}\", absent in the 'false' value."
+        if unify_types([kind, other_type]) is None:
+            return f'Type mismatch for object attribute "{name}": {_describe_difference(kind, other_type)}'
+    extra = next(name for name, _ in otherwise.attributes if then.get_attribute(name) is None)
+    return f"The 'false' value includes object attribute \"{extra}\", absent in the 'true' value."
 
 
 def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Expression) -> Value | None:

@@ -129,15 +129,18 @@ class TemplateParser:
                 piece, trim = self._parse_sequence(kind)
                 pieces.append(piece)
             else:
-                # An open heredoc is reported at its start: the end of the file is not helpful.
-                heredoc = closing == scanner.CLOSE_HEREDOC
-                end_hint = ""
-                if heredoc:
-                    marker = tokens.get_text(first).lstrip("<-").strip()
-                    end_hint = f' A heredoc ends at a line that contains only "{marker}" and ends with a line break.'
-                detail = f"No closing marker was found for the string.{end_hint}"
-                index_at_fault = first if heredoc else index
-                raise stream.report_error("unterminated-template-string", detail, index_at_fault, since=first)
+                raise self._report_unterminated(closing, first, index)
+
+    def _report_unterminated(self, closing: str, first: int, index: int) -> MalformedSyntaxError:
+        """Report the token `index` in place of the closing mark of the string or heredoc from the token `first` on.
+        Return the exception to raise.
+        """
+        detail = "No closing marker was found for the string."
+        if closing == scanner.CLOSE_HEREDOC:
+            marker = self.stream.tokens.get_text(first).lstrip("<-").strip()
+            detail += f' A heredoc ends at a line that contains only "{marker}" and ends with a line break.'
+            index = first  # an open heredoc is reported at its start: the end of the file is not helpful
+        return self.stream.report_error("unterminated-template-string", detail, index, since=first)
 
     def _parse_sequence(self, kind: str) -> tuple[_Piece, bool]:
         """Parse a `${ }` or `%{ }`. Return it, and whether its end trims the text after it."""
@@ -206,10 +209,8 @@ class TemplateParser:
     def _parse_directive(self, first: int) -> _Directive:
         """Parse the `%{` at token `first` up to its closing brace: keyword, `for` names, and `if` or `for` value."""
         stream = self.stream
-        if stream.peek() != scanner.IDENT:
-            detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'
-            raise stream.report_error("invalid-template-directive", detail, since=first)
-        index = stream.read_token()
+        detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'
+        index = stream.require_token(scanner.IDENT, "invalid-template-directive", detail, since=first)
         keyword = stream.tokens.get_text(index)
         if keyword not in _KEYWORDS:
             detail = f'"{keyword}" is not a valid template control keyword.{suggest_name(keyword, _KEYWORDS)}'
@@ -305,24 +306,24 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
     Every white-space character counts as one. Blank lines are ignored, and a line that starts with a sequence
     has no indentation. A line break removed by `~` starts no line.
     """
-    leading: list[_LiteralText] = []  # texts at the start of a line
-    minimum: int | None = None  # smallest indentation of the lines so far
+    leading: list[_LiteralText] = []  # texts at the start of a line that is not blank
+    indents: list[int] = []  # widths of the white space before them; 0 for a sequence at the start of a line
     is_line_start = True
     for piece in pieces:
-        text = piece if isinstance(piece, _LiteralText) else None
-        if is_line_start:
+        if isinstance(piece, _LiteralText):
+            ends_line = piece.value.endswith("\n")
+            is_blank = ends_line and not piece.value.strip(_SPACE)
+            if is_line_start and not is_blank:
+                leading.append(piece)
+                indents.append(len(piece.value) - len(piece.value.lstrip(_SPACE)))
+            is_line_start = ends_line
+        elif is_line_start:
+            indents.append(0)
             is_line_start = False
-            if text is None:
-                minimum = 0  # a sequence at the start of a line
-            elif text.value.strip(_SPACE) or not text.value.endswith("\n"):  # not a blank line
-                indent = len(text.value) - len(text.value.lstrip(_SPACE))
-                leading.append(text)
-                minimum = indent if minimum is None else min(minimum, indent)
-        if text is not None and text.value.endswith("\n"):
-            is_line_start = True
+    shared_indent = min(indents, default=0)
     for text in leading:
-        text.value = text.value[minimum or 0 :]
-        text.begin += minimum or 0
+        text.value = text.value[shared_indent:]
+        text.begin += shared_indent
 
 
 def _merge_adjacent_literals(pieces: list[_Piece]) -> list[_Piece]:

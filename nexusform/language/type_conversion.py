@@ -20,8 +20,8 @@ from nexusform.schemas.value_types import (
     has_dynamic,
 )
 from nexusform.values.typed_value import (
-    NO_MARKS,
     NOT_NULL,
+    NULL,
     UNKNOWN,
     Refinement,
     Value,
@@ -180,7 +180,9 @@ def _convert_to_tuple(value: Value, target: TupleType) -> Value:
 
 
 def _convert_to_object(value: Value, target: ObjectType) -> Value:
-    """Convert a map or object to an object. Attributes outside `target` are dropped; absent or null: the default."""
+    """Convert a map or object to an object. Attributes outside `target` are dropped. An absent one counts as null, and
+    null is replaced by the default of the attribute, if it has one.
+    """
     if not isinstance(value.type, (MapType, ObjectType)):
         raise ConversionProblem(path=(), message="object required")
     raw = value.raw
@@ -188,14 +190,11 @@ def _convert_to_object(value: Value, target: ObjectType) -> Value:
     defaults = dict(target.defaults)
     items: dict[str, Value] = {}
     for name, attribute_type in target.attributes:
-        part = raw.get(name)
+        part = raw.get(name, NULL)
         default = defaults.get(name)
-        if (part is None or part.raw is None) and isinstance(default, Value):  # None: no default
-            part = default.add_marks(part.marks if part else NO_MARKS)
-        if part is None:
-            items[name] = Value(remove_optional_attributes(attribute_type), None)
-        else:
-            items[name] = _convert_part(name, part, attribute_type)
+        if part.raw is None and isinstance(default, Value):  # None: no default
+            part = default.add_marks(part.marks)
+        items[name] = _convert_part(name, part, attribute_type)
     return Value(ObjectType(tuple([(n, v.type) for n, v in items.items()])), items, value.marks)
 
 

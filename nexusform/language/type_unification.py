@@ -37,15 +37,9 @@ def unify_types(types: Sequence[Type]) -> Type | None:
     if kinds in ({ObjectType}, {TupleType}) and len(set(map(_get_shape, distinct))) == 1:
         return _unify_structures(distinct)
     if kinds <= {ObjectType, MapType}:
-        common = _unify_part_types(distinct)
-        # Without a common type, an object still wins over maps of open element type.
-        return _find_object_type_among_open_maps(distinct) if common is None else MapType(common)
+        return _unify_mappings(distinct)
     if kinds <= {ListType, SetType, TupleType}:
-        common = _unify_part_types(distinct)
-        if common is None:
-            return None
-        is_set = SetType in kinds and ListType not in kinds  # an existing list or set decides the result
-        return SetType(common) if is_set else ListType(common)
+        return _unify_sequences(distinct)
     return None  # of different kinds, such as a list and a map
 
 
@@ -65,10 +59,26 @@ def _get_shape(value_type: Type) -> tuple[str, ...] | int:
     return value_type.names if isinstance(value_type, ObjectType) else len(value_type.parts)
 
 
-def _find_object_type_among_open_maps(types: Sequence[Type]) -> Type | None:
-    """Return the only object type if all other types are maps of open element type, else None."""
-    others = [t for t in types if t != MapType(DYNAMIC)]
+def _unify_mappings(types: Sequence[Type]) -> Type | None:
+    """Return the common type of maps and objects, None if there is none. It is a map of the common type of their parts.
+    Without such a type, a single object still wins over maps of open element type.
+    """
+    common = _unify_part_types(types)
+    if common is not None:
+        return MapType(common)
+    others = [candidate for candidate in types if candidate != MapType(DYNAMIC)]
     return others[0] if len(others) == 1 and isinstance(others[0], ObjectType) else None
+
+
+def _unify_sequences(types: Sequence[Type]) -> Type | None:
+    """Return the common type of lists, sets and tuples, None if there is none. It is a set for sets with or without
+    tuples, and otherwise a list.
+    """
+    common = _unify_part_types(types)
+    if common is None:
+        return None
+    kinds = {sequence_type.__class__ for sequence_type in types}
+    return SetType(common) if SetType in kinds and ListType not in kinds else ListType(common)
 
 
 def _unify_part_types(types: Sequence[Type]) -> Type | None:
@@ -119,11 +129,7 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     """Check whether two values without marks are equal; None if that depends on unknown parts."""
     first, second = left.raw, right.raw
     if first is UNKNOWN or second is UNKNOWN:
-        if _is_certainly_different(left, right):
-            return False
-        # An unknown value may be null, and nulls of all types are equal: then different types decide nothing.
-        may_be_null = first in _UNKNOWN_OR_NULL and second in _UNKNOWN_OR_NULL
-        return None if may_be_null or _may_be_equal(left.type, right.type) else False
+        return None if _can_equal_unknown(left, right) else False
     if first is None or second is None:
         return first is second  # equal only if both are null
     if not _may_be_equal(left.type, right.type):
@@ -135,6 +141,15 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     if not left.parts or len(left.parts) != len(right.parts):
         return bool(first == second)  # without parts, or false
     return _has_only_equal_pairs(zip(left.parts, right.parts, strict=True))  # entries have the order of their keys
+
+
+def _can_equal_unknown(left: Value, right: Value) -> bool:
+    """Return whether two values, at least one of them unknown, may be equal: not with different bounds or types."""
+    if _is_certainly_different(left, right):
+        return False
+    # An unknown value may be null, and nulls of all types are equal: then different types decide nothing.
+    both_may_be_null = left.raw in _UNKNOWN_OR_NULL and right.raw in _UNKNOWN_OR_NULL
+    return both_may_be_null or _may_be_equal(left.type, right.type)
 
 
 def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:

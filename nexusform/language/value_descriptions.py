@@ -33,9 +33,13 @@ def describe_value(value: Value) -> str:
 def _format_primitive(value: Value) -> str:
     """Format a string (shortened, in quotes), number or bool."""
     if value.type == STRING:
-        text = value.raw if len(value.raw) <= _MAX_LENGTH else value.raw[:_MAX_LENGTH] + "..."
-        return quote_text(text)
+        return quote_text(truncate_text(value.raw, _MAX_LENGTH))
     return str(value.raw).lower() if isinstance(value.raw, bool) else format_number(value.raw)
+
+
+def truncate_text(text: str, max_length: int) -> str:
+    """Return the start of a long text, with an ellipsis."""
+    return text if len(text) <= max_length else f"{text[:max_length]}..."
 
 
 def quote_text(text: str) -> str:

@@ -17,7 +17,7 @@ from nexusform.cli.arguments import Flag
 from nexusform.cli.commands import LazyGroup, get_command_examples
 from nexusform.cli.main import ROOT
 from nexusform.diagnostics.diagnostic import SourceFile
-from nexusform.domains.editor.schema_lookup import escape_description
+from nexusform.domains.editor.cursor_answers import escape_description
 from nexusform.domains.fleet.planning.binding_rows import TRIGGER_REASONS as BINDING_REASONS
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.planning.pod_rows import REASONS as POD_REASONS

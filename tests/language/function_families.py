@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from nexusform.language.evaluation_run import FileProblem
-from nexusform.language.functions import dates, file_access, templating
+from nexusform.language.functions import dates, file_access
 from nexusform.language.functions.function import Function
 from nexusform.language.functions.registry import FAMILIES
 
@@ -36,5 +36,5 @@ def list_function_families() -> Sequence[tuple[str, tuple[Function, ...]]]:
         *FAMILIES,
         ("Clock", dates.build_clock_functions(lambda: datetime(2000, 1, 1, tzinfo=UTC), None)),
         ("Files", file_access.build_file_functions(reader)),
-        ("Templates", templating.build_template_functions(reader, templating.TemplateRenderer())),
+        ("Templates", file_access.build_template_functions(reader, file_access.TemplateRenderer())),
     )

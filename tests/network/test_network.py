@@ -98,7 +98,7 @@ def test_only_this_package_imports_clients(tmp_path: Path) -> None:
 def test_rejected_secret_is_not_printed() -> None:
     from nexusform.domains.hub.api.api_errors import ApiError
     from nexusform.domains.hub.providers.hub_bodies import HubObject
-    from nexusform.domains.hub.providers.hub_errors import format_request_rejection, hide_sensitive_values
+    from nexusform.domains.hub.providers.object_access import format_request_rejection, hide_sensitive_values
     from nexusform.interfaces.plugins import ChangeRequest
 
     cause = {"reason": "FieldValueInvalid", "field": "data[key]", "message": 'Invalid value: "canary"'}

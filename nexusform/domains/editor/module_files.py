@@ -24,6 +24,7 @@ _MAX_FILE_BYTES: Final = 16 * 1024 * 1024  # bytes
 _NAME: Final = re.compile(rb"[\w-]+")  # a step of a reference, or a word of a header
 _ID: Final = re.compile(rb"[\w./:-]+")
 _MIN_SIMILARITY: Final = 0.6  # how alike names are, 0 to 1
+_IDENTIFIER: Final = re.compile(r"[^\W\d][\w-]*")
 
 
 class FileRange(NamedTuple):
@@ -80,8 +81,10 @@ class ModuleText(Struct, frozen=True):
 
     def find_occurrence(self, path: str, offset: int) -> Occurrence | None:
         """Return the occurrence at a byte of a file, including the end of the name."""
-        occurrences = (occurrence for occurrence in self.list_occurrences() if occurrence.range.path == path)
-        return next((item for item in occurrences if item.range.start <= offset <= item.range.end), None)
+        for occurrence in self.list_occurrences():
+            if occurrence.range.path == path and occurrence.range.start <= offset <= occurrence.range.end:
+                return occurrence
+        return None
 
     def list_blocks(self, path: str) -> tuple[Block, ...]:
         """Return the top-level blocks of a file; none for a file outside of the module."""
@@ -211,9 +214,6 @@ def _get_label_range(path: str, text: bytes, span: Span) -> FileRange:
     start, end = span.start.byte, span.end.byte
     quote_length = 1 if text[start : start + 1] == b'"' else 0
     return FileRange(path, start + quote_length, end - quote_length)
-
-
-_IDENTIFIER: Final = re.compile(r"[^\W\d][\w-]*")
 
 
 class TextChange(NamedTuple):

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, group_by, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, group_by, select_word_form
 from nexusform.domains.editor.module_files import ModuleText, get_native_body
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.placement_kinds.placement_kind import format_location_text
@@ -56,13 +56,11 @@ def build_preview(plan: Plan) -> PlacementPreview:
     # By address of the block and pool ("": no pool), a text per instance.
     hints: dict[tuple[str, str], list[str]] = {}
     texts: dict[tuple[str, str], list[str]] = {}
-    zones = {  # by address of the instance and pool
-        (str(pool.address), pool.pool): sorted(
-            {vm.placement.availability_zone for vm in (*pool.unchanged, *pool.added)}
-        )
-        for site in plan.sites
-        for pool in site.pools
-    }
+    zones: dict[tuple[str, str], list[str]] = {}  # by address of the instance and pool
+    for site in plan.sites:
+        for pool in site.pools:
+            vms = (*pool.unchanged, *pool.added)
+            zones[str(pool.address), pool.pool] = sorted({vm.placement.availability_zone for vm in vms})
     for table in plan.placement_tables:
         key = (str(table.address.config_address), table.pool)
         hints.setdefault(key, []).append(_format_vms_per_rack(table))
@@ -92,7 +90,7 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
         (row.after for row in plan.capacity if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)), None
     )
     capacity_text = f"; capacity for {capacity.free:,} more" if capacity is not None else ""
-    zones_text = f" on {select_word_form(len(zones), 'zone')} {', '.join(zones)}" if zones else ""
+    zones_text = enclose(f" on {select_word_form(len(zones), 'zone')} ", ", ".join(zones))
     return (
         f"{table.cluster}/{table.pool}: "
         f"{format_count(table.total_count, 'VM')}{zones_text}{capacity_text}\n\n{_format_vms_per_rack(table)} "

@@ -18,9 +18,8 @@ from pygls.lsp.server import LanguageServer
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
-from nexusform.diagnostics.phrases import enclose
-from nexusform.domains.editor.completion_suggestions import Suggestion, list_suggestions
-from nexusform.domains.editor.hover_texts import build_hover_text
+from nexusform.diagnostics.phrases import join_texts
+from nexusform.domains.editor.cursor_answers import Suggestion, build_hover_text, list_suggestions
 from nexusform.domains.editor.module_files import (
     FileRange,
     ModuleText,
@@ -104,19 +103,7 @@ class EditorState(Struct):
         for diagnostic in (*validation.diagnostics, *new_findings):
             # Without a location (`subject`) a diagnostic marks the start of the edited file.
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
-            source = validation.sources.get(file)
-            marker_range = lsp.Range(lsp.Position(0, 0), lsp.Position(0, 0))
-            if diagnostic.subject is not None and source is not None:
-                span = diagnostic.subject
-                marker_range = _build_range(source.text, span.start.byte, span.end.byte)
-            detail = enclose("\n", diagnostic.detail)
-            marker = Marker(
-                range=marker_range,
-                message=f"{diagnostic.summary}{detail}",
-                severity=_SEVERITIES[get_diagnostic_level(diagnostic)],
-                code=diagnostic.id,
-                source="nexusform",
-            )
+            marker = _build_marker(diagnostic, validation.sources.get(file))
             by_file.setdefault(file, []).append((marker, diagnostic))
         # Files with markers so far and no diagnostics now get an empty list, so they lose their markers.
         for file in {*by_file, *self.marked_files.get(directory, set()), path}:
@@ -321,6 +308,21 @@ def _resolve_path(uri: str) -> str:
 
 def _build_range(text: str, start: int, end: int) -> lsp.Range:
     return lsp.Range(convert_to_position(text, start), convert_to_position(text, end))
+
+
+def _build_marker(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
+    """Build the marker of a diagnostic; at the start of the file if its position or the text is unknown."""
+    marker_range = lsp.Range(Position(0, 0), Position(0, 0))
+    if diagnostic.subject is not None and source is not None:
+        span = diagnostic.subject
+        marker_range = _build_range(source.text, span.start.byte, span.end.byte)
+    return Marker(
+        range=marker_range,
+        message=join_texts((diagnostic.summary, diagnostic.detail), "\n"),
+        severity=_SEVERITIES[get_diagnostic_level(diagnostic)],
+        code=diagnostic.id,
+        source="nexusform",
+    )
 
 
 def _build_location(module: ModuleText, range_in_file: FileRange) -> lsp.Location:

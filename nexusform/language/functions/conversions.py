@@ -97,10 +97,6 @@ def _build_expression_parameter(description: str) -> Parameter:
     return build_any_parameter("value", description, allow_marked=True)
 
 
-def _remove_sensitivity(value: Value) -> Value:
-    return Value(value.type, value.raw, value.marks - SENSITIVE)
-
-
 def _replace_ephemeral_by_null(value: Value) -> Value:
     """Replace the ephemeral parts of a value by null."""
     if not value.has_ephemeral:
@@ -214,7 +210,7 @@ FUNCTIONS: Final = (
         "The value without the sensitive mark. Use it only for values without secrets.",
         (_build_expression_parameter("a value"),),
         get_first_argument_type,
-        _remove_sensitivity,
+        lambda v: Value(v.type, v.raw, v.marks - SENSITIVE),
         (Example('nonsensitive(length(sensitive("abc")))', "3"),),
         may_be_null=True,
     ),

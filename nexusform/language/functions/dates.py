@@ -10,7 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, build_plain_function
+from nexusform.language.value_descriptions import truncate_text
 from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.typed_value import UNKNOWN, Value
 
@@ -21,7 +23,8 @@ _TIMESTAMP: Final = re.compile(
 _LENIENT_TIMESTAMP: Final = re.compile(
     _TIMESTAMP.pattern.replace(r"T(\d{2})", r"T(\d{1,2})").replace(r"\.(\d+)", r"[.,](\d+)"), re.ASCII
 )
-_DURATION: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)  # number and unit
+_DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+", re.ASCII)
 # In nanoseconds.
 _UNITS: Final = {
     "ns": 1,
@@ -33,22 +36,13 @@ _UNITS: Final = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
+_MAX_EXCERPT: Final = 60  # characters of an invalid text in a message
 _MAX_DURATION: Final = 2**63  # nanoseconds, about 292 years: the maximum of 64 bits
 _DAY: Final = 24 * _UNITS["h"]
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS: Final = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
 )
 
 # The calendar repeats every 400 years, weekdays included. Python's begins with year 1, timestamps with 0.
@@ -70,6 +64,7 @@ class LocalTime(Struct, frozen=True):
     @property
     def date(self) -> tuple[int, int, int]:
         """Year, month and day of the month."""
+        # A `date` has no year 0: convert the same day of the years 400 to 799.
         cycles, remainder = divmod(self.day - 1, _CYCLE_DAYS)
         shifted_date = date.fromordinal(remainder + 1 + _CYCLE_DAYS)
         return shifted_date.year + (cycles - 1) * _CYCLE_YEARS, shifted_date.month, shifted_date.day
@@ -104,10 +99,10 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     """
     match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
     if match is None:
-        raise FunctionProblem(f'not a valid RFC3339 timestamp: "{_truncate_quoted_text(text)}"', position)
-    *date_and_time, fraction_digits, _utc, sign, offset_hours, offset_minutes = match.groups()
+        raise FunctionProblem(f'not a valid RFC3339 timestamp: "{truncate_text(text, _MAX_EXCERPT)}"', position)
+    *date_and_time, fraction_digits, _utc, sign, offset_hours, offset_minutes = match.groups(default="0")
     year, month, day, hour, minute, second = map(int, date_and_time)
-    hours, minutes = int(offset_hours or 0), int(offset_minutes or 0)
+    hours, minutes = int(offset_hours), int(offset_minutes)
     try:
         # A `date` has no year 0: use the day in the years 400 to 799 (a cycle). Raises ValueError for an invalid day.
         cycles, cycle_year = divmod(year, _CYCLE_YEARS)
@@ -118,14 +113,10 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     except ValueError as problem:
         raise FunctionProblem(f"not a valid RFC3339 timestamp: {problem}", position) from None
     # Other implementations have no finer resolution than a nanosecond.
-    fraction = int((fraction_digits or "").ljust(9, "0")[:9])
+    fraction = int(fraction_digits.ljust(9, "0")[:9])
     offset = hours * 60 + minutes
     nanosecond = (hour * 3600 + minute * 60 + second) * _UNITS["s"] + fraction
     return LocalTime(ordinal, nanosecond, -offset if sign == "-" else offset)
-
-
-def _truncate_quoted_text(text: str) -> str:
-    return text if len(text) <= 60 else text[:60] + "..."
 
 
 def _format_time_zone_offset(moment: LocalTime, *, colon: bool, utc: str) -> str:
@@ -164,51 +155,34 @@ _VERBS: Final[dict[str, Callable[[LocalTime], str]]] = {
 }
 
 
+# Parts of a date format. Possessive groups as in syntax/scanner.py.
+_FORMAT_PART: Final = re.compile(
+    r"""(?P<verb>(?P<letter>[A-Za-z])(?P=letter)*)    # equal letters in a row
+    |(?P<text>[^'A-Za-z]++|'')                         # other text; two quotes are one
+    |'(?P<literal>(?:[^']++|''|(?!))*+)'               # quoted text; two quotes in it are one
+    |(?P<open>')                                       # a quote without an end
+    """,
+    re.VERBOSE,
+)
+
+
 def _format_date(pattern: str, timestamp: str) -> str:
     """Format a timestamp: equal letters in a row are a verb, quoted text is literal, other characters are kept."""
     moment = parse_timestamp(timestamp, position=1)
     pieces: list[str] = []
-    index = 0
-    while index < len(pattern):
-        character = pattern[index]
-        if character == "'":
-            text, index = _parse_quoted_pattern_literal(pattern, index)
-            pieces.append(text)
-        elif character.isascii() and character.isalpha():
-            end = index
-            while end < len(pattern) and pattern[end] == character:
-                end += 1
-            verb = pattern[index:end]
-            if verb not in _VERBS:
-                known = ", ".join(sorted(v for v in _VERBS if v[0] == character))
-                hint = f"; the verbs of this letter are {known}" if known else ""
-                raise FunctionProblem(f'invalid date format verb "{verb}"{hint}', argument=0)
-            pieces.append(_VERBS[verb](moment))
-            index = end
-        else:
-            pieces.append(character)
-            index += 1
-    return "".join(pieces)
-
-
-def _parse_quoted_pattern_literal(pattern: str, index: int) -> tuple[str, int]:
-    """Parse the literal after the quote at `index`; two quotes in a row are one, inside and outside of a literal.
-
-    Return its text and the index after it.
-    """
-    if pattern[index + 1 : index + 2] == "'":
-        return "'", index + 2
-    pieces: list[str] = []
-    index += 1
-    while True:
-        end = pattern.find("'", index)
-        if end < 0:
+    for part in _FORMAT_PART.finditer(pattern):
+        verb = part["verb"]
+        if part["open"]:
             raise FixedProblem("unterminated literal '", argument=0)
-        pieces.append(pattern[index:end])
-        if pattern[end + 1 : end + 2] != "'":
-            return "".join(pieces), end + 1
-        pieces.append("'")
-        index = end + 2
+        if not verb:
+            pieces.append((part["text"] or part["literal"]).replace("''", "'"))
+        elif verb in _VERBS:
+            pieces.append(_VERBS[verb](moment))
+        else:
+            known = ", ".join(sorted(v for v in _VERBS if v[0] == verb[0]))
+            hint = enclose("; the verbs of this letter are ", known)
+            raise FunctionProblem(f'invalid date format verb "{verb}"{hint}', argument=0)
+    return "".join(pieces)
 
 
 def parse_duration(text: str, position: int) -> int:
@@ -216,22 +190,17 @@ def parse_duration(text: str, position: int) -> int:
     unsigned = text[1:] if text[:1] in {"-", "+"} else text
     if unsigned == "0":
         return 0
-    total = index = 0
-    while index < len(unsigned) or not unsigned:  # an empty text matches nothing: an error
-        match = _DURATION.match(unsigned, index)
-        if match is None or len(unsigned) > 100:  # longer ones could take long to compute
-            raise FunctionProblem(
-                f'"{_truncate_quoted_text(text)}" is not a duration: write numbers with units (ns, us, ms, s, m, h), '
-                'as in "1h30m"',
-                argument=position,
-            )
-        number, unit = match.groups()
-        total += int(Fraction(number.rstrip(".")) * _UNITS[unit])
-        index = match.end()
+    if len(unsigned) > 100 or not _DURATION.fullmatch(unsigned):  # longer ones could take long to compute
+        excerpt = truncate_text(text, _MAX_EXCERPT)
+        advice = 'write numbers with units (ns, us, ms, s, m, h), as in "1h30m"'
+        raise FunctionProblem(f'"{excerpt}" is not a duration: {advice}', position)
+    parts = _DURATION_PART.findall(unsigned)
+    total = sum(int(Fraction(number.rstrip(".")) * _UNITS[unit]) for number, unit in parts)
     is_negative = text[0] == "-"
     largest = _MAX_DURATION if is_negative else _MAX_DURATION - 1  # signed 64 bits: -2**63 to 2**63 - 1
     if total > largest:
-        raise FunctionProblem(f'the duration "{_truncate_quoted_text(text)}" is longer than 292 years', position)
+        excerpt = truncate_text(text, _MAX_EXCERPT)
+        raise FunctionProblem(f'the duration "{excerpt}" is longer than 292 years', position)
     return -total if is_negative else total
 
 

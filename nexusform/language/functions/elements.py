@@ -107,16 +107,15 @@ def _find_single_element(sequence: Value) -> Value:
     element_type = part_types[0] if part_types else DYNAMIC
     if sequence.raw is UNKNOWN:
         return Value(element_type, UNKNOWN)
-    if isinstance(sequence.type, SetType) and len(sequence.raw) > 1 and not sequence.is_wholly_known:
-        return Value(element_type, UNKNOWN)  # unknown elements may be equal to others
     if len(sequence.raw) > 1:
+        if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
+            return Value(element_type, UNKNOWN)  # unknown elements may be equal to others
         raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)
     element: Value = sequence.raw[0] if sequence.raw else Value(element_type, None)
     return element
 
 
 _TOO_MANY_ELEMENTS: Final = "must be a list, set, or tuple value with either zero or one elements"
-
 _INT64: Final = 1 << 63
 
 

@@ -26,6 +26,10 @@ from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, ObjectType
 from nexusform.values.typed_value import UNKNOWN, Refinement, Value, get_refinement
 
 MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
+_DECODED: Final = "the result of decoding the provided string"
+_BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
+_BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
+_PLAIN_FIELD: Final = re.compile("[^,\n]*")
 
 
 def decode_utf8(data: bytes, description: str) -> str:
@@ -34,10 +38,6 @@ def decode_utf8(data: bytes, description: str) -> str:
         return normalize_stored_text(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise FunctionProblem(f"{description} is not valid UTF-8") from None
-
-
-def _decode_base64_text(text: str) -> str:
-    return decode_utf8(decode_base64(text), "the result of decoding the provided string")
 
 
 def _compress_to_base64_gzip(text: str) -> str:
@@ -75,9 +75,6 @@ def _quote_url(text: str) -> str:
     return quote_plus(text, safe="~")
 
 
-_BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
-
-
 def _unquote_url(text: str) -> str:
     """Decode percent escapes and plus signs. Raises FunctionProblem."""
     from urllib.parse import unquote_to_bytes
@@ -87,18 +84,16 @@ def _unquote_url(text: str) -> str:
         start = invalid_escape.start()
         escape = text[start : start + 3]  # the percent sign and two characters
         raise FunctionProblem(f'invalid URL escape "{escape}"', argument=0)
-    return decode_utf8(unquote_to_bytes(text.replace("+", " ")), "the result of decoding the provided string")
-
-
-_BAD_QUOTE: Final = 'extraneous or missing " in quoted-field'
+    return decode_utf8(unquote_to_bytes(text.replace("+", " ")), _DECODED)
 
 
 def _parse_csv(text: str) -> Value:
     """Parse one object for every row after the first, which has the column names. Raises FunctionProblem."""
-    rows = _split_csv_rows(text.replace("\r\n", "\n"))
+    text = text.replace("\r\n", "\n")
+    rows = _split_csv_rows(text)
     if not rows:
         raise FixedProblem("missing header line")
-    _, header = rows[0]  # a row is a line number and fields
+    _, header = rows[0]  # a row is an offset and fields
     known_names: set[str] = set()
     for name in header:
         if name in known_names:
@@ -106,60 +101,64 @@ def _parse_csv(text: str) -> Value:
         known_names.add(name)
     row_type = ObjectType.create(dict.fromkeys(header, STRING))
     objects = []
-    for line, row in rows[1:]:
+    for start, row in rows[1:]:
         if len(row) != len(header):
-            raise FunctionProblem(f"CSV parse error on line {line}: wrong number of fields")
+            raise _build_csv_error(text, start, "wrong number of fields")
         fields = dict(zip(header, row, strict=True))
         objects.append(Value(row_type, {k: Value(STRING, fields[k]) for k in sorted(fields)}))
     return Value(ListType(row_type), tuple(objects))
 
 
 def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
-    """Return every row of CSV text after the number of its first line. Empty lines are no rows."""
+    """Return every row of CSV text: the offset of its start, and its fields. Empty lines are no rows."""
     rows: list[tuple[int, list[str]]] = []
-    offset, line = 0, 1
+    offset = 0
     while offset < len(text):
-        if text[offset] == "\n":
+        if text[offset] == "\n":  # an empty line
             offset += 1
-            line += 1
             continue
-        start_line, row = line, []
+        start, row = offset, []
         while True:
-            field, offset, line = _parse_csv_field(text, offset, line)
+            field, offset = _parse_csv_field(text, offset)
             row.append(normalize_stored_text(field))
-            if offset >= len(text) or text[offset] == "\n":
+            if not text.startswith(",", offset):  # the end of the line or of the text
                 break
-            offset += 1  # the comma
-        rows.append((start_line, row))
-        offset += 1  # the line end
-        line += 1
+            offset += 1
+        rows.append((start, row))
+        offset += 1
     return rows
 
 
-def _parse_csv_field(text: str, offset: int, line: int) -> tuple[str, int, int]:
-    """Parse the field from `offset` on. Return it, its end (offset of a comma, a line end or the end), and the line."""
-    if text[offset : offset + 1] != '"':
-        end = min([i for i in (text.find(",", offset), text.find("\n", offset)) if i >= 0], default=len(text))
-        field = text[offset:end]
+def _parse_csv_field(text: str, offset: int) -> tuple[str, int]:
+    """Parse the field from `offset` on. Return it and its end: the offset of a comma, a line end or the text's end."""
+    start = offset
+    if not text.startswith('"', start):
+        match = _PLAIN_FIELD.match(text, start)
+        assert match is not None, "the pattern matches an empty text, too"
+        field = match[0]
         if '"' in field:
-            raise FunctionProblem(f'CSV parse error on line {line}: bare " in non-quoted-field')
-        return field, end, line
+            raise _build_csv_error(text, start, 'bare " in non-quoted-field')
+        return field, start + len(field)
     pieces: list[str] = []
-    start_line, offset = line, offset + 1  # after the opening quote
+    offset += 1  # after the opening quote
     while True:
         quote = text.find('"', offset)
         if quote < 0:
-            raise FunctionProblem(f"CSV parse error on line {start_line}: {_BAD_QUOTE}")
+            raise _build_csv_error(text, start, _BAD_QUOTE)
         pieces.append(text[offset:quote])
-        line += text.count("\n", offset, quote)
         following = text[quote + 1 : quote + 2]
         if following == '"':
             pieces.append('"')  # two quotes stand for one
             offset = quote + 2
         elif following in {"", ",", "\n"}:
-            return "".join(pieces), quote + 1, line
+            return "".join(pieces), quote + 1
         else:
-            raise FunctionProblem(f"CSV parse error on line {line}: {_BAD_QUOTE}")
+            raise _build_csv_error(text, quote, _BAD_QUOTE)
+
+
+def _build_csv_error(text: str, offset: int, reason: str) -> FunctionProblem:
+    line = text.count("\n", 0, offset) + 1
+    return FunctionProblem(f"CSV parse error on line {line}: {reason}")
 
 
 # Python's codec, then the registry's name and its aliases: those of the encodings that Terraform has,
@@ -222,12 +221,8 @@ utf-16-le   UTF-16LE csUTF16LE
 """
 
 
-def _build_codec_table() -> dict[str, str]:
-    rows = [line.split() for line in _ENCODINGS.strip().splitlines()]
-    return {name.lower(): codec for codec, *names in rows for name in names}
-
-
-_CODECS: Final = _build_codec_table()
+_ENCODING_ROWS: Final = [line.split() for line in _ENCODINGS.strip().splitlines()]
+_CODECS: Final = {name.lower(): codec for codec, *names in _ENCODING_ROWS for name in names}
 
 
 def _find_codec(name: str) -> str:
@@ -284,7 +279,7 @@ FUNCTIONS: Final = (
         "base64decode",
         "The text decoded from base64.",
         _TEXT,
-        compute=_decode_base64_text,
+        compute=lambda text: decode_utf8(decode_base64(text), _DECODED),
         examples=[('base64decode("SGVsbG8=")', '"Hello"')],
     ),
     build_plain_function(

@@ -23,13 +23,15 @@ from nexusform.values.typed_value import (
     format_digits,
 )
 
+# "%%", or a verb without the letter at its end.
 _VERB: Final = re.compile(
-    r"%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]{0,8})\])?"
+    r"%%|%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]{0,8})\])?"
 )
 _MODES: Final = "vtbdoxXeEfgGsq"
 _MAX_WIDTH: Final = 100_000
 _DEFAULT_PLACES: Final = 6
 _STRINGS: Final = ListType(STRING)
+_PREFIXES: Final = {"b": "0b", "d": "", "o": "0", "x": "0x", "X": "0X"}
 
 
 class _FormatVerb(Struct, frozen=True):
@@ -65,17 +67,13 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
     pieces: list[str] = []
     offset, next_position = 0, 0  # in the pattern, and in the arguments (for a verb without an index)
     used_count = 0  # the number of arguments up to the last used one
-    while True:
-        start = pattern.find("%", offset)
-        if start < 0:
-            pieces.append(pattern[offset:])
-            break
-        pieces.append(pattern[offset:start])
-        if pattern[start : start + 2] == "%%":
+    for match in _VERB.finditer(pattern):
+        pieces.append(pattern[offset : match.start()])
+        if match[0] == "%%":
             pieces.append("%")
-            offset = start + 2
+            offset = match.end()
             continue
-        verb, position = _parse_verb(pattern, start, next_position)
+        verb, position = _parse_verb(pattern, match, next_position)
         if position >= len(arguments):
             raise FunctionProblem(
                 f'not enough arguments for "{verb.text}" at {verb.offset}: '
@@ -83,17 +81,17 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
             )
         pieces.append(_render_argument(verb, arguments[position]))
         next_position, used_count = position + 1, max(used_count, position + 1)
-        offset = start + len(verb.text)
+        offset = match.start() + len(verb.text)
+    pieces.append(pattern[offset:])
     if used_count < len(arguments):
         usage = f"only {used_count} used by format string" if used_count else "no verbs in format string"
         raise FunctionProblem(f"too many arguments; {usage}", argument=used_count + 1)  # the pattern is argument 0
     return "".join(pieces)
 
 
-def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_FormatVerb, int]:
-    """Parse the verb at `start`. Return it and its argument's position (from 0): explicit, else `next_position`."""
-    match = _VERB.match(pattern, start)
-    assert match is not None, "all parts after the percent sign are optional"
+def _parse_verb(pattern: str, match: re.Match[str], next_position: int) -> tuple[_FormatVerb, int]:
+    """Parse the verb of a match. Return it and its argument's position (from 0): explicit, else `next_position`."""
+    start = match.start()
     offset = len(pattern[:start].encode())  # in bytes, for messages
     if match.end() >= len(pattern):
         raise FunctionProblem(f"invalid format string starting at offset {offset + 1}")
@@ -115,13 +113,7 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
     """Render an argument as its verb requires. Raises FunctionProblem for an unsuitable one (null except for `%v`)."""
     mode = verb.mode  # the letter of the verb
     if mode == "v":
-        # Strings and numbers are plain; other values, null, and with the flag # any value are JSON.
-        if argument.raw is None or "#" in verb.flags or argument.type not in (STRING, NUMBER):
-            return _add_padding_to_width(verb, render_json(argument))
-        if argument.type == STRING:
-            return _add_padding_to_width(verb, argument.raw)
-        sign = "-" if argument.raw < 0 else ""  # a number; the flags for a sign and the precision are ignored
-        return _add_padding_to_width(verb, sign + _render_general(abs(argument.raw), precision=None, mode="g"))
+        return _add_padding_to_width(verb, _render_any_value(verb, argument))
     if argument.raw is None:
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
     if mode in {"s", "q"}:  # plain or quoted text
@@ -133,6 +125,16 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
         return "true" if _convert_argument(verb, argument, BOOL) else "false"
     number = _convert_argument(verb, argument, NUMBER)
     return _render_integer(verb, number) if mode in "bdoxX" else _render_decimal(verb, number, mode)
+
+
+def _render_any_value(verb: _FormatVerb, argument: Value) -> str:
+    """Render the argument of `%v`: a string or number plainly, other values as JSON; with the flag # all as JSON."""
+    if argument.raw is None or "#" in verb.flags or argument.type not in (STRING, NUMBER):
+        return render_json(argument)
+    if argument.type == STRING:
+        return str(argument.raw)
+    sign = "-" if argument.raw < 0 else ""  # a number; the flags for a sign and the precision are ignored
+    return sign + _render_general(abs(argument.raw), precision=None, mode="g")
 
 
 def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType) -> Any:
@@ -163,9 +165,6 @@ def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> 
     if "0" in verb.flags:
         return sign + digits.rjust(verb.width - len(sign), "0")
     return number.rjust(verb.width)
-
-
-_PREFIXES: Final = {"b": "0b", "d": "", "o": "0", "x": "0x", "X": "0X"}
 
 
 def _render_integer(verb: _FormatVerb, number: Any) -> str:
@@ -231,22 +230,19 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
 
 def _format_list(pattern: Value, *arguments: Value) -> Value:
     """Evaluate `formatlist`: one text per position in the lists, all of one length; other arguments serve each text."""
-    lists = {  # by position in the call: the pattern is argument 0
-        position: argument
-        for position, argument in enumerate(arguments, 1)
-        if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None
-    }
+    lists: dict[int, Value] = {}  # by position in the call: the pattern is argument 0
+    has_unknown_list = False
+    for position, argument in enumerate(arguments, 1):
+        if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None:
+            lists[position] = argument
+            has_unknown_list |= argument.raw is UNKNOWN or _find_known_sequence_length(argument) is None
+        has_unknown_list |= argument.type is DYNAMIC and argument.raw is UNKNOWN  # it may be a list, too
     count = _find_common_length(lists)
-    # An unknown argument of open type may be a list, too.
-    unknown_lists = [a for a in arguments if a.raw is UNKNOWN and (a.type is DYNAMIC or a in lists.values())]
-    if pattern.raw is UNKNOWN or count is None or unknown_lists:
+    if pattern.raw is UNKNOWN or has_unknown_list:
         return Value(_STRINGS, UNKNOWN)
+    columns = [lists[i].raw if i in lists else (argument,) * count for i, argument in enumerate(arguments, 1)]
     texts = []
-    for iteration in range(count):
-        item_arguments = [  # of one text
-            lists[position].raw[iteration] if position in lists else argument
-            for position, argument in enumerate(arguments, 1)
-        ]
+    for iteration, *item_arguments in zip(range(count), *columns, strict=True):  # the arguments of one text
         try:
             is_known = all(argument.is_wholly_known for argument in item_arguments)
             texts.append(Value(STRING, format_pattern(pattern.raw, item_arguments) if is_known else UNKNOWN))
@@ -258,8 +254,8 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
     return Value(_STRINGS, tuple(texts))
 
 
-def _find_common_length(lists: Mapping[int, Value]) -> int | None:
-    """Return the length of all lists (None if unknown), or 1 without lists. Raises FunctionProblem if they differ."""
+def _find_common_length(lists: Mapping[int, Value]) -> int:
+    """Return the length of the lists, as far as it is known; 1 without any. Raises FunctionProblem if they differ."""
     count = first_position = None
     for position, argument in lists.items():  # position in the call: the pattern is argument 0
         length = _find_known_sequence_length(argument)
@@ -272,9 +268,7 @@ def _find_common_length(lists: Mapping[int, Value]) -> int | None:
                 position,
             )
         count, first_position = length, position
-    if count is None:
-        return None if lists else 1
-    return count
+    return 1 if count is None else count
 
 
 def _find_known_sequence_length(sequence: Value) -> int | None:

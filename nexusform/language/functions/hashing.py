@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from nexusform.language.functions.function import Function, FunctionProblem, build_plain_function
+from nexusform.language.value_descriptions import truncate_text
 from nexusform.schemas.value_types import STRING
 from nexusform.values.typed_value import UNKNOWN, Value
 
@@ -23,8 +24,7 @@ def decode_base64(text: str) -> bytes:
     try:
         return binascii.a2b_base64(text.replace("\r", "").replace("\n", ""), strict_mode=True)
     except (binascii.Error, ValueError):
-        excerpt = text if len(text) <= 40 else text[:40] + "..."
-        raise FunctionProblem(f'failed to decode base64 data "{excerpt}"', argument=0) from None
+        raise FunctionProblem(f'failed to decode base64 data "{truncate_text(text, 40)}"', argument=0) from None
 
 
 _Hash = Callable[[bytes], str]

@@ -31,10 +31,7 @@ from nexusform.values.typed_value import (
 )
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
-
-# Maximum nesting of a document: values are traversed recursively.
-MAX_DEPTH: Final = 512
-
+MAX_DEPTH: Final = 512  # levels of a document: values are traversed recursively
 _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 

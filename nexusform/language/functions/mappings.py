@@ -52,10 +52,6 @@ def _find_values_result_type(arguments: Sequence[Value]) -> Type:
     raise FixedProblem("values() requires a map as the first argument")
 
 
-def _compute_values(mapping: Value) -> Value:
-    return Value(_find_values_result_type([mapping]), tuple(mapping.raw.values()))
-
-
 def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
     """Return the type of a map's elements, or of an object's attribute (DYNAMIC if it is unknown or missing)."""
     mapping_type, key = arguments[0].type, arguments[1].raw
@@ -82,7 +78,7 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
         except ConversionProblem:
             raise FixedProblem("the default value must have the same type as the map elements", argument=2) from None
     if mapping.raw is UNKNOWN or key.raw is UNKNOWN:  # the result may be the default, with its marks
-        return Value(result_type, UNKNOWN, collect_marks(fallback) if fallback is not None else NO_MARKS)
+        return Value(result_type, UNKNOWN, NO_MARKS.union(*map(collect_marks, default)))
     element: Value | None = mapping.raw.get(key.raw)
     if element is not None:
         return element
@@ -216,7 +212,7 @@ FUNCTIONS: Final = (
         "The values of a map, in the order of their keys.",
         (_build_mapping_parameter("mapping", "a map or object"),),
         _find_values_result_type,
-        _compute_values,
+        lambda mapping: Value(_find_values_result_type([mapping]), tuple(mapping.raw.values())),
         (Example("values({ c = 2, a = 1 })", "[1, 2]"),),
     ),
     Function(

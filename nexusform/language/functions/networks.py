@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     _Network: TypeAlias = IPv4Network | IPv6Network
 
 _LEADING_ZEROS: Final = re.compile(r"(?<![0-9.])0+(?=[0-9])|(?<=\.)0+(?=[0-9])")
+_MAPPED: Final = 96  # bits before an IPv4 address in IPv6 notation: it is displayed as an IPv4 address
+_MAX_NEW_BITS: Final = 32  # as in other implementations, for equal results
+_PREFIX: Final = ("prefix", STRING, "a prefix in CIDR notation")
 
 
 def _normalize_octets(text: str) -> str:
@@ -74,10 +77,6 @@ def _format_network(base: _Network, first: int, length: int) -> str:
     return str(network) if mapped is None else f"{mapped}/{max(length - _MAPPED, 0)}"
 
 
-# Bits before an IPv4 address in IPv6 notation: it is displayed as an IPv4 address.
-_MAPPED: Final = 96
-
-
 def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
     """Compute the subnet `number` (-1 is the last one) of all subnets with a prefix longer by `new_bits`."""
     network = _parse_network(prefix)
@@ -94,10 +93,6 @@ def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
     index = subnet_number % count  # a negative number counts from the end
     first = int(network.network_address) + (index << (network.max_prefixlen - length))
     return _format_network(network, first, length)
-
-
-# As in other implementations, for equal results.
-_MAX_NEW_BITS: Final = 32
 
 
 def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
@@ -148,8 +143,6 @@ def _is_address_or_network_contained(prefix: str, inner: str) -> bool:
         raise FunctionProblem(f"address family mismatch: {prefix} vs. {inner}")
     return first in network and last in network
 
-
-_PREFIX: Final = ("prefix", STRING, "a prefix in CIDR notation")
 
 FUNCTIONS: Final = (
     build_plain_function(

@@ -19,6 +19,7 @@ from nexusform.values.typed_value import UNKNOWN, Value, convert_decimal, normal
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _MAX_INTEGER_DIGITS: Final = 1200
+_NUMBERS: Final = Parameter("numbers", NUMBER, "the numbers to compare", allow_unknown=True)
 
 
 def _build_extreme_function(name: str, description: str, choose: Callable[[Any], Any], *examples: Example) -> Function:
@@ -90,8 +91,7 @@ def _compute_sum(numbers: Value) -> Value:
         raise FixedProblem("cannot sum noniterable", argument=0)
     if not numbers.raw:
         raise FixedProblem("cannot sum an empty list", argument=0)
-    total: Any = 0
-    is_known = True
+    raws: list[Any] = []
     for element in numbers.raw:
         try:
             raw = convert_value(element, NUMBER).raw
@@ -99,14 +99,9 @@ def _compute_sum(numbers: Value) -> Value:
             raw = None  # the same error as null
         if raw is None:
             raise FixedProblem("argument must be list, set, or tuple of number values", argument=0)
-        if raw is UNKNOWN:
-            is_known = False
-        elif is_known:
-            total = normalize_number(total + raw)
-    return Value(NUMBER, total if is_known else UNKNOWN)
+        raws.append(raw)
+    return Value(NUMBER, UNKNOWN if UNKNOWN in raws else normalize_number(sum(raws)))
 
-
-_NUMBERS: Final = Parameter("numbers", NUMBER, "the numbers to compare", allow_unknown=True)
 
 FUNCTIONS: Final = (
     build_plain_function(

@@ -22,7 +22,6 @@ from nexusform.language.functions import (
     regular_expressions,
     sequences,
     sets,
-    templating,
     text,
 )
 from nexusform.language.functions.function import Function, Functions
@@ -76,8 +75,8 @@ def build_functions(
     if is_applying and new_uuid is not None:
         functions["uuid"] = replace(functions["uuid"], body=lambda: build_string(new_uuid()))
     # The functions for templates may call all others, so the renderer gets the table once it is complete.
-    renderer = templating.TemplateRenderer()
-    functions |= {function.name: function for function in templating.build_template_functions(reader, renderer)}
+    renderer = file_access.TemplateRenderer()
+    functions |= {function.name: function for function in file_access.build_template_functions(reader, renderer)}
     sorted_functions = MappingProxyType(dict(sorted(functions.items())))
     renderer.functions = sorted_functions
     return sorted_functions

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.language.functions.function import (
     Example,
     FixedProblem,
@@ -59,9 +60,8 @@ _GROUP_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 
 
 def _build_pattern_error(message: str, part: str) -> FunctionProblem:
-    # Builds the error for a pattern rejected by RE2 or Go, with the invalid part.
-    suffix = f": `{part}`" if part else ""
-    return FunctionProblem(f"invalid regexp pattern: {message}{suffix}")
+    """Build the error for a pattern rejected by RE2 or Go, with the invalid part."""
+    return FunctionProblem(f"invalid regexp pattern: {message}{enclose(': `', part, '`')}")
 
 
 @lru_cache(maxsize=256)

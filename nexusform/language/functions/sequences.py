@@ -52,15 +52,16 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
     """Return a list type for lists with a common type, else a tuple type; DYNAMIC if a list in the tuple is unknown."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
-    argument_types = []
+    element_types: list[Type] = []  # of the lists among the arguments
     for position, argument in enumerate(arguments):
-        if not isinstance(argument.type, (ListType, TupleType)):
+        if isinstance(argument.type, ListType):
+            element_types.append(argument.type.element)
+        elif not isinstance(argument.type, TupleType):
             raise FixedProblem("all arguments must be lists or tuples", position)
-        argument_types.append(argument.type)
-    elements = [argument_type.element for argument_type in argument_types if isinstance(argument_type, ListType)]
-    common = unify_types(elements) if len(elements) == len(argument_types) else None
-    if common is not None:
-        return ListType(common)
+    if len(element_types) == len(arguments):  # lists only
+        common = unify_types(element_types)
+        if common is not None:
+            return ListType(common)
     parts: list[Type] = []
     for argument in arguments:
         if isinstance(argument.type, TupleType):
@@ -139,21 +140,27 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
         value_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
-    reversed_keys = reversed(list(enumerate(search_keys)))  # so that the dict keeps the first index of equal keys
-    first_indices = {compute_order_key(key): index for index, key in reversed_keys if key.is_wholly_known}
+    first_indices = _index_known_keys(search_keys)
     unknown_keys = [(index, key) for index, key in enumerate(search_keys) if not key.is_wholly_known]
     chosen = []
     for key, value in zip(value_keys, values.raw, strict=True):
-        first_index = first_indices.get(compute_order_key(key), len(search_keys))
-        if any(
-            index < first_index and compare_values(key, unknown_key).raw is UNKNOWN
-            for index, unknown_key in unknown_keys
-        ):
+        match_index = first_indices.get(compute_order_key(key), len(search_keys))
+        earlier_keys = [unknown_key for index, unknown_key in unknown_keys if index < match_index]
+        if any(compare_values(key, unknown_key).raw is UNKNOWN for unknown_key in earlier_keys):
             # An unknown search key before the first match: an empty list, as in Terraform, though it may match later.
             return Value(values.type, ())
-        if first_index < len(search_keys):
+        if match_index < len(search_keys):
             chosen.append(value)
     return Value(values.type, tuple(chosen))
+
+
+def _index_known_keys(keys: Sequence[Value]) -> dict[Any, int]:
+    """Return the index of each known key by its order key; of equal keys the first index."""
+    indices: dict[Any, int] = {}
+    for index, key in enumerate(keys):
+        if key.is_wholly_known:
+            indices.setdefault(compute_order_key(key), index)
+    return indices
 
 
 def _generate_range(*limits: Value) -> Value:
@@ -162,17 +169,15 @@ def _generate_range(*limits: Value) -> Value:
         raise FixedProblem("must have one, two, or three arguments")
     numbers: list[Any] = [limit.raw for limit in limits]
     start, end = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
-    if len(numbers) == 3:
-        step = numbers[2]
-        if start < end and step < 0:
-            raise FixedProblem("end must be less than start when step is negative", argument=2)
-        if end < start and step > 0:
-            raise FixedProblem("end must be greater than start when step is positive", argument=2)
-    else:
-        step = -1 if end < start else 1
+    direction = -1 if end < start else 1
+    step = numbers[2] if len(numbers) == 3 else direction
+    if start < end and step < 0:
+        raise FixedProblem("end must be less than start when step is negative", argument=2)
+    if end < start and step > 0:
+        raise FixedProblem("end must be greater than start when step is positive", argument=2)
     elements: list[Value] = []
     current = start
-    while (current < end) if end > start else (current > end):
+    while (end - current) * direction > 0:
         if len(elements) == MAX_RANGE:  # always reached with the step 0
             raise FunctionProblem(
                 f"more than {MAX_RANGE} values were generated; either decrease the difference between "

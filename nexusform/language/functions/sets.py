@@ -23,6 +23,7 @@ from nexusform.values.typed_value import (
 _Combine: TypeAlias = Callable[[dict[Any, Value], dict[Any, Value]], dict[Any, Value]]
 
 MAX_PRODUCT: Final = 1_000_000
+_ANY_SET: Final = SetType(DYNAMIC)
 
 
 def _get_element_type(value_type: Type) -> Type:
@@ -89,16 +90,13 @@ def _compute_cartesian_product(*sets: Value) -> Value:
     assert isinstance(result_type, (ListType, SetType))
     row_type = result_type.element
     assert isinstance(row_type, TupleType)
-    bounds = [_compute_length_bounds(factor) for factor in sets]
-    if any(factor.raw is UNKNOWN for factor in sets) or any(low != high for low, high in bounds):
-        shortest = prod([low for low, _ in bounds])
-        longest: int | None = 1
-        for _, high in bounds:
-            longest = None if longest is None or high is None else longest * high  # None: no bound
+    shortest, longest = zip(*map(_compute_length_bounds, sets), strict=True)  # least and greatest length of each factor
+    if shortest != longest or any(factor.raw is UNKNOWN for factor in sets):
         # Of several rows only one is certain: in a set, equal ones are one.
-        product_bounds = Refinement(not_null=True, shortest=min(shortest, 1), longest=longest)
+        row_bound = None if None in longest else prod(longest)  # None: no bound
+        product_bounds = Refinement(not_null=True, shortest=min(prod(shortest), 1), longest=row_bound)
         return add_refinement(Value(result_type, UNKNOWN), product_bounds)
-    if prod([len(s.raw) for s in sets]) > MAX_PRODUCT:
+    if prod(longest) > MAX_PRODUCT:
         raise FunctionProblem(f"the product has more than {MAX_PRODUCT} elements")
     factors: list[list[Value]] = []
     for operand, element_type in zip(sets, row_type.elements, strict=True):
@@ -113,9 +111,6 @@ def _compute_length_bounds(sequence: Value) -> tuple[int, int | None]:
         return len(sequence.type.elements), len(sequence.type.elements)
     refinement = get_refinement(sequence)
     return refinement.shortest, refinement.longest
-
-
-_ANY_SET: Final = SetType(DYNAMIC)
 
 
 def _build_set_function(name: str, description: str, body: Callable[..., Value], *examples: Example) -> Function:

@@ -85,10 +85,6 @@ def _slice_text(text: str, offset: int, length: int) -> str:
     return unicodedata.normalize("NFC", "".join(characters[offset:end]))
 
 
-def _revert_text(text: str) -> str:
-    return unicodedata.normalize("NFC", "".join(reversed(split_clusters(text))))
-
-
 def _split_text(separator: Value, text: Value) -> Value:
     parts = text.raw.split(separator.raw) if separator.raw else list(text.raw)
     return Value(_STRINGS, tuple([Value(STRING, p) for p in parts]))
@@ -185,7 +181,12 @@ FUNCTIONS: Final = (
         compute=lambda text, part: part in text,
         examples=[('strcontains("hello world", "wor")', "true")],
     ),
-    _build_text_function("strrev", "The text in reverse order.", _revert_text, ('strrev("hello")', '"olleh"')),
+    _build_text_function(
+        "strrev",
+        "The text in reverse order.",
+        lambda text: unicodedata.normalize("NFC", "".join(reversed(split_clusters(text)))),
+        ('strrev("hello")', '"olleh"'),
+    ),
     build_plain_function(
         "substr",
         "A part of the text by offset and length.",

@@ -15,12 +15,8 @@ from nexusform.values.typed_value import FALSE, NULL, TRUE, Value, build_object,
 if TYPE_CHECKING:
     from yaml import Event
 
-# Maximum number of nodes after expansion of aliases.
-MAX_NODES: Final = 200_000
-
-# Line width of a quoted string, in columns.
-_WIDTH: Final = 80
-
+MAX_NODES: Final = 200_000  # after expansion of aliases
+_WIDTH: Final = 80  # columns of a line of a quoted string
 _ESCAPES: Final = {
     0x00: "\\0",
     0x07: "\\a",
@@ -38,9 +34,10 @@ _ESCAPES: Final = {
 _SPECIAL: Final = "[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _NOT_IN_BLOCK: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _BREAK: Final = re.compile("[\n\r\x85\u2028\u2029]")
-# In bytes; a longer key, or one of several lines, follows a question mark.
-_MAX_SIMPLE_KEY_BYTES: Final = 128
+_MAX_SIMPLE_KEY_BYTES: Final = 128  # a longer key, or one of several lines, follows a question mark
 _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep"
+# First characters of a text that may be something else than a string, as an empty text may be.
+_NON_TEXT_BEGINNINGS: Final = frozenset({"", *"+-.0123456789yYnNtTfFoO~<"})
 
 
 def render_yaml(value: Value) -> str:
@@ -117,26 +114,30 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
         empty_lines = [""] * max(line_ends - 1, 0)
         return [f"|{lead}{chomp}", *body.split("\n"), *empty_lines]
     if isinstance(raw, str):
-        if column + len(raw) < _WIDTH:
-            return [_render_quoted(raw)]
-        # A long text continues on the next line in place of a single space.
-        lines: list[str] = []
-        pieces = ['"']
-        column += 1  # of the next character, after the quote
-        is_after_space = False
-        for position, character in enumerate(raw):
-            is_line_break = character == " " and not is_after_space and column > _WIDTH and 0 < position < len(raw) - 1
-            is_after_space = character == " "
-            if is_line_break:
-                lines.append("".join(pieces))
-                pieces = ["\\"] if raw[position + 1] == " " else []  # a backslash keeps spaces at the start of a line
-                column = indent + len(pieces)
-            else:
-                piece = _render_quoted(character)[1:-1]
-                pieces.append(piece)
-                column += len(piece)
-        return [*lines, "".join([*pieces, '"'])]
+        return [_render_quoted(raw)] if column + len(raw) < _WIDTH else _render_long_text(raw, indent, column)
     return [render_json(value)]  # null, a bool, a number or an empty collection
+
+
+def _render_long_text(text: str, indent: int, column: int) -> list[str]:
+    """Render the lines of a quoted text longer than a line; arguments as in `_render_value`. A full line ends at the
+    next single space: the line break replaces it.
+    """
+    lines: list[str] = []
+    pieces = ['"']  # of the current line
+    column += 1  # of the next character, after the quote
+    is_after_space = False
+    for position, character in enumerate(text):
+        is_line_break = character == " " and not is_after_space and column > _WIDTH and 0 < position < len(text) - 1
+        is_after_space = character == " "
+        if is_line_break:
+            lines.append("".join(pieces))
+            pieces = ["\\"] if text[position + 1] == " " else []  # a backslash keeps spaces at the start of a line
+            column = indent + len(pieces)
+        else:
+            piece = _render_quoted(character)[1:-1]
+            pieces.append(piece)
+            column += len(piece)
+    return [*lines, "".join([*pieces, '"'])]
 
 
 def _can_be_block_scalar(text: str) -> bool:
@@ -300,14 +301,9 @@ def _trim_yaml_tag_prefix(tag: str | None) -> str:
     return str(tag).replace(_TAG, "!!")
 
 
-# First characters of a text that may be something else than a string.
-_NON_TEXT_BEGINNINGS: Final = frozenset("+-.0123456789yYnNtTfFoO~<")
-
-
 def _parse_scalar(event: Any) -> Value:
     """Parse a scalar by its tag; without a tag, quotes make it text, and YAML's rules apply to a plain one."""
     text = normalize_stored_text(event.value)
-    is_quoted = event.style in {"'", '"'}
     if event.tag is None:
         return _parse_plain_scalar(text) if event.implicit[0] else Value(STRING, text)  # implicit[0]: not quoted
     kind = event.tag.removeprefix(_TAG)
@@ -318,7 +314,7 @@ def _parse_scalar(event: Any) -> Value:
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
         raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(event.tag)}"', argument=0)
     # As in other implementations, quotes count more than the tag around a text that may begin a number, bool or null.
-    if is_quoted and (not text or text[0] in _NON_TEXT_BEGINNINGS):
+    if event.style in {"'", '"'} and text[:1] in _NON_TEXT_BEGINNINGS:
         return Value(STRING, text)  # "123" stays text even as !!int
     resolved = _parse_plain_scalar(text)
     if resolved.type != STRING or (kind == "timestamp" and _TIMESTAMP.match(text)):
@@ -338,9 +334,7 @@ def _parse_plain_scalar(text: str) -> Value:
     if _HEXADECIMAL.match(text) or _OCTAL.match(text):
         if len(text) >= 500:
             return parse_number(text)  # fails: too many digits
-        base = 16 if text[1] == "x" else 8
-        digits = text[2:]  # after `0x` or `0o`
-        return parse_number(str(int(digits, base)))
+        return parse_number(str(int(text, base=0)))  # the base is that of its prefix
     if _INTEGER.match(text) or _FLOAT.match(text):
         return parse_number(text)
     if _SPECIAL_FLOAT.match(text):

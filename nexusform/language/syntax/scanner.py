@@ -55,7 +55,9 @@ def _get_hangul_class(char: str) -> str:
 
 
 def count_clusters(text: str) -> int:
-    """Count the grapheme clusters (characters, as seen by a reader) of the text."""
+    """Count the grapheme clusters (characters, as seen by a reader) of the text. A new one begins at every character
+    not joined to the character before it by the rules below. The rules are those of UAX #29, without rare ones.
+    """
     if text.isascii():  # also an empty text
         return len(text) - text.count("\r\n")
     clusters = 1

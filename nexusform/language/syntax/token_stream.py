@@ -104,6 +104,14 @@ class TokenStream(Struct):
             self.index = index + 1
         return index
 
+    def require_token(self, kind: str, diagnostic_id: str, detail: str, since: int | None) -> int:
+        """Read the next token, of this kind, and return its index. Raises MalformedSyntaxError for any other token,
+        after it is reported (`report_error`).
+        """
+        if self.peek() != kind:
+            raise self.report_error(diagnostic_id, detail, since=since)
+        return self.read_token()
+
     def is_next_word(self, word: str) -> bool:
         """Check whether the next token is this name (keywords are plain names in HCL)."""
         return self.peek() == IDENT and self.tokens.get_text(self.index) == word
@@ -116,21 +124,17 @@ class TokenStream(Struct):
         `construct` is the subject of the details of errors, `missing_in` the detail about a missing `in`.
         """
         key_name = None
-        value_name = self._read_name(diagnostic_id, f"{construct} requires variable name after 'for'.", since)
+        detail = f"{construct} requires variable name after 'for'."
+        value_name = self.tokens.get_text(self.require_token(IDENT, diagnostic_id, detail, since))
         if self.peek() == ",":
             self.read_token()
             key_name = value_name  # of two names the first is the key
             detail = f"{construct} requires value variable name after comma."
-            value_name = self._read_name(diagnostic_id, detail, since)
+            value_name = self.tokens.get_text(self.require_token(IDENT, diagnostic_id, detail, since))
         if not self.is_next_word("in"):
             raise self.report_error(diagnostic_id, missing_in, since=since)
         self.read_token()
         return key_name, value_name
-
-    def _read_name(self, diagnostic_id: str, detail: str, since: int | None) -> str:
-        if self.peek() != IDENT:
-            raise self.report_error(diagnostic_id, detail, since=since)
-        return self.tokens.get_text(self.read_token())
 
     def build_span(self, first: int, last: int) -> Span:
         """Build the span from one token to another, both included."""
@@ -169,15 +173,20 @@ class TokenStream(Struct):
             headline = ""
         self.add_problem(diagnostic_id, detail, subject, context, headline)
         if self._is_malformed_heredoc(index):
-            # Skip the text of a heredoc with a malformed start: it is not configuration.
-            opening = _HEREDOC.match(self.tokens.text, begin)
-            if opening is not None:
-                closing = re.compile(rf"^[ \t]*{re.escape(opening.group(3))}[ \t]*\r?$", re.MULTILINE)
-                closing_match = closing.search(self.tokens.text, opening.end())
-                if closing_match is not None:  # else its end is missing: nothing is skipped
-                    last = len(self.tokens.kinds) - 1
-                    self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
+            self._skip_heredoc(begin)
         return MalformedSyntaxError(diagnostic_id)
+
+    def _skip_heredoc(self, begin: int) -> None:
+        """Skip a heredoc with a malformed start at the offset `begin`, up to the line of its closing marker: its text
+        is not configuration. Nothing is skipped if the marker or the line is missing.
+        """
+        opening = _HEREDOC.match(self.tokens.text, begin)
+        if opening is not None:
+            closing = re.compile(rf"^[ \t]*{re.escape(opening.group(3))}[ \t]*\r?$", re.MULTILINE)
+            closing_match = closing.search(self.tokens.text, opening.end())
+            if closing_match is not None:
+                last = len(self.tokens.kinds) - 1
+                self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
 
     def _is_preceded_by_not_operator(self, index: int) -> bool:
         """Check whether the token follows a `not` intended as an operator."""

@@ -41,7 +41,7 @@ def test_no_prediction_is_certain_after_changed_figures() -> None:
 
 
 def test_no_prediction_is_certain_with_unknown_figures() -> None:
-    result = PredictionVerifier(None, FIGURES).verify_bindings("web", {"par1": BOUND}, {"par1": BOUND})
+    result = PredictionVerifier({}, FIGURES).verify_bindings("web", {"par1": BOUND}, {"par1": BOUND})
     assert not any(prediction.is_certain for prediction in result.predictions)
 
 
@@ -159,7 +159,7 @@ def test_predicted_failure_has_the_predicted_reason() -> None:
 
 
 def test_picks_without_known_figures_have_no_prediction() -> None:
-    verifier = PredictionVerifier(None, FIGURES)
+    verifier = PredictionVerifier({}, FIGURES)
     assert verifier.verify_bindings("web", {}, {"par1": BOUND}).predictions == ()
     wrong = verifier.verify_bindings("web", {"par1": BOUND}, {"lon1": BOUND})
     assert [(each.subject, each.was_correct) for each in wrong.predictions] == [("cluster", False)]

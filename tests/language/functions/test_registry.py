@@ -14,7 +14,8 @@ from nexusform.language.functions.function import Function, format_signature
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.language.type_unification import compare_values
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value
+from nexusform.schemas.value_types import STRING, ListType, SetType
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value
 from tests.language.function_families import list_function_families
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "functions.md"
@@ -112,3 +113,12 @@ def test_every_parameter_is_described() -> None:
 
 def test_plantimestamp_is_a_timestamp() -> None:
     assert evaluate_constant("plantimestamp()").raw == datetime(2000, 1, 1, tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_formatlist_with_a_set_of_unknown_length_is_unknown(length: int) -> None:
+    unknown = Value(STRING, UNKNOWN)
+    words = Value(SetType(STRING), (Value(STRING, "a"), unknown))  # the unknown element may be equal to the other
+    names = Value(ListType(STRING), (Value(STRING, "b"),) * length)
+    result = ConstantScope.functions["formatlist"].body(Value(STRING, "%s %s"), words, names)
+    assert (result.type, result.raw) == (ListType(STRING), UNKNOWN)

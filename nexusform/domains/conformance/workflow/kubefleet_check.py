@@ -43,8 +43,10 @@ _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\
 def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
     """Compare the clusters of new, cluster-scoped placements with the hub agent's. Raises ProgramCheckProblem."""
     fleet = find_planned_fleet(result)
-    placements = list(fleet.outcome.placements.values()) if fleet is not None else []
-    members = fleet.outcome.member_list.members if fleet is not None else ()
+    placements: list[PlacementPlan] = []
+    members: tuple[Member, ...] = ()
+    if fleet is not None:
+        placements, members = list(fleet.outcome.placements.values()), fleet.outcome.member_list.members
     new_placements = [
         placement
         for placement in placements

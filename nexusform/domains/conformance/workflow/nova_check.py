@@ -49,8 +49,8 @@ class _NovaDriverRequest(Struct):
 
 def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramCheckOutcome:
     """Compare the hosts planned for VMs of OpenStack sites with Nova's best ones. Raises ProgramCheckProblem."""
-    nova_sites = [site for site in result.sites.values() if site.scheduler.profile.platform == _PLATFORM]
-    replays = [_NovaSiteReplay(result, site) for site in nova_sites]
+    sites = result.sites.values()
+    replays = [_NovaSiteReplay(result, site) for site in sites if site.scheduler.profile.platform == _PLATFORM]
     replays = [replay for replay in replays if replay.total]  # only those with decisions
     program = shutil.which(python)
     if program is None:

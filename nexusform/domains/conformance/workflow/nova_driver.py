@@ -308,16 +308,21 @@ class NovaSiteState:
             sizes = {key: flavor[key] for key in (*CLASSES, "properties") if key in flavor}
             sizes["image"] = request.get("image")
             server = {"host": host, **sizes, "uuid": spec.instance_uuid, "group": group and group["name"]}
-            provider = self.providers[host]
             # Like Nova's claim: the first candidate that passed the filters.
             choice = self.states[host].allocation_candidates[:1] if host in candidates else []
-            server["resources"] = (
-                choice[0]["allocations"][provider]["resources"] if choice else self.compute_resources(server)
-            )
-            self.servers[request.get("name", f"r{number}")] = {**server, "is_building": True}
-            self.allocate([server])
-            consume(self.states[host], server)
+            self.add_server(request.get("name", f"r{number}"), server, choice)
         return hosts
+
+    def add_server(self, name: str, server: dict[str, Any], choice: list[Any]) -> None:
+        """Add a server to its host, with the resources of the chosen allocation candidate, [] for computed ones."""
+        host = server["host"]
+        provider = self.providers[host]
+        server["resources"] = (
+            choice[0]["allocations"][provider]["resources"] if choice else self.compute_resources(server)
+        )
+        self.servers[name] = {**server, "is_building": True}
+        self.allocate([server])
+        consume(self.states[host], server)
 
     def build_group(self, group: dict[str, Any]) -> Any:
         """Build a server group {name, policy, max}. Its members are its servers, or one for each host in `members`."""

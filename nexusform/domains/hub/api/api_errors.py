@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.json_data.plain_data import get_text, list_mappings
 
 _WEBHOOK_DENIAL: Final = re.compile(r'admission webhook "([^"]*)" denied the request: ?(.*)', re.DOTALL)
@@ -113,8 +114,8 @@ class ApiError(Exception):
         match = _PERMISSION_ERROR.search(self.message)
         if match is None:
             return ""
-        group = f".{match[4]}" if match[4] else ""
-        return f'user "{match[1]}" may not {match[2]} {match[3]}{group}'
+        name, verb, plural, group = match.groups(default="")
+        return f'user "{name}" may not {verb} {plural}{enclose(".", group)}'
 
 
 def _read_cause(item: Mapping[str, Any]) -> ApiErrorCause:

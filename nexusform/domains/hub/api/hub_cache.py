@@ -18,6 +18,7 @@ _MAX_FAILURES: Final = 5  # consecutive failures that end the watch
 _RETRY_SECONDS: Final = 1.0  # seconds before a failed watch restarts
 PARENT_LABEL: Final = "kubernetes-fleet.io/parent-CRP"  # the label that names the placement
 ObjectName = tuple[str, str]  # namespace and name
+_FLEET_GROUP_SUFFIX: Final = ".kubernetes-fleet.io/"
 
 
 class CollectionCache:
@@ -60,16 +61,7 @@ class CollectionCache:
         failures = 0
         while failures < _MAX_FAILURES and not self._hub.is_closed:
             try:
-                object_list = self._hub.list_at_version(self._collection)
-                with self._lock:
-                    old_bodies = self._bodies
-                    self._bodies, self._by_placement = {}, {}
-                    for body in object_list.items:
-                        self._cache_object(body)
-                    self._update_resource_version(object_list.version)
-                    for name in {*old_bodies, *self._bodies}:  # anything may have changed since the last watch
-                        self._change_counts[name] = self._change_counts.get(name, 0) + 1
-                version = object_list.version
+                version = self._load_collection()
                 while not self._hub.is_closed:
                     version = self._process_events(version)
                     failures = 0
@@ -81,6 +73,19 @@ class CollectionCache:
                 if isinstance(problem, ApiError) and problem.kind is ApiErrorKind.PERMISSION:
                     return  # a restart would fail, too
                 self._timing.sleep(_RETRY_SECONDS)
+
+    def _load_collection(self) -> str:
+        """Replace the cached objects by a list of the collection; return the version of the list."""
+        object_list = self._hub.list_at_version(self._collection)
+        with self._lock:
+            old_bodies = self._bodies
+            self._bodies, self._by_placement = {}, {}
+            for body in object_list.items:
+                self._cache_object(body)
+            self._update_resource_version(object_list.version)
+            for name in {*old_bodies, *self._bodies}:  # anything may have changed since the last watch
+                self._change_counts[name] = self._change_counts.get(name, 0) + 1
+        return object_list.version
 
     def _process_events(self, version: str) -> str:
         """Process events until the server ends the watch; return the version to continue from."""
@@ -167,6 +172,3 @@ def _split_object_path(path: str) -> tuple[str, ObjectName]:
     if not plural:  # cluster-scoped, or a namespace
         return parent, ("", name)
     return (f"{head}/{plural}" if _FLEET_GROUP_SUFFIX in head else parent), (namespace, name)
-
-
-_FLEET_GROUP_SUFFIX: Final = ".kubernetes-fleet.io/"

@@ -343,7 +343,9 @@ class HubClient:
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
     ) -> tuple[ApiResponse, dict[str, Any]]:
-        """Send a request with retries; return the answer and its object. Raises ApiError and HubProblem."""
+        """Send a request; return the answer and its object. Temporary failures are retried until a deadline, and
+        rejected credentials are renewed once. Raises ApiError and HubProblem.
+        """
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         request = ApiRequest(method, path, query, content, {"Accept": _JSON, "Content-Type": content_type})
         deadline = self._timing.read_time() + (_RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS)

@@ -4,6 +4,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import enclose
+
 PLACEMENT_GROUP: Final = "placement.kubernetes-fleet.io"
 CLUSTER_GROUP: Final = "cluster.kubernetes-fleet.io"
 VERSION: Final = "v1beta1"  # served for every kind
@@ -29,11 +31,10 @@ class HubKind(Struct, frozen=True):
 
     def build_collection(self, namespace: str) -> str:
         """Return the path of the collection in a namespace; of the whole collection without one."""
-        head, _, plural = self.collection.rpartition("/")
-        return f"{head}/namespaces/{namespace}/{plural}" if namespace else self.collection
+        return build_collection_path(f"{self.group}/{VERSION}", self.plural, namespace)
 
     def build_path(self, name: str, namespace: str = "", version: str = VERSION) -> str:
-        """Return the path of one object."""
+        """Return the path of one object; the namespace of a cluster-scoped kind is ignored."""
         prefix = f"namespaces/{namespace}/" if self.is_namespaced else ""
         return f"/apis/{self.group}/{version}/{prefix}{self.plural}/{name}"
 
@@ -46,6 +47,11 @@ def get_scoped_kind(kind: str, namespace: str) -> str:
 def build_version_path(version: str) -> str:
     """Return the path of an API version: `/apis/apps/v1`, or `/api/v1`."""
     return f"/apis/{version}" if "/" in version else f"/api/{version}"
+
+
+def build_collection_path(version: str, plural: str, namespace: str = "") -> str:
+    """Return the path of all objects of a kind, in one namespace or (without one) everywhere."""
+    return f"{build_version_path(version)}{enclose('/namespaces/', namespace)}/{plural}"
 
 
 def _make_scoped_kinds(kind: str) -> tuple[HubKind, HubKind]:

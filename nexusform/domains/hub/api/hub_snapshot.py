@@ -13,9 +13,10 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.phrases import join_texts
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import CONTEXT, KUBECONFIG, HubClient, HubProblem, resolve_hub_location
-from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind, build_version_path
+from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind, build_collection_path
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ExternalQueryProblem
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, list_mappings
@@ -152,7 +153,7 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = ""
         if version and api_error.status in _EXPIRED_STATUSES:
             raise _ResourceVersionExpired(str(api_error)) from None
         if api_error.kind is ApiErrorKind.PERMISSION:
-            raise _ListForbidden(f"{kind.plural} be listed: {api_error.reason}") from None
+            raise _ListForbidden(f"{kind.plural} be listed: {api_error.reason}") from None  # after "does not let"
         if api_error.status == 404:
             detail = (
                 f"{hub.server} serves no {kind.plural}: it is no hub of KubeFleet, or of an older version. "
@@ -185,14 +186,15 @@ def read_selected_objects(
     namespaces: dict[str, None] = {}  # selected with their content
     for collection, collection_selectors in _group_by_collection(hub, selectors, dumped_keys).items():
         for body in _list_objects(hub, collection, selected):
-            names = ("", body["metadata"].get("name"))  # "": all of the collection
-            matches = [selector for selector in collection_selectors if selector["name"] in names]
-            if not matches or _build_key(body) in dumped_keys:
+            name = get_text(body, "metadata", "name")
+            # A selector without a name selects all of the collection.
+            scopes = {selector["scope"] for selector in collection_selectors if selector["name"] in ("", name)}
+            if not scopes or _build_key(body) in dumped_keys:
                 continue  # not selected, or in the dump
             selected.items.append(_remove_secrets(body))
             is_namespace = (body.get("apiVersion"), body["kind"]) == ("v1", "Namespace")
-            if is_namespace and any(selector["scope"] != "NamespaceOnly" for selector in matches):
-                namespaces[str(body["metadata"]["name"])] = None
+            if is_namespace and scopes != {"NamespaceOnly"}:
+                namespaces[name] = None
     for namespace in namespaces:
         for collection in _list_namespaced_collections(hub, namespace):
             selected.items += map(_remove_secrets, _list_objects(hub, collection, selected))
@@ -207,10 +209,10 @@ def _group_by_collection(
     for selector in selectors:
         if (selector["group"], selector["kind"], selector["namespace"], selector["name"]) in dumped_keys:
             continue  # the dump has it
-        version = "/".join(filter(None, (selector["group"], selector["version"])))
+        version = join_texts((selector["group"], selector["version"]), "/")
         plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", None))
         if is_namespaced == bool(selector["namespace"]):  # None for an unserved kind: it selects nothing
-            grouped.setdefault(_build_collection_path(version, plural, selector["namespace"]), []).append(selector)
+            grouped.setdefault(build_collection_path(version, plural, selector["namespace"]), []).append(selector)
     return grouped
 
 
@@ -221,12 +223,7 @@ def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str
             continue  # a hub never distributes its own objects
         for kind, (plural, is_namespaced) in hub.get_api_kinds(version).items():
             if is_namespaced and kind not in _UNSELECTABLE_KINDS:
-                yield _build_collection_path(version, plural, namespace)
-
-
-def _build_collection_path(version: str, plural: str, namespace: str) -> str:
-    namespace_part = f"/namespaces/{namespace}" if namespace else ""
-    return f"{build_version_path(version)}{namespace_part}/{plural}"
+                yield build_collection_path(version, plural, namespace)
 
 
 def _list_objects(hub: HubClient, collection: str, selected: SelectedObjects) -> list[dict[str, Any]]:

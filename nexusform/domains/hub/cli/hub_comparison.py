@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nexusform.cli.report_output import Answer, StateComparison
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_count, select_word_form
 from nexusform.domains.hub.workflow.hub_reconciliation import HubReconciliation, PlacementComparison, reconcile_hub
 from nexusform.json_data.record_forms import RecordForm, build_row_form, round_to_six_places
 from nexusform.placements.prediction_scores import compute_score
@@ -54,18 +54,22 @@ def _build_report(result: HubReconciliation) -> Report:
 
 def _list_sections(result: HubReconciliation) -> Iterator[Section]:
     """Yield the sections of a comparison of state and hub; none without content."""
-    checks = result.checks
-    if checks:
-        rows = []
-        for check in checks:
-            observed_text = "gone" if check.observed is None else f"{len(check.observed):,}"
-            cells = (check.address, f"{len(check.recorded):,}", observed_text, f"{len(check.differences):,}")
-            rows.append(Row(cells, is_finding=bool(check.differences) or check.observed is None))
+    rows: list[Row] = []  # one per placement
+    binding_rows: list[Row] = []  # one per different binding
+    score_lines: list[str] = []  # verified predictions of applied plans
+    for check in result.checks:
+        observed_text = "gone" if check.observed is None else f"{len(check.observed):,}"
+        cells = (check.address, f"{len(check.recorded):,}", observed_text, f"{len(check.differences):,}")
+        rows.append(Row(cells, is_finding=bool(check.differences) or check.observed is None))
+        binding_rows += [Row((check.name, *difference), is_finding=True) for difference in check.differences]
+        score = compute_score(check.record)
+        accuracy = format_prediction_accuracy(score) if score is not None else "no open decisions yet"
+        score_lines.append(f"{check.name}: {accuracy}{enclose('; not verified: ', check.not_verified)}")
+    if rows:
         heads = ("Placement", "Clusters in state", "On the hub", "Otherwise")
         yield Section("Placements", table=Table(heads, tuple(rows), figures=frozenset({1, 2, 3})))
-    rows = [Row((check.name, *difference), is_finding=True) for check in checks for difference in check.differences]
-    if rows:
-        table = Table(("Placement", "Cluster", "State had", "The hub shows"), tuple(rows))
+    if binding_rows:
+        table = Table(("Placement", "Cluster", "State had", "The hub shows"), tuple(binding_rows))
         yield Section("Otherwise than state had it", table=table, is_finding=True)
     if result.pending:
         rows = [Row(item, is_finding=True) for item in result.pending]
@@ -77,14 +81,8 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
         ]
         table = Table(("Separation rule", "On what is"), tuple(rows))
         yield Section("Separation rules", table=table, is_finding=bool(result.broken_rules))
-    if checks:  # verified predictions of applied plans
-        lines: list[str] = []
-        for check in checks:
-            score = compute_score(check.record)
-            accuracy = format_prediction_accuracy(score) if score is not None else "no open decisions yet"
-            not_verified = f"; not verified: {check.not_verified}" if check.not_verified else ""
-            lines.append(f"{check.name}: {accuracy}{not_verified}")
-        yield Section("Predictions of applied plans", tuple(lines))
+    if score_lines:
+        yield Section("Predictions of applied plans", tuple(score_lines))
 
 
 _SCORE_FORM: Final = RecordForm(

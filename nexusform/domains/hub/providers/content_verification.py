@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import enclose, format_first_items, join_texts
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting, read_snapshot_objects
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
@@ -89,14 +89,14 @@ class ContentVerifier:
             return verification  # nothing to verify
         difference = self._find_snapshot_difference(index)
         if difference is None:  # no permission
-            unread = "; ".join(filter(None, (verification.not_verified, NO_SNAPSHOTS)))
-            return replace(verification, not_verified=unread)
+            return replace(verification, not_verified=join_texts((verification.not_verified, NO_SNAPSHOTS), "; "))
         wrong_clusters = _list_clusters_at(final, index) if difference else ()  # "": as planned
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
-        """Report if the hub took several snapshots of the changes of a plan, predicted to be one. Return the paths of
-        the snapshot numbers to accept then: those of clusters with the planned objects under a higher number.
+        """Report if the hub has taken several resource snapshots of the changes, but the plan predicted one. Clusters
+        then have the planned objects under a higher number. Return the paths of these numbers: they are no wrong
+        predictions.
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
@@ -247,7 +247,7 @@ def describe_missing_works(planned: AppliedResources, works: Bodies | None) -> s
     for cluster, rendered in sorted(planned.on_cluster.items()):
         if rendered.manifests and not rendered.failure and not observed.get(cluster):
             missing.append(cluster)
-    return f"the hub has no Works of {format_first_items(missing, _MAX_NAMES)}" if missing else ""
+    return enclose("the hub has no Works of ", format_first_items(missing, _MAX_NAMES))
 
 
 def _read_objects(works: Bodies) -> dict[str, dict[str, Manifest]]:
@@ -306,7 +306,11 @@ def find_wrong_objects(
     if planned_titles and differing_titles:
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
-    outdated = [manifest.title for manifest in objects if _is_older_than_applied(manifest, applied)]
+    outdated: list[str] = []  # titles of objects without the content applied by this run of the program
+    for manifest in objects:
+        applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
+        if applied_object is not None and is_different(applied_object.body, manifest.body):
+            outdated.append(manifest.title)
     labels = (manifest.labels.get("kubernetes-fleet.io/resource-index") for manifest in manifests)
     latest_index = max([index, *filter(None, map(parse_integer, labels))])
     if outdated and index == latest_index:  # older ones have older content
@@ -324,11 +328,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     has_ended = note.get("ended") is True  # predicted
     ends = (_RUN_ENDS[has_ended], _RUN_ENDS[observed.succeeded])
     predictions = [_build_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
-    stages = []
-    for stage in list_mappings(run, "status", "stagesStatus"):
-        starts = {str(item.get("clusterName")): _read_update_start(item) for item in list_mappings(stage, "clusters")}
-        stages.append((str(stage.get("stageName")), sorted(starts, key=starts.__getitem__)))
-    planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(stages)
+    planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(_list_stages(run))
     planned_clusters = get_list(note, "done")
     is_partial = not has_ended or not observed.succeeded
     for cluster, planned_place in planned_places.items():
@@ -342,6 +342,13 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
             texts = (planned_place.text, place.text)
             predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size))
     return tuple(predictions)
+
+
+def _list_stages(run: Body) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the stages of a run: name, and clusters in the order of the starts of their updates."""
+    for stage in list_mappings(run, "status", "stagesStatus"):
+        starts = {str(item.get("clusterName")): _read_update_start(item) for item in list_mappings(stage, "clusters")}
+        yield str(stage.get("stageName")), sorted(starts, key=starts.__getitem__)
 
 
 def _read_update_start(cluster: Body) -> str:
@@ -364,11 +371,6 @@ def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[
 def _build_prediction(subject: str, name: str, predicted: str, observed: str, *, chance: float) -> VerifiedPrediction:
     text = f"{name}: predicted: {predicted}; observed: {observed}"
     return VerifiedPrediction(subject, share=1.0, chance=chance, was_correct=predicted == observed, text=text)
-
-
-def _is_older_than_applied(manifest: Manifest, applied: AppliedObjects) -> bool:
-    applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
-    return applied_object is not None and is_different(applied_object.body, manifest.body)
 
 
 def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPrediction, ...]:

@@ -10,7 +10,7 @@ from shlex import quote
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import enclose, format_first_items
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
@@ -107,7 +107,10 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
 
 
 def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of fields owned as a whole, and of lists with owned elements. Only names of fields have `f:`."""
+    """Yield the paths of fields owned as a whole, and of lists with owned elements. `fields` are a part of
+    managedFields: {"f:spec": {"f:policy": {}}} owns ("spec", "policy"). Names of list elements begin with `k:` or `v:`,
+    not with `f:`.
+    """
     if parent and not fields:
         yield parent
     names = sorted(fields.keys() - {"."})  # ".": the parent itself
@@ -198,16 +201,22 @@ def build_hub_record(
         uids = {_format_identity(hub_object): get_uid(body) for hub_object, body in identified}
         return {ON_HUB: {UIDS: uids, **deletion_record}}
     _, body = identified[0]  # other resources have one object
-    prior_record = get_mapping(prior_note, ON_HUB)
-    foreign_paths = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
-    foreign_record: dict[str, Any] = {}
-    if foreign_paths:
-        foreign_record = {
-            FOREIGN_FIELDS: _convert_spec_to_arguments(type_name, _select_spec_paths(body, foreign_paths)),
-            OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
-        }
-    kept = {name: entry for name, entry in prior_record.items() if name not in (FOREIGN_FIELDS, OWNERS, DELETING)}
+    kept = dict(get_mapping(prior_note, ON_HUB))
+    for name in (FOREIGN_FIELDS, OWNERS, DELETING):
+        kept.pop(name, None)
+    foreign_record = _build_foreign_fields_record(type_name, body, manager) if type_name in PLACEMENT_TYPES else {}
     return {ON_HUB: {**kept, UID: get_uid(body), **foreign_record, **deletion_record}}
+
+
+def _build_foreign_fields_record(type_name: str, body: Body, manager: str) -> dict[str, Any]:
+    """Build the part of a placement's record about fields applied by others: their arguments, and their managers by
+    path (`spec.policy`). {} without such fields.
+    """
+    managers = find_foreign_fields(body, manager)
+    if not managers:
+        return {}
+    arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, managers))
+    return {FOREIGN_FIELDS: arguments, OWNERS: {_format_path(path): name for path, name in managers.items()}}
 
 
 def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:
@@ -299,7 +308,7 @@ def build_recreation_warning(
     """Build the warning about an object re-created by others; `is_taken_over`: the operator takes it over."""
     names = (get_text(entry, "manager") for entry in list_managed_fields(body) if not entry.get("subresource"))
     managers = list(filter(None, dict.fromkeys(names)))
-    by_managers = f" by {format_first_items(managers, _MAX_NAMES)}" if managers else ""
+    by_managers = enclose(" by ", format_first_items(managers, _MAX_NAMES))
     creation_text = f"{get_mapping(body, 'metadata').get('creationTimestamp')}{by_managers}"
     history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
     summary = f"{request.address}: re-created on the hub at {creation_text}"

@@ -62,8 +62,8 @@ def make_provider(
 ) -> Provider:
     """Create the provider for evaluated settings, without contact to the hub before a read. Raises ProviderProblem."""
     from nexusform.domains.hub.api.hub_client import HubConnection, HubProblem, resolve_hub_location
-    from nexusform.domains.hub.providers.hub_errors import HubOptions
     from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
+    from nexusform.domains.hub.providers.object_access import HubOptions
 
     timeout = parse_duration(str(settings["timeout"]))
     assert not isinstance(timeout, str)  # ensured by its pattern
@@ -76,7 +76,6 @@ def make_provider(
         validate_changes=str(settings["dry_run"]),
         is_read_only=settings.get("read_only") is True,
         timeout=timeout,
-        is_confined=bool(confinement.root),
     )
     connection = HubConnection(location)
     exit_stack.callback(connection.close)

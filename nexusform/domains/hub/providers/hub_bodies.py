@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import join_texts
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
@@ -32,6 +33,7 @@ RECORD_TYPES: Final = frozenset({EVICTION_TYPE}) | RUN_TYPES | APPROVAL_TYPES
 KINDS_BY_TYPE: Final[Mapping[str, str]] = {api.type_name: kind for kind, api in API_KINDS.items() if api.type_name}
 Body = dict[str, Any]
 ObjectIdentity = tuple[str, str, str, str]  # group, kind, namespace and name
+_SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
 class HubObject(Struct, frozen=True):
@@ -44,7 +46,7 @@ class HubObject(Struct, frozen=True):
     def title(self) -> str:
         """Display name: `ConfigMap shop/settings`."""
         metadata = get_mapping(self.body, "metadata")
-        name = "/".join(filter(None, (get_text(metadata, "namespace"), str(metadata.get("name")))))
+        name = join_texts((get_text(metadata, "namespace"), str(metadata.get("name"))), "/")
         return f"{self.body.get('kind')} {name}"
 
     @property
@@ -105,11 +107,16 @@ def build_released_member(member: HubObject) -> HubObject:
     return HubObject(_build_empty_member({"name": member.body["metadata"]["name"]}), member.path)
 
 
+def build_fleet_object(type_name: str, attributes: Mapping[str, Any]) -> Any:
+    """Return the fleet record of a resource other than a manifest, such as a FleetPlacement."""
+    build = RESOURCE_TYPES[type_name].build_fleet_object
+    assert build is not None, "all fleet types but manifests have one"
+    return build(attributes)
+
+
 def get_approval_run(type_name: str, attributes: Mapping[str, Any]) -> str:
     """Return the name of the run of an approval request."""
-    read_object = RESOURCE_TYPES[type_name].build_fleet_object
-    assert read_object is not None, "approvals have one"
-    return str(read_object(attributes).run)
+    return str(build_fleet_object(type_name, attributes).run)
 
 
 def build_fleet_object_path(body: Mapping[str, Any]) -> str:
@@ -125,9 +132,6 @@ def build_fleet_object_path(body: Mapping[str, Any]) -> str:
 def _fill_missing_defaults(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
     for part in parts:
         part.update({**defaults, **part})
-
-
-_SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
 def _add_placement_defaults(spec: Body) -> None:
@@ -214,25 +218,30 @@ def build_observed_attributes(
         documents = [json.dumps(part, ensure_ascii=False, indent=2) for part in parts]
         return add_derived_attributes(type_name, {**attributes, "yaml_body": "\n---\n".join(documents)})
     body = parts[0]  # other resources have one object
-    if type_name == MEMBER_TYPE:
-        changes: dict[str, Any] = {}
+    if type_name == MEMBER_TYPE:  # only the configured ones of its labels and taints are compared
+        observed_attributes = dict(attributes)
         if attributes.get("labels") is not None:
-            changes["labels"] = dict(get_mapping(body, "metadata", "labels"))
+            observed_attributes["labels"] = dict(get_mapping(body, "metadata", "labels"))
         if attributes.get("taint"):
-            changes["taint"] = read_member_taints(body)
-        return {**attributes, **changes}
+            observed_attributes["taint"] = read_member_taints(body)
+        return observed_attributes
     if isinstance(attributes.get("manifest"), str):  # one argument holds the object
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
-    # Collect the fields of the spec: a path is ("spec", field, ...).
-    changed_fields = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[1:]}
+    return {**attributes, **_read_changed_arguments(type_name, hub_objects[0].body, body)}
+
+
+def _read_changed_arguments(type_name: str, sent_body: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the observed arguments of a fleet object, as far as their fields differ from the sent ones."""
+    # A path is ("spec", field, ...).
+    changed_fields = {str(path[1]) for path in find_differences(sent_body, body) if path[1:]}
     arguments = read_arguments(type_name, body)
     _remove_hub_defaults(get_spec_schema(type_name), arguments)
-    changed_arguments = {
-        name: value
-        for name, value in arguments.items()
-        if changed_fields & {convert_to_camel_case(name), f"{convert_to_camel_case(name)}s"}  # plural for blocks
-    }
-    return {**attributes, **changed_arguments}
+    changed_arguments: dict[str, Any] = {}
+    for name, value in arguments.items():
+        field_name = convert_to_camel_case(name)
+        if changed_fields & {field_name, f"{field_name}s"}:  # fields of repeated blocks are plural
+            changed_arguments[name] = value
+    return changed_arguments
 
 
 def add_derived_attributes(type_name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:

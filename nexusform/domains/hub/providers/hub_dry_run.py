@@ -3,7 +3,7 @@ select these objects are reported: a hub rolls the objects out too.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,7 +12,7 @@ from shlex import quote
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items, join_texts
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import get_namespaced_name
@@ -29,24 +29,22 @@ from nexusform.domains.hub.providers.hub_bodies import (
     build_sent_objects,
     index_hub_objects,
 )
-from nexusform.domains.hub.providers.hub_errors import (
+from nexusform.domains.hub.providers.hub_wait import has_external_rollout
+from nexusform.domains.hub.providers.object_access import (
     HubOptions,
+    describe_deletion_blockers,
     describe_existing_object,
     describe_missing_member,
     describe_owners,
-    get_ownership_source,
-    hide_sensitive_values,
-    is_sensitive_object,
-    suggest_azure_command,
-)
-from nexusform.domains.hub.providers.hub_wait import has_external_rollout
-from nexusform.domains.hub.providers.object_access import (
-    describe_deletion_blockers,
     find_object_path,
     find_tool_manager,
     get_identity,
+    get_ownership_source,
     get_uid,
+    hide_sensitive_values,
+    is_sensitive_object,
     list_existing_object_bodies,
+    suggest_azure_command,
 )
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
 from nexusform.files.run_log import log_event
@@ -96,7 +94,7 @@ class HubDryRun:
         """Validate the changes with these numbers, and set `verdict`. Without a usable hub: one finding for all."""
         try:
             hub = self._connection.connect()
-            if self._options.is_confined and not self._options.allows_dry_run(hub.server):
+            if not self._options.allows_dry_run(hub.server):
                 return self._build_skipped_checks_warning(
                     numbers, "a sandboxed run contacts it only if -allow-remote names it"
                 )
@@ -162,8 +160,8 @@ class HubDryRun:
             return []
         try:
             hub = self._connection.connect()
-            is_allowed = not self._options.is_confined or self._options.allows_dry_run(hub.server)
-            is_validated = is_allowed and self._options.validate_changes != "off" and not self._options.is_read_only
+            is_wanted = self._options.validate_changes != "off" and not self._options.is_read_only
+            is_validated = is_wanted and self._options.allows_dry_run(hub.server)
             self._existing |= list_existing_object_bodies(hub, chain.from_iterable(deletions.values()))
             # Without validation no dry run is sent, so no change is over the limit.
             reserved, over_limit = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
@@ -278,20 +276,9 @@ class HubDryRun:
             yield self._build_unserved_kind_problem(hub_object)
             return
         body = self._read_body(hub, hub_object)
-        if request.key.type == MEMBER_TYPE and not body:  # a member joins by other tools, not by an apply
-            yield Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
-            return
-        if is_deleting(body) and request.key.type != MEMBER_TYPE:  # labels of a leaving member can be written
-            blockers = describe_deletion_blockers(body)
-            detail = f"{hub_object.title} is being deleted on the hub{blockers}. Plan again once it is gone."
-            yield Problem((), BEING_DELETED, detail)
-            return
-        if body and prior is None and request.key.type != MEMBER_TYPE:  # a member has always joined before
-            warning = self._recreated.get(request.address, {}).get(hub_object.title)  # if re-created by others
-            detail = warning.detail if warning else describe_existing_object(hub_object, request.key, request.address)
-            if manager := find_tool_manager(body):
-                detail += f" {manager} applies it, and would change it back: importing it takes -take-ownership."
-            yield Problem((), OBJECT_EXISTS, detail)
+        obstacle = self._find_obstacle(hub_object, request, body, is_managed=prior is not None)
+        if obstacle is not None:
+            yield obstacle
             return
         yield from self._warn_tool_manager(hub_object, body)
         if not request.write_only:  # names of fields may be secret
@@ -311,6 +298,27 @@ class HubDryRun:
             detail = f"{hub_object.title}: {describe_owners(api_error)}; {ownership_source} takes that over."
             yield Problem((), FIELDS_TAKEN_OVER, detail, Severity.WARNING)
             hub.apply(path, sent_body, self._options.manager, force=True, dry_run=True)
+
+    def _find_obstacle(
+        self, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any], *, is_managed: bool
+    ) -> Problem | None:
+        """Return the problem of an object impossible to write as planned, None for any other object. `body` is the
+        object on the hub, {} if it does not exist; `is_managed`: it is in state.
+        """
+        if request.key.type == MEMBER_TYPE:
+            # A member joins by other tools, not by an apply. Labels of a leaving member can be written.
+            return None if body else Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
+        if is_deleting(body):
+            blockers = describe_deletion_blockers(body)
+            detail = f"{hub_object.title} is being deleted on the hub{blockers}. Plan again once it is gone."
+            return Problem((), BEING_DELETED, detail)
+        if is_managed or not body:
+            return None
+        warning = self._recreated.get(request.address, {}).get(hub_object.title)  # if re-created by others
+        detail = warning.detail if warning else describe_existing_object(hub_object, request.key, request.address)
+        if manager := find_tool_manager(body):
+            detail += f" {manager} applies it, and would change it back: importing it takes -take-ownership."
+        return Problem((), OBJECT_EXISTS, detail)
 
     def _build_unserved_kind_problem(self, hub_object: HubObject) -> Problem:
         """Build the problem of a kind unknown to the hub: deferred if this plan creates its definition."""
@@ -432,7 +440,7 @@ def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[s
         own_value = get_part(hub_object.body, path)
         if cause.manager and own_value is not None:  # ours is found at the path
             values.append(f"hub: {json.dumps(get_part(body, path))}, configuration: {json.dumps(own_value)}")
-    return f" ({format_first_items(values, _MAX_NAMES, separator='; ')})" if values else ""
+    return enclose(" (", format_first_items(values, _MAX_NAMES, separator="; "), ")")
 
 
 def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -> Iterator[Finding]:
@@ -468,8 +476,7 @@ def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Seque
         elif problem.severity is Severity.ERROR:
             rejected.add(number)
     validated = sent - skipped - (deferred - rejected)  # of a change, one object may be deferred and another rejected
-    deferred_text = format_first_items(deferred_texts, _MAX_NAMES)
-    deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
+    deferred_sentence = enclose(" Validated only during apply: ", format_first_items(deferred_texts, _MAX_NAMES), ".")
     if not validated:
         return deferred_sentence.strip()
     return (
@@ -507,19 +514,8 @@ def find_affected_placements(
     if obstacles:
         detail = f"It is unknown which other placements select the changed objects: {'; '.join(obstacles)}."
         yield next(iter(changed_objects)), Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
-    index: dict[tuple[str, str, str, str], list[Body]] = {}  # placements by group, kind, namespace and name
-    for placement in placements:
-        if _get_key(placement) in planned_placements:
-            continue  # the plan predicts it
-        includes_content = any(
-            _is_namespace(selector) and selector.get("selectionScope") != "NamespaceOnly"
-            for selector in list_mappings(placement, "spec", "resourceSelectors")
-        )
-        for selected in list_mappings(placement, "status", "selectedResources"):
-            group, kind, namespace, name = map(partial(get_text, selected), ("group", "kind", "namespace", "name"))
-            index.setdefault((group, kind, namespace, name), []).append(placement)
-            if includes_content and _is_namespace(selected):
-                index.setdefault(("", "", name, ""), []).append(placement)  # for all objects in it
+    # The plan predicts its own placements.
+    index = _index_selections(item for item in placements if _get_key(item) not in planned_placements)
     for number, objects in changed_objects.items():
         descriptions = [text for hub_object in objects for text in _describe_selections(hub_object, index)]
         if descriptions:
@@ -528,6 +524,24 @@ def find_affected_placements(
                 "to these clusters; this plan does not predict how."
             )
             yield number, Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
+
+
+def _index_selections(placements: Iterable[Body]) -> SelectionIndex:
+    """Return the placements by each object they select. A namespace selected with its content has one more entry, for
+    all objects in it.
+    """
+    index: dict[tuple[str, str, str, str], list[Body]] = {}
+    for placement in placements:
+        includes_content = any(
+            _is_namespace(selector) and selector.get("selectionScope") != "NamespaceOnly"
+            for selector in list_mappings(placement, "spec", "resourceSelectors")
+        )
+        for selected in list_mappings(placement, "status", "selectedResources"):
+            group, kind, namespace, name = map(partial(get_text, selected), ("group", "kind", "namespace", "name"))
+            index.setdefault((group, kind, namespace, name), []).append(placement)
+            if includes_content and _is_namespace(selected):
+                index.setdefault(("", "", name, ""), []).append(placement)
+    return index
 
 
 def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
@@ -577,5 +591,5 @@ def _describe_selections(hub_object: HubObject, index: SelectionIndex) -> Iterat
     placements_by_key = {_get_key(placement): placement for placement in placements}
     for (kind, *namespace_and_name), placement in placements_by_key.items():
         clusters = format_first_items(_list_clusters(placement), _MAX_NAMES)
-        title = f"{kind} {'/'.join(filter(None, namespace_and_name))}"
+        title = f"{kind} {join_texts(namespace_and_name, '/')}"
         yield f"{hub_object.title} is selected by {title} ({clusters})"

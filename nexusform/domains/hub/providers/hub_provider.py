@@ -11,15 +11,20 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import enclose, join_texts
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
 from nexusform.domains.hub.providers.hub_dry_run import BEING_DELETED, OBJECT_EXISTS, HubDryRun
-from nexusform.domains.hub.providers.hub_errors import HubOptions, convert_hub_errors, convert_lost_connection
 from nexusform.domains.hub.providers.hub_reader import HubReadFindings, find_manifest, find_object, read_objects
 from nexusform.domains.hub.providers.hub_wait import ApplyCoordination, read_hub_version
-from nexusform.domains.hub.providers.object_access import get_uid
+from nexusform.domains.hub.providers.object_access import (
+    HubOptions,
+    convert_hub_errors,
+    convert_lost_connection,
+    get_uid,
+)
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
 from nexusform.domains.hub.providers.step_writer import HubStepWriter
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult, StepProgress
@@ -118,9 +123,9 @@ class FleetHubProvider:
         """Describe the hub for the head of a plan: `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`."""
         hub = self._connection.connect()
         uid = next(iter(get_mapping(identity, "uids").values()), "")
-        parts = [f"uid {uid[:_UID_DIGITS]}" if uid else "uid unknown", f"read {datetime.now(UTC):%H:%M:%S}"]
-        parts += [f"KubeFleet {identity['version']}"] if identity.get("version") else []
-        return f"hub {hub.context or hub.server} ({', '.join(parts)})"
+        version = enclose("KubeFleet ", identity.get("version"))
+        parts = (f"uid {uid[:_UID_DIGITS] or 'unknown'}", f"read {datetime.now(UTC):%H:%M:%S}", version)
+        return f"hub {hub.context or hub.server} ({join_texts(parts)})"
 
     def keep_missing_objects(self) -> None:
         """Report missing objects as unchanged from now on."""
@@ -213,7 +218,7 @@ class FleetHubProvider:
             stack.enter_context(hub.limit_retries(self._options.timeout, report))
             with self._cache_lock:
                 self._cache = self._cache or HubCache(hub, timing)
-            figures = self._plan_figures.get(hub.server)
+            figures = self._plan_figures.get(hub.server, {})
             yield HubStepWriter(hub, self._cache, self._options, request, timing, self._coordination, figures)
 
 

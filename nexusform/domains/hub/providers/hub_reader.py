@@ -42,7 +42,6 @@ from nexusform.domains.hub.providers.hub_bodies import (
     read_imported_arguments,
     read_member_taints,
 )
-from nexusform.domains.hub.providers.hub_errors import HubOptions, reject_tool_managed_object
 from nexusform.domains.hub.providers.hub_wait import (
     has_been_scheduled,
     has_external_rollout,
@@ -53,12 +52,14 @@ from nexusform.domains.hub.providers.hub_wait import (
     read_eviction_result,
 )
 from nexusform.domains.hub.providers.object_access import (
+    HubOptions,
     describe_deletion_blockers,
     find_object_path,
     get_identity,
     is_applied_by,
     list_existing_object_bodies,
     list_in_namespaces,
+    reject_tool_managed_object,
 )
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
 from nexusform.domains.hub.providers.rollout_progress import (
@@ -145,20 +146,30 @@ def _read_object(
     note = build_hub_record(key.type, managed, options.manager, request.private_note)
     message = describe_pending_work(key.type, bodies[0])
     if key.type in PLACEMENT_TYPES:
-        placement = reader.read_created_objects(bodies[0], *get_identity(key.type, recorded))
-        evictions = () if recorded.get("namespace") else reader.evictions  # of cluster-scoped placements alone
-        attributes = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
-        pending = find_pending_rollout(placement)
-        if isinstance(pending, BlockedRollout):
-            findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)
-        else:
-            message = pending
+        attributes, message = _read_observed_placement(reader, request, bodies[0], attributes, findings)
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
         _, message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
     _add_deletion_and_pending_work_findings(findings, request, managed, "" if unfinished_note else message)
     # An interrupted step is repeated, which verifies its predictions.
     return ReadResult(attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note)
+
+
+def _read_observed_placement(
+    reader: _HubObjectReader, request: ReadRequest, body: Values, attributes: Values, findings: HubReadFindings
+) -> tuple[Values, str]:
+    """Return the attributes of a placement together with the observed ones, and its pending work ("" if done). A
+    blocked rollout cannot continue: it is no pending work, but added to `findings`.
+    """
+    recorded = request.known_attributes
+    placement = reader.read_created_objects(body, *get_identity(request.key.type, recorded))
+    evictions = () if recorded.get("namespace") else reader.evictions  # of cluster-scoped placements alone
+    observed = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
+    pending = find_pending_rollout(placement)
+    if isinstance(pending, BlockedRollout):
+        findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)
+        return observed, ""
+    return observed, pending
 
 
 def _add_deletion_and_pending_work_findings(
@@ -374,23 +385,19 @@ def is_deletion_in_progress(request: ReadRequest) -> bool:
     return request.is_being_deleted or bool(get_part(request.unfinished_change, ("deletes",)))
 
 
-# Text of a deletion in progress, and of another change; and its addition to the note.
-_UNFINISHED_ACTIONS: Final[Mapping[bool, tuple[str, Values]]] = {
-    True: ("to delete it", {"deletes": True}),
-    False: ("to write it", {}),
-}
-
-
 def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dict[str, Any]:
-    """Return the note about an unfinished earlier apply: {} without one, its removal (None) if done, else the work."""
+    """Return the part of the private note about an unfinished earlier apply: {} if there was none. The part is None, to
+    be removed, if the hub has completed the apply. Else it describes the pending work (`message`).
+    """
     if request.planned is None and not request.unfinished_change and not request.is_being_deleted:
         return {}
     if not message:
         return {UNFINISHED_KEY: None}
-    action, addition = _UNFINISHED_ACTIONS[is_deletion_in_progress(request)]  # verb for messages, members of the record
+    is_deletion = is_deletion_in_progress(request)
+    action = "to delete it" if is_deletion else "to write it"
     sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
     note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
-    return {UNFINISHED_KEY: {**note, **addition}}
+    return {UNFINISHED_KEY: note | {"deletes": True} if is_deletion else note}
 
 
 def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, HubCache, get_namespaced_name, get_parent_placement
@@ -62,6 +62,7 @@ _RESUME_HINT: Final = "`nexusform apply -resume` continues it."
 _APPROVAL_MANAGER: Final = "nexusform"
 Values = Mapping[str, Any]
 ProgressCheck = Callable[[float], tuple[bool, str]]  # seconds since the start -> (done, pending work)
+_AGENT_PATH: Final = "/apis/apps/v1/namespaces/fleet-system/deployments/hub-agent"
 
 
 class HubWaiter(Struct, frozen=True):
@@ -450,10 +451,7 @@ def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _describe_finalizers(body: Mapping[str, Any]) -> str:
     names = list_finalizers(body)
-    return f" (held by {format_count(len(names), 'finalizer')}: {', '.join(names)})" if names else ""
-
-
-_AGENT_PATH: Final = "/apis/apps/v1/namespaces/fleet-system/deployments/hub-agent"
+    return enclose(f" (held by {format_count(len(names), 'finalizer')}: ", ", ".join(names), ")")
 
 
 def read_hub_version(hub: HubClient) -> str:

@@ -8,16 +8,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import format_first_items, join_texts
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_override_names
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.override_rendering import select_overrides
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER, get_scoped_kind
-from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE
+from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, build_fleet_object
 from nexusform.domains.hub.providers.hub_wait import has_been_scheduled, has_external_rollout, read_placement_objects
 from nexusform.domains.hub.providers.rollout_progress import (
     LATEST_LABEL,
+    NOT_AVAILABLE,
     ObservedPlacementObjects,
     explain_unready_cluster,
     find_blocked_rollout,
@@ -29,7 +30,6 @@ from nexusform.domains.hub.providers.rollout_progress import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.resource_types.registry import RESOURCE_TYPES
 
 OVERRIDE_TYPES: Final = frozenset({"fleet_cluster_resource_override", "fleet_resource_override"})
 _PARENT_LABEL: Final = "kubernetes-fleet.io/parent-resource-override"
@@ -45,11 +45,7 @@ class OverrideRollout:
         self._hub = hub
         self._is_deleted = is_deleted
         self._kind = KINDS_BY_TYPE[type_name]
-        build_fleet_object = RESOURCE_TYPES[type_name].build_fleet_object
-        assert build_fleet_object is not None
-        override = build_fleet_object(attributes)
-        assert isinstance(override, FleetOverride)
-        self._override = override
+        self._override: FleetOverride = build_fleet_object(type_name, attributes)
         self._snapshot = ""  # name of the latest snapshot, as in bindings
         self._labels: Mapping[str, Mapping[str, str]] | None = None  # labels of members by name
         self.blocked_message = ""  # message about a blocked rollout, "" if it continues
@@ -72,8 +68,9 @@ class OverrideRollout:
             return True, ""  # a later staged run distributes it, or nothing does
         if not has_been_scheduled(placement):
             return False, f"the hub has not picked clusters of {name} yet"
-        if any(explain_unready_cluster(binding)[0] for binding in filter(is_bound, placement_objects.bindings)):
-            return True, ""  # the rollout is blocked there; reported for the placement
+        unready_reasons = set(map(explain_unready_cluster, filter(is_bound, placement_objects.bindings)))
+        if unready_reasons - {"", NOT_AVAILABLE}:
+            return True, ""  # a cluster has failed, so the rollout is blocked; reported for the placement
         pending = dict(self._find_pending_clusters(placement_objects))  # messages by cluster
         if not pending:
             return True, ""  # each cluster has it, or has lost it
@@ -93,7 +90,7 @@ class OverrideRollout:
         for snapshot in self._hub.list_objects(collection, labelSelector=f"{_PARENT_LABEL}={name}"):
             is_latest = get_labels(snapshot).get(LATEST_LABEL) == "true"
             if is_latest and get_mapping(snapshot, "spec").get("overrideSpec") == body.get("spec"):
-                return "/".join(filter(None, (namespace, get_name(snapshot))))
+                return join_texts((namespace, get_name(snapshot)), "/")
         return ""  # still to be created
 
     def _find_pending_clusters(self, placement_objects: ObservedPlacementObjects) -> Iterator[tuple[str, str]]:
@@ -112,7 +109,7 @@ class OverrideRollout:
             expected = {self._snapshot} if self._is_override_for_cluster(cluster, objects[index]) else set()
             if bound_snapshots != expected:
                 yield cluster, f" {'does not have it yet' if expected else 'still has it'}"
-            elif reason := explain_unready_cluster(binding)[1]:
+            elif reason := explain_unready_cluster(binding):
                 yield cluster, f": {reason}"
 
     def _is_override_for_cluster(self, cluster: str, objects: Sequence[Manifest]) -> bool:

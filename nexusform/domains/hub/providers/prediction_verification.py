@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Final
 
@@ -103,7 +104,9 @@ class VerificationResult(Struct, frozen=True):
 
 
 def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
-    """Return the figures used for placement, by member; health is derived for `observed_at` (None: unknown)."""
+    """Return the figures used for placement by member: labels, taints, properties, resources, state. Health is derived
+    for the time `observed_at` (None: unknown).
+    """
     figures_by_member: dict[str, dict[str, Any]] = {}
     for member in members:
         status = get_mapping(member, "status")
@@ -153,13 +156,13 @@ def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[
 
 class PredictionVerifier(Struct, frozen=True):
     """Verifier of a placement's predictions. `plan_figures` and `current_figures` are the members' figures at
-    planning (None: unknown, only picks are predicted) and at its decision. `version` is the hub's, "" if unknown.
+    planning ({}: unknown, only picks are predicted) and at its decision. `version` is the hub's, "" if unknown.
     `compares_spread`: spread scores can differ between runs after a policy change, so they may be excluded.
     `open_clusters` are those with an open decision, with the share of a random choice; correct predictions
     for others do not count.
     """
 
-    plan_figures: Figures | None
+    plan_figures: Figures
     current_figures: Figures
     version: str = ""
     compares_spread: bool = True
@@ -169,18 +172,34 @@ class PredictionVerifier(Struct, frozen=True):
         self, name: str, predicted_bindings: Bindings, observed_bindings: Bindings
     ) -> VerificationResult:
         """Compare the predicted bindings with the observed ones: picks, then the scores of clusters picked in both."""
-        predictions: list[VerifiedPrediction] = []
-        wrong_predictions: list[WrongClusterPrediction] = []
         predicted, observed = list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings)
         compared_clusters = set(predicted)
-        changes: list[tuple[str, str]] = []  # member, and its change since the plan as text
-        is_certain = False
-        if self.plan_figures is not None:  # else only the picks are predicted
+        if self.plan_figures:  # else only the picks are predicted
             compared_clusters |= {*self.current_figures, *observed}
-            changes = list(_find_changes(self.plan_figures, self.current_figures))
+        picks = self._verify_picks(name, compared_clusters, predicted, observed)
+        pairs = {name: (predicted_bindings[name], observed_bindings[name]) for name in sorted(predicted & observed)}
+        scores = self._verify_scores(pairs, chance=1 / max(len(compared_clusters), 1))
+        return VerificationResult(
+            picks.predictions + scores.predictions, picks.wrong_predictions + scores.wrong_predictions
+        )
+
+    def _list_changes(self) -> list[tuple[str, str]]:
+        """Return the changes of members since the plan: member, and change as text."""
+        return list(_find_changes(self.plan_figures, self.current_figures))
+
+    def _verify_picks(
+        self, name: str, clusters: AbstractSet[str], predicted: AbstractSet[str], observed: AbstractSet[str]
+    ) -> VerificationResult:
+        """Compare for each of the `clusters` whether it was predicted to be picked, and whether it is. A right
+        prediction counts only for clusters with an open decision, with the chance of a random choice.
+        """
+        predictions: list[VerifiedPrediction] = []
+        wrong_predictions: list[WrongClusterPrediction] = []
+        is_certain = False
+        if self.plan_figures:
             healths = {figures.get("health") for figures in self.plan_figures.values()}
-            is_certain = not changes and UNKNOWN_HEALTH not in healths  # the plan knew all current figures
-        for cluster in sorted(compared_clusters):
+            is_certain = not self._list_changes() and UNKNOWN_HEALTH not in healths  # the plan knew all current figures
+        for cluster in sorted(clusters):
             was_picked, is_picked = cluster in predicted, cluster in observed
             about = _PICK_SUBJECTS[was_picked]
             states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
@@ -193,28 +212,35 @@ class PredictionVerifier(Struct, frozen=True):
                     VerifiedPrediction(about, 1.0, chance, is_correct, is_certain=is_certain, text=message)
                 )
             if not is_correct:
-                wrong_predictions.append(self._build_wrong_prediction(about, cluster, states, changes))
-        for cluster in sorted(predicted & observed):
-            kinds = _SCORES if self.compares_spread else _SCORES[:1]
-            both_bindings = (predicted_bindings[cluster], observed_bindings[cluster])
-            predicted_scores, observed_scores = (tuple(map(binding.get, kinds)) for binding in both_bindings)
-            if None in predicted_scores:
-                continue  # not predicted
-            is_correct = predicted_scores == observed_scores
-            if (cluster in self.open_clusters and any(predicted_scores)) or not is_correct:
-                chance = 1 / len(compared_clusters)
-                predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, chance, was_correct=is_correct))
-            if not is_correct:
-                states = (_format_scores(predicted_scores), _format_scores(observed_scores))
-                wrong_predictions.append(self._build_wrong_prediction(SCORE_PREDICTION, cluster, states, changes))
+                wrong_predictions.append(self._build_wrong_prediction(about, cluster, states))
         return VerificationResult(tuple(predictions), tuple(wrong_predictions))
 
-    def _build_wrong_prediction(
-        self, about: str, cluster: str, states: tuple[str, str], changes: list[tuple[str, str]]
-    ) -> WrongClusterPrediction:
-        """Build a wrong prediction with its cause. `states`: predicted, observed; `changes`: of members, with texts."""
-        if self.plan_figures is None:
+    def _verify_scores(
+        self, bindings: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]], chance: float
+    ) -> VerificationResult:
+        """Compare the scores in the predicted and the observed binding of each cluster, if scores were predicted.
+        `chance` is the probability to predict one score by a random choice.
+        """
+        predictions: list[VerifiedPrediction] = []
+        wrong_predictions: list[WrongClusterPrediction] = []
+        kinds = _SCORES if self.compares_spread else _SCORES[:1]
+        for cluster, (predicted_binding, observed_binding) in bindings.items():
+            predicted, observed = tuple(map(predicted_binding.get, kinds)), tuple(map(observed_binding.get, kinds))
+            if None in predicted:
+                continue  # not predicted
+            is_correct = predicted == observed
+            if (cluster in self.open_clusters and any(predicted)) or not is_correct:
+                predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, chance, was_correct=is_correct))
+            if not is_correct:
+                states = (_format_scores(predicted), _format_scores(observed))
+                wrong_predictions.append(self._build_wrong_prediction(SCORE_PREDICTION, cluster, states))
+        return VerificationResult(tuple(predictions), tuple(wrong_predictions))
+
+    def _build_wrong_prediction(self, about: str, cluster: str, states: tuple[str, str]) -> WrongClusterPrediction:
+        """Build a wrong prediction with its cause. `states` are the predicted and the observed one."""
+        if not self.plan_figures:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
+        changes = self._list_changes()
         if changes:
             # The changes of the cluster come first; those of each member keep their order.
             texts = tuple(text for _, text in sorted(changes, key=lambda change: change[0] != cluster))

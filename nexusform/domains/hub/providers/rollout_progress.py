@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import (
     ObservedPlacement,
@@ -28,11 +28,10 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
     compute_rollout_target,
     simulate_rollout,
 )
-from nexusform.domains.hub.providers.hub_bodies import read_imported_arguments
+from nexusform.domains.hub.providers.hub_bodies import build_fleet_object, read_imported_arguments
 from nexusform.domains.hub.providers.object_access import list_finalizers
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
-from nexusform.resource_types.registry import RESOURCE_TYPES
 
 LATEST_LABEL: Final = "kubernetes-fleet.io/is-latest-snapshot"
 PARENT_NAMESPACE_LABEL: Final = "kubernetes-fleet.io/parent-placement-namespace"
@@ -48,6 +47,7 @@ _BINDING_FIELDS: Final = (
     "resource_snapshot",
 )
 Body = Mapping[str, Any]
+NOT_AVAILABLE: Final = "not available yet"  # the state of a cluster that is neither ready nor failed
 
 
 class PlacementProgress(Struct, frozen=True):
@@ -128,13 +128,15 @@ def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict
     }
 
 
-def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    """Return the failures predicted by a placement's plan: cluster, and condition with reason as text."""
-    failures: set[tuple[str, str]] = set()
+def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[str]:
+    """Return the failures predicted by a placement's plan as messages, `ams1: Applied False, ApplyFailed`. They equal
+    the messages about observed failures.
+    """
+    failures: set[str] = set()
     for status in list_mappings(planned, "placement_statuses"):
         for condition in list_mappings(status, "conditions"):
             if condition.get("status") == "False":
-                failures.add((str(status.get("cluster_name")), _format_failure(condition)))
+                failures.add(f"{status.get('cluster_name')}: {_format_failure(condition)}")
     return frozenset(failures)
 
 
@@ -143,7 +145,7 @@ def check_placement_progress(
     planned: Mapping[str, Any],
     *,
     is_external: bool,
-    failing: AbstractSet[tuple[str, str]] = frozenset(),
+    failing: AbstractSet[str] = frozenset(),
 ) -> PlacementProgress:
     """Return the progress of a placement; clusters with a predicted failure are not waited for. `planned` are the
     predicted bindings, `failing` the predicted failures (list_predicted_failures).
@@ -181,10 +183,8 @@ def find_blocked_rollout(
     if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
         return None  # without a snapshot, or not waiting for the budget
     type_name = API_KINDS[str(placement.get("kind"))].type_name
-    read_object = RESOURCE_TYPES[type_name].build_fleet_object
-    assert read_object is not None
-    configuration = read_object({"name": get_name(placement), **read_imported_arguments(type_name, placement)})
-    assert isinstance(configuration, FleetPlacement)
+    arguments = {"name": get_name(placement), **read_imported_arguments(type_name, placement)}
+    configuration: FleetPlacement = build_fleet_object(type_name, arguments)
     bindings = read_bindings({"bindings": build_observed_bindings(placement_objects)})
     target = compute_rollout_target(configuration.effective_policy, configuration.number_of_clusters, bindings)
     outcome = simulate_rollout(
@@ -197,11 +197,9 @@ def find_blocked_rollout(
 
 def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
     """Return True if the hub still deletes or changes a binding, or its bound cluster is not ready."""
-    if is_deleting(binding):
-        return True
-    _, unready_reason = explain_unready_cluster(binding)
-    is_outdated = _has_outdated_strategy(placement, get_mapping(binding, "spec"))
-    return is_bound(binding) and (is_outdated or bool(unready_reason))
+    if not is_bound(binding):
+        return is_deleting(binding)
+    return _has_outdated_strategy(placement, get_mapping(binding, "spec")) or explain_unready_cluster(binding) != ""
 
 
 def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
@@ -219,9 +217,11 @@ def _find_pending_clusters(
     placement_objects: ObservedPlacementObjects,
     planned: Mapping[str, Any],
     latest: int | None,  # index of the latest resource snapshot
-    failing: AbstractSet[tuple[str, str]],  # predicted: cluster and reason
+    failing: AbstractSet[str],  # messages about predicted failures
 ) -> tuple[list[str], list[str]]:
-    """Return messages about pending clusters of a rolling update, and about failures or old snapshots as predicted."""
+    """Return messages about the clusters still to be changed by a rolling update. The second list is about clusters
+    with a failure or an old resource snapshot as predicted: these are not waited for.
+    """
     pending: list[str] = []
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
@@ -233,31 +233,28 @@ def _find_pending_clusters(
             message = f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
             is_predicted = index is not None and predicted.get("resource_snapshot") == index
         else:
-            reason, message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
-            is_predicted = (cluster, reason) in failing
+            message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
+            is_predicted = message in failing
         if message:
             (expected_failures if is_predicted else pending).append(message)
     return pending, expected_failures
 
 
-def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -> tuple[str, str]:
-    """Return the reason why a cluster with the latest snapshot, or without any, is not available ("": other work, or
-    none), and its pending work ("" for none).
+def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -> str:
+    """Return the pending work of a cluster with the latest snapshot, or without any: `ams1: not available yet`. Return
+    "" if there is none: the cluster is available, or keeps its state as predicted.
     """
     spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
     if is_deleting(binding):
-        names = ", ".join(list_finalizers(binding))
-        holders = f" (held by {names})" if names else ""
-        return "", f"{cluster} still goes{holders}"
+        return f"{cluster} still goes{enclose(' (held by ', ', '.join(list_finalizers(binding)), ')')}"
     state = str(spec.get("state"))
-    if state == "Unscheduled":  # done if the plan predicts this state
-        return "", "" if predicted.get("state") == state else f"{cluster} is to be left"
+    if state == "Unscheduled":
+        return "" if predicted.get("state") == state else f"{cluster} is to be left"
     if state != "Bound":
-        return "", "" if predicted.get("state") == "Scheduled" else f"{cluster} is {state}"
+        return "" if predicted.get("state") == "Scheduled" else f"{cluster} is {state}"
     if _has_outdated_strategy(placement, spec):
-        return "", f"{cluster} still has the previous instruction to apply"
-    _, reason = explain_unready_cluster(binding)
-    return reason, (f"{cluster}: {reason}" if reason else "")
+        return f"{cluster} still has the previous instruction to apply"
+    return enclose(f"{cluster}: ", explain_unready_cluster(binding))
 
 
 def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> bool:
@@ -269,15 +266,17 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
     return any(bound.get(name, value) != value for name, value in configured.items())  # a missing field is no change
 
 
-def explain_unready_cluster(binding: Body) -> tuple[str, str]:
-    """Return the failed condition with its reason, ("", "not available yet") without one, ("", "") if ready."""
+def explain_unready_cluster(binding: Body) -> str:
+    """Return why a bound cluster is not ready: its first failed condition (`Applied False, ApplyFailed`), or else
+    NOT_AVAILABLE. Return "" for a ready cluster.
+    """
     if any(find_condition(binding, kind).get("status") == "True" for kind in ("Available", "DiffReported")):
-        return "", ""
+        return ""
     for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
         condition = find_condition(binding, kind)
         if condition.get("status") == "False":
-            return kind, _format_failure(condition)
-    return "", "not available yet"
+            return _format_failure(condition)
+    return NOT_AVAILABLE
 
 
 def _format_failure(condition: Mapping[str, Any]) -> str:
@@ -290,10 +289,14 @@ def list_picked_clusters(bindings: Mapping[str, Any]) -> set[str]:
 
 
 def is_latest_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool:
-    """Return True if the hub's latest snapshot is missing, or older than the newest predicted one."""
-    predicted = [get_mapping(binding).get("resource_snapshot") for binding in planned.values()]
-    numbers = [number for number in predicted if isinstance(number, int)]
-    return max(numbers, default=-1) > (-1 if latest is None else latest)
+    """Return True if the hub's latest snapshot is missing (None), or older than the newest predicted one. A binding
+    without a predicted snapshot (None) does not count.
+    """
+    for binding in planned.values():
+        predicted = get_mapping(binding).get("resource_snapshot")
+        if isinstance(predicted, int) and (latest is None or predicted > latest):
+            return True
+    return False
 
 
 def _find_latest(snapshots: Sequence[Body]) -> Body | None:
@@ -319,7 +322,9 @@ class StagedRunProgress(Struct, frozen=True):
 
 
 def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress:
-    """Return the progress of a run with its approval requests. A requested stop or initialization is an end, too."""
+    """Return the progress of a run with its approval requests. Its spec has the requested state: Run, Stop, or only
+    Initialize (the default). A requested stop or initialization is an end of the run, too.
+    """
     initialized, succeeded = find_condition(run, "Initialized"), find_condition(run, "Succeeded")
     for condition in (initialized, succeeded):
         if condition.get("status") == "False":
@@ -332,11 +337,10 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
         is_stopped = find_condition(run, "Progressing").get("status") == "False"
         message = "it is to stop" if is_stopped else f"it is to stop; {stage}"
         return StagedRunProgress(has_ended=is_stopped, message=message)
-    if state != "Run":
-        is_initialized = state == "Initialize" and bool(initialized)
-        return StagedRunProgress(has_ended=is_initialized, message=f"it is to {state.lower()}")
+    if state == "Initialize":
+        return StagedRunProgress(has_ended=bool(initialized), message="it is to initialize")
     approval = next((get_name(request) for request in requests if not is_approved(request)), "")
-    message = f"{stage}; {approval} waits for approval" if approval else stage
+    message = f"{stage}{enclose('; ', approval, ' waits for approval')}"
     return StagedRunProgress(has_ended=False, approval=approval, message=message)
 
 
@@ -354,11 +358,9 @@ def _describe_current_stage(run: Body) -> str:
         clusters = list_mappings(stage, "clusters")
         remaining = [str(cluster.get("clusterName")) for cluster in clusters if not _has_succeeded(cluster)]
         done_count = len(clusters) - len(remaining)
-        remaining_text = f" ({format_first_items(remaining, _MAX_NAMES)} to come)" if remaining else ""
-        return (
-            f"stage {stage.get('stageName')}: {done_count} of {format_count(len(clusters), 'cluster')} "
-            f"done{remaining_text}"
-        )
+        remaining_text = enclose(" (", format_first_items(remaining, _MAX_NAMES), " to come)")
+        cluster_count = format_count(len(clusters), "cluster")
+        return f"stage {stage.get('stageName')}: {done_count} of {cluster_count} done{remaining_text}"
     return "all stages are done" if status.get("stagesStatus") else "it begins"
 
 

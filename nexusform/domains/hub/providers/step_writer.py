@@ -46,16 +46,6 @@ from nexusform.domains.hub.providers.hub_bodies import (
     index_hub_objects,
     is_different,
 )
-from nexusform.domains.hub.providers.hub_errors import (
-    HubOptions,
-    convert_rejected_read,
-    describe_existing_object,
-    describe_missing_member,
-    format_request_rejection,
-    get_ownership_source,
-    hide_sensitive_values,
-    reject_tool_managed_object,
-)
 from nexusform.domains.hub.providers.hub_wait import (
     ApplyCoordination,
     HubWaiter,
@@ -65,12 +55,20 @@ from nexusform.domains.hub.providers.hub_wait import (
     read_placement_objects,
 )
 from nexusform.domains.hub.providers.object_access import (
+    HubOptions,
+    convert_rejected_read,
     describe_deletion_blockers,
+    describe_existing_object,
+    describe_missing_member,
     find_object_path,
+    format_request_rejection,
     get_identity,
+    get_ownership_source,
     get_uid,
+    hide_sensitive_values,
     is_applied_by,
     list_objects_if_permitted,
+    reject_tool_managed_object,
     require_object_path,
 )
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
@@ -105,7 +103,7 @@ class HubStepWriter(Struct, frozen=True):
     request: ChangeRequest
     timing: ClientClock
     coordination: ApplyCoordination
-    plan_figures: Figures | None = None  # the members' figures used by the plan
+    plan_figures: Figures  # the members' figures used by the plan, {} if it read none
 
     @property
     def _type_name(self) -> str:
@@ -199,23 +197,27 @@ class HubStepWriter(Struct, frozen=True):
             self._raise_until_changed_externally(different, "write")
             return self._wait_for_result(written=())
         self._wait_until_schedulable(hub_objects[0])
-        former_count, placement_name = 0, ""  # of an eviction: picked clusters before it, and the placement
-        if self._type_name == EVICTION_TYPE:
-            placement_name = _get_placement(hub_objects[0])
-            placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", placement_name)
-            former_count = len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
+        if self._type_name != EVICTION_TYPE:
+            return self._write_and_wait(hub_objects)
+        name = _get_placement(hub_objects[0])
+        placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", name)
+        former_count = len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
+        result = self._write_and_wait(hub_objects)
+        if self.request.prior is None:  # the hub picks another cluster in place of the evicted one
+            with convert_rejected_read(hub_objects[0]):
+                self._waiter.wait_for_rescheduling(name, former_count)
+        return result
+
+    def _write_and_wait(self, hub_objects: Sequence[HubObject]) -> ChangeResult:
+        """Write the objects, delete those removed from a manifest, and wait for the result."""
         written = self._write_objects(hub_objects)
-        # Delete the objects removed from a manifest.
         if self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
             for identity, hub_object in reversed(index_hub_objects(self._type_name, self.request.prior).items()):
                 if identity not in current_identities:
                     self._delete_object(hub_object)
         with convert_rejected_read(hub_objects[0]):
-            result = self._wait_for_result(written)
-            if self._type_name == EVICTION_TYPE and self.request.prior is None:  # the hub picks another cluster
-                self._waiter.wait_for_rescheduling(placement_name, former_count)
-        return result
+            return self._wait_for_result(written)
 
     def _wait_until_schedulable(self, hub_object: HubObject) -> None:
         """Wait until the placement of a new run or eviction is scheduled; not for other objects. Raises StepPending."""
@@ -280,6 +282,7 @@ class HubStepWriter(Struct, frozen=True):
             return True  # it owns fields
         if not is_identity_only(hub_object.body):
             return False  # an apply would own fields
+        # An earlier run recorded each operation before its request, in the order of the objects.
         operations = [_format_operation(item) for item in build_hub_objects(self._type_name, self._planned)]
         return self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
 
@@ -310,24 +313,7 @@ class HubStepWriter(Struct, frozen=True):
         planned = self._planned
         note = build_hub_record(self._type_name, written, self.options.manager)
         if self._type_name in PLACEMENT_TYPES:
-            identity = get_identity(self._type_name, planned)
-            response = written[0][1] if written else {}  # a placement is one object
-            content, waiter = ContentVerifier(self.hub, self.request, self.coordination), self._waiter
-            decision, final = waiter.wait_for_placement(*identity, planned, response, content.describe_outdated)
-            verification = content.verify_placement(self._verify_predictions(decision, final), final)
-            renumbered = content.report_renumbered_snapshots(final)
-            self._report_wrong_predictions(verification)
-            if note:  # something was written
-                note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # verified now
-            is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
-            result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
-            return replace(
-                result,
-                accepted_paths=renumbered,
-                verified_predictions=verification.predictions,
-                remark=final.message,
-                not_verified=verification.not_verified,
-            )
+            return self._wait_for_placement(written, note)
         if self._type_name in RUN_TYPES:
             run = self._wait_for_run()
             return ChangeResult(planned, note=note, verified_predictions=run.predictions, not_verified=run.not_verified)
@@ -342,6 +328,30 @@ class HubStepWriter(Struct, frozen=True):
             return ChangeResult(planned, note=note, verified_predictions=verified)
         return ChangeResult(planned, note=note)
 
+    def _wait_for_placement(self, written: Sequence[ExistingObject], note: Values) -> ChangeResult:
+        """Wait until the hub has rolled out a placement; return it with the observed bindings, and verify the plan's
+        predictions. `note` is the record of the written object, {} if nothing was written.
+        """
+        planned = self._planned
+        identity = get_identity(self._type_name, planned)
+        response = written[0][1] if written else {}  # a placement is one object
+        content, waiter = ContentVerifier(self.hub, self.request, self.coordination), self._waiter
+        decision, final = waiter.wait_for_placement(*identity, planned, response, content.describe_outdated)
+        verification = content.verify_placement(self._verify_predictions(decision, final), final)
+        renumbered = content.report_renumbered_snapshots(final)
+        self._report_wrong_predictions(verification)
+        if note:
+            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # verified now
+        is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
+        result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
+        return replace(
+            result,
+            accepted_paths=renumbered,
+            verified_predictions=verification.predictions,
+            remark=final.message,
+            not_verified=verification.not_verified,
+        )
+
     def _verify_predictions(self, decision: PlacementProgress, final: PlacementProgress) -> VerificationResult:
         """Verify the predictions at the hub's first decision, or at the end if that fits better, for example
         with an eviction in the same apply.
@@ -354,7 +364,7 @@ class HubStepWriter(Struct, frozen=True):
         name = "/".join(filter(None, namespace_and_name))
         verifier = PredictionVerifier(
             plan_figures=self.plan_figures,
-            current_figures=self.plan_figures or {},  # the current ones are read for a wrong prediction only
+            current_figures=self.plan_figures,  # the current ones are read for a wrong prediction only
             compares_spread=not prior,
             open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
         )

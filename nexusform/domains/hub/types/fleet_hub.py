@@ -155,13 +155,13 @@ def _list_placements(context: ReadContext) -> Iterator[FleetPlacement]:
 
 
 def _list_tenant_namespaces(context: ReadContext) -> list[str]:
-    """Return the namespaces of the configured placements; none with a cluster-scoped one."""
+    """Return the namespaces of the configured placements; [] if any of these is cluster-scoped."""
     namespaces = {placement.namespace for placement in _list_placements(context)}
     return [] if "" in namespaces else sorted(namespaces)
 
 
 def _list_optional_kinds(context: ReadContext) -> list[str]:
-    """Return the kinds not needed for the configured objects, so permission is optional; none without placements."""
+    """Return the kinds without use for configured objects: reading them may be forbidden. [] without placements."""
     if next(_list_placements(context), None) is None:
         return []
     unused = [kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)]

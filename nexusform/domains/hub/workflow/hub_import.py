@@ -19,10 +19,9 @@ from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubPr
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.fleet import NAME
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
-from nexusform.domains.hub.providers.hub_errors import HubOptions
 from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 from nexusform.domains.hub.providers.hub_reader import PREDICTED_ATTRIBUTES
-from nexusform.domains.hub.providers.object_access import find_tool_manager
+from nexusform.domains.hub.providers.object_access import HubOptions, find_tool_manager
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.plan_request import ImportedObject
@@ -75,6 +74,7 @@ _HEADING: Final = """\
 _DATA_BLOCK: Final = 'data "fleet_hub" "hub" {}\n'
 _MAX_NAMES: Final = 6
 _LABELS: Final = "labels"
+_NO_SPAN: Final = Span("", Position(1, 1, 0), Position(1, 1, 0))  # of imports without a block
 ImportedObjects = dict[Address, tuple[str, Mapping[str, Any]]]
 
 
@@ -222,13 +222,12 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     if has_errors(identity_problems):
         return identity_problems
     types = run.project.registries.resource_types
-    span = Span("", Position(1, 1, 0), Position(1, 1, 0))
     last_creation = run.stored.state.last_creation
     imports: dict[Address, ImportedObject] = {}
     for number, (address, (object_id, attributes)) in enumerate(imported.items(), 1):
         values = normalize_imported_attributes(types[address.type].schema, attributes, object_id)
         object_state = ObjectState(values, creation=last_creation + number, provider=PROVIDER)
-        imports[address] = ImportedObject(object_id, object_state, span)
+        imports[address] = ImportedObject(object_id, object_state, _NO_SPAN)
     imports |= _find_configured_manifest_objects(run, last_creation + len(imports))
     plan = _plan_imported_objects(run, imports)
     differing = [change for change in _list_changes(plan) if change.address in imports]
@@ -261,7 +260,6 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
     objects on the hub are left out.
     """
     imports: dict[Address, ImportedObject] = {}
-    span = Span("", Position(1, 1, 0), Position(1, 1, 0))
     request = build_base_request(run.project, run.stored)
     for block in run.project.configuration.root.resources.values():
         address = Address((), "managed", block.type, block.name)
@@ -273,7 +271,7 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
         found, _ = find_imported_object(target, request, run.providers)
         if found is not None:
             numbered = replace(found, creation=last_creation + len(imports) + 1)
-            imports[address] = ImportedObject(str(found.attributes["id"]), numbered, span)
+            imports[address] = ImportedObject(str(found.attributes["id"]), numbered, _NO_SPAN)
     return imports
 
 

@@ -321,14 +321,15 @@ def open_http(settings: Mapping[str, Any], data_directory: str, max_bytes: int =
         if text and urllib.parse.urlsplit(text).scheme not in SCHEMES:
             address_text = "it" if "@" in text or "?" in text else f'"{text}"'  # a login (@) or query (?) may be secret
             raise BackendProblem(f"The setting {name} must be an http or https address, not {address_text}.")
-    lock_address = settings.get("lock_address") or ""
+    given = {name: value for name, value in settings.items() if value}  # an empty setting counts as absent
+    lock_address = given.get("lock_address", "")
     service = HttpSettings(
         address=settings["address"],
-        update_method=settings.get("update_method") or "POST",
+        update_method=given.get("update_method", "POST"),
         lock_address=lock_address,
-        lock_method=settings.get("lock_method") or "LOCK",
-        unlock_address=settings.get("unlock_address") or lock_address,
-        unlock_method=settings.get("unlock_method") or "UNLOCK",
+        lock_method=given.get("lock_method", "LOCK"),
+        unlock_address=given.get("unlock_address", lock_address),
+        unlock_method=given.get("unlock_method", "UNLOCK"),
         username=settings.get("username") or read_variable("NF_HTTP_USERNAME"),
         password=settings.get("password") or read_variable("NF_HTTP_PASSWORD"),
         verify=not settings.get("skip_cert_verification"),

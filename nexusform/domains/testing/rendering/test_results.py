@@ -13,6 +13,7 @@ from nexusform.rendering.pull_request.junit import JunitCase, render_suites
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 
 _STATUS_TEXTS = {"pass": ("pass", "green"), "fail": ("fail", "red"), "error": ("fail", "red"), "skip": ("skip", "grey")}
+_PROGRESS = {"starting": "in progress", "teardown": "tearing down"}
 
 
 class RunBlockReport(Struct, frozen=True):
@@ -56,7 +57,7 @@ def render_summary_line(files: Sequence[FileReport], paint: Painter) -> str:
     skipped_text = f", {counts['skip']} skipped." if counts["skip"] else "."
     failed_count = counts["fail"] + counts["error"]
     has_failures = any(file.status in ("fail", "error") for file in files)  # perhaps without a failed run
-    if not counts["pass"] and not failed_count and not has_failures:
+    if not counts["pass"] and not has_failures:
         return f"Executed 0 tests{skipped_text}"
     verdict = ("Failure!", "red") if has_failures else ("Success!", "green")
     return f"{paint(*verdict)} {counts['pass']} passed, {failed_count} failed{skipped_text}"
@@ -91,9 +92,6 @@ def _build_junit_cases(file: FileReport) -> list[JunitCase]:
         boxes = render_diagnostics(file.diagnostics, file.sources)
         cases.append(JunitCase(file.name, "teardown", "error", "Encountered an error", boxes))
     return cases
-
-
-_PROGRESS = {"starting": "in progress", "teardown": "tearing down"}
 
 
 def build_abstract_event(runs: Mapping[str, Sequence[str]], time: str) -> Event:

@@ -28,17 +28,15 @@ def find_test_files(
     root = context.directory
     for directory in dict.fromkeys((root, os.path.normpath(Path(root, test_directory)))):
         try:
-            resolved_directory = context.confinement.resolve_path_of_operator(directory)
-            names = sorted(os.listdir(resolved_directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
+            names = _list_names(context, directory)
         except FileNotFoundError:
             if test_directory != DEFAULT_DIRECTORY:  # only this one is optional
                 problems.append(build_error("unreadable-test-directory", f'There is no directory "{directory}".'))
-            continue
         except OSError as problem:
             detail = f'"{directory}" cannot be read: {problem.strerror}.'
             problems.append(build_error("unreadable-test-directory", detail))
-            continue
-        paths += [os.path.normpath(Path(directory, n)) for n in names if n.endswith(ENDINGS) and n[0] != "."]
+        else:
+            paths += [os.path.normpath(Path(directory, name)) for name in names]
     if not requested_files:
         return paths
     requested_paths = {os.path.normpath(Path(root, name)) for name in requested_files}
@@ -46,6 +44,12 @@ def find_test_files(
         detail = f'There is no test file "{name}".{suggest_name(name, paths)}'
         problems.append(build_error("unknown-test-file", detail))
     return [name for name in paths if name in requested_paths]
+
+
+def _list_names(context: CommandContext, directory: str) -> list[str]:
+    """Return the sorted names of the test files in a directory, without hidden ones. Raises OSError."""
+    names = os.listdir(context.confinement.resolve_path_of_operator(directory))  # noqa: PTH208 - names, not paths
+    return sorted((name for name in names if name.endswith(ENDINGS) and name[0] != "."), key=os.fsencode)
 
 
 def read_test_file(

@@ -1,0 +1,328 @@
+"""Answers about a position of a file: completion suggestions (types, arguments, blocks, values, references), and hover
+texts in Markdown for the word there. Both use the schemas and allowed values at the position.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import join_texts
+from nexusform.domains.editor.module_files import ModuleText, Occurrence, Symbol, get_native_body, is_within
+from nexusform.domains.editor.placement_preview import PlacementPreview, get_pool_name
+from nexusform.language.syntax.syntax_nodes import Block, StringLiteral
+from nexusform.resource_types.registry import build_registries
+from nexusform.resources.address import MODES
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, compute_size_key
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.value_types import describe_type
+
+# Meta-arguments and blocks of every resource, with descriptions.
+META_ARGUMENTS: Final[Mapping[str, str]] = {
+    "count": "Number of instances; `count.index` is the index.",
+    "for_each": "A map or set of strings; one instance per element, with `each.key` and `each.value`.",
+    "depends_on": "Dependencies in addition to references.",
+    "provider": "Provider configuration other than the default.",
+}
+META_BLOCKS: Final[Mapping[str, str]] = {
+    "lifecycle": "prevent_destroy, ignore_changes, create_before_destroy, conditions.",
+    "dynamic": "Blocks of one type, one per element of a collection.",
+}
+TOP_LEVEL: Final[Mapping[str, str]] = {
+    "resource": "A managed object.",
+    "data": "A data source.",
+    "variable": "An input of the module.",
+    "locals": "Named expressions.",
+    "output": "An output of the module.",
+    "module": "A call of a module in another directory.",
+    "provider": "Settings of a provider.",
+    "moved": "A changed address of an object.",
+    "removed": "An object to forget or destroy.",
+    "import": "An existing object to import.",
+    "check": "Assertions that warn.",
+    "nexusform": "The backend, encryption, lint and versions.",
+}
+
+
+# Schema of blocks without one: unknown types, and blocks outside of resources and data sources.
+UNKNOWN_SCHEMA: Final = BlockSchema({})
+_UNKNOWN_BLOCK: Final = NestedBlock(UNKNOWN_SCHEMA, Nesting.SINGLE, description="")
+
+
+def get_schemas(block_type: str) -> Mapping[str, BlockSchema]:
+    """Return the schemas of resources ("resource") or data sources ("data") by type; empty for other blocks."""
+    return build_registries().schemas[MODES[block_type]] if block_type in MODES else {}
+
+
+def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
+    """Return the schema of the innermost block, the last of `blocks`, or UNKNOWN_SCHEMA. The first is a resource."""
+    if not blocks or not blocks[0].labels:  # no resource, or one without its type yet
+        return UNKNOWN_SCHEMA
+    schema = get_schemas(blocks[0].type).get(blocks[0].labels[0].value, UNKNOWN_SCHEMA)
+    for block in blocks[1:]:
+        block_type = block.labels[0].value if block.type == "dynamic" and block.labels else block.type
+        if block_type != "content":  # part of a dynamic block, so its schema is already found
+            schema = schema.blocks.get(block_type, _UNKNOWN_BLOCK).schema
+    return schema
+
+
+def describe_attribute(name: str, attribute: AttributeSchema) -> str:
+    """Describe an argument in Markdown: its type, whether it is required, its description and choices."""
+    kind = "required" if attribute.required else "optional" if attribute.optional else "computed"
+    lines = [f"**`{name}`** {describe_type(attribute.type)}, {kind}", "", escape_description(attribute.description)]
+    if attribute.choices:
+        lines.append(f"\nOne of {', '.join(f'`{choice}`' for choice in attribute.choices)}.")
+    if attribute.default is not None:
+        lines.append(f"\nDefault: `{attribute.default}`.")
+    return "\n".join(lines)
+
+
+def describe_block(name: str, nested: NestedBlock) -> str:
+    """Describe a nested block in Markdown."""
+    label = f' "{nested.label.upper()}"' if nested.nesting is Nesting.MAP and nested.label else ""
+    return f"**`{name}{label} {{ }}`**\n\n{escape_description(nested.description)}"
+
+
+def escape_description(text: str) -> str:
+    """Escape a description for Markdown: placeholders such as <rack> are not HTML, except in code."""
+    parts = text.split("`")
+    parts[::2] = [part.replace("<", "&lt;") for part in parts[::2]]
+    return "`".join(parts)
+
+
+class Choice(Struct, frozen=True):
+    """Value of an argument with its meaning."""
+
+    value: str
+    meaning: str = ""
+
+
+def list_argument_choices(name: str, attribute: AttributeSchema | None, module: ModuleText) -> Iterator[Choice]:
+    """Yield the known values of an argument: names of SKUs or its choices, often none."""
+    if name == "vm_sku_name":
+        yield from list_vm_skus(module)
+    elif name == "machine_sku":
+        yield from map(Choice, CATALOGUES[NEWEST].machine_skus)
+    elif attribute is not None:
+        yield from map(Choice, attribute.choices)
+
+
+def list_vm_skus(module: ModuleText) -> Iterator[Choice]:
+    """Yield the VM SKUs of the module and of the catalogue, largest first."""
+    for symbol in module.list_symbols():
+        if symbol.kind == "resource" and symbol.type == "nexus_vm_sku":
+            yield Choice(symbol.name, "declared here")
+    for sku in sorted(CATALOGUES[NEWEST].vm_skus.values(), key=compute_size_key, reverse=True):
+        cells = "1 cell" if sku.numa_cells == 1 else f"{sku.numa_cells} cells"
+        yield Choice(sku.name, f"{sku.vcpus} vCPUs ({sku.host_vcpus} of the host), {sku.memory_gib} GiB, {cells}")
+
+
+def list_settable(schema: BlockSchema) -> Iterable[tuple[str, AttributeSchema]]:
+    """Return the arguments a user can set."""
+    return ((name, attribute) for name, attribute in schema.attributes.items() if attribute.is_configurable)
+
+
+class Suggestion(Struct, frozen=True):
+    """Completion suggestion: `label` is displayed, `insert` is inserted (with `$1` for the cursor);
+    `typed_length` bytes before the cursor are replaced.
+    """
+
+    label: str
+    kind: str  # type, argument, block, value, reference, function
+    insert: str
+    typed_length: int
+    detail: str = ""
+    text: str = ""
+
+
+_LABEL: Final = re.compile(r'^\s*(resource|data)\s+"(\w*)$')
+_NAME: Final = re.compile(r"^\s*([\w-]*)$")
+_QUOTED: Final = re.compile(r'"([^"$%{}]*)$')
+_REFERENCE: Final = re.compile(r"[\w.-]*$")
+_ASSIGNED: Final = re.compile(r"^\s*([\w-]+)\s*=")
+_TWO_LABELS: Final = ' "$1" "$2"'
+_ONE_LABEL: Final = ' "$1"'
+_LABELS: Final = {
+    "resource": _TWO_LABELS,
+    "data": _TWO_LABELS,
+    **dict.fromkeys(("variable", "output", "module", "provider", "check"), _ONE_LABEL),
+}
+
+
+def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggestion]:
+    """Return suggestions at a byte of a file: types in the label of a block, names on a new line, values after `=`."""
+    text = module.files[path].text.encode()
+    line_prefix = text[text.rfind(b"\n", 0, offset) + 1 : offset].decode(errors="replace")
+    blocks = module.find_blocks(path, offset)
+    label = _LABEL.match(line_prefix)
+    if label is not None:
+        return list(_suggest_types(label[1], label[2]))  # kind of block, typed part of the type
+    name = _NAME.match(line_prefix)  # [1]: its typed part
+    # The argument of the value being typed: on this line, or in open brackets above.
+    assignment = _ASSIGNED.match(line_prefix)
+    argument = assignment[1] if assignment is not None else None
+    if argument is None:
+        attribute_at_cursor = module.find_attribute(path, offset)
+        if attribute_at_cursor is not None and attribute_at_cursor.expression.span.start.byte < offset:
+            argument = attribute_at_cursor.name
+    if name is not None and argument is None:
+        proposals = _suggest_block_content(blocks, name[1]) if blocks else _suggest_top_level_blocks(name[1])
+        return list(proposals)
+    if argument is None:  # neither a name nor a value is being typed
+        return []
+    attribute = find_nested_block_schema(blocks).attributes.get(argument)
+    quoted_match = _QUOTED.search(line_prefix)
+    if quoted_match is not None and line_prefix.count('"') % 2:  # inside of quotes
+        return list(_suggest_values(argument, attribute, module, quoted_match[1]))
+    reference_match = _REFERENCE.search(line_prefix)
+    assert reference_match is not None, "the pattern matches an empty text, too"
+    return list(_suggest_references(module, attribute, reference_match[0]))
+
+
+def _suggest_types(keyword: str, typed_text: str) -> Iterator[Suggestion]:
+    for name, schema in get_schemas(keyword).items():
+        yield Suggestion(name, "type", name, len(typed_text.encode()), text=schema.description)
+
+
+def _suggest_top_level_blocks(typed_text: str) -> Iterator[Suggestion]:
+    for name, text in TOP_LEVEL.items():
+        insert = f"{name}{_LABELS.get(name, '')} {{\n  $0\n}}"
+        yield Suggestion(name, "block", insert, len(typed_text.encode()), text=text)
+
+
+def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Suggestion]:
+    """Yield suggestions for the arguments and blocks inside the last of the nested `blocks`, outermost first."""
+    schema = find_nested_block_schema(blocks)
+    if schema is UNKNOWN_SCHEMA:
+        return  # no known block type has the names of `blocks`
+    set_names = {attribute.name for attribute in get_native_body(blocks[-1]).attributes}
+    length = len(typed_text.encode())  # bytes to be replaced by a suggestion
+    # Suggestions for arguments not set yet, required ones first.
+    arguments = sorted(list_settable(schema), key=lambda name_and_schema: not name_and_schema[1].required)
+    for name, attribute in arguments:
+        if name not in set_names:
+            detail = describe_type(attribute.type) + (", required" if attribute.required else "")
+            text = describe_attribute(name, attribute)
+            yield Suggestion(name, "argument", f"{name} = ", length, detail, text)
+    for name, nested in schema.blocks.items():
+        label = ' "$1"' if nested.nesting is Nesting.MAP else ""
+        insert = f"{name}{label} {{\n  $0\n}}"  # `$1` and `$0`: positions of the cursor
+        yield Suggestion(name, "block", insert, length, "block", describe_block(name, nested))
+    if len(blocks) == 1:  # nested blocks have no meta-arguments
+        for name, text in META_ARGUMENTS.items():
+            if name not in set_names:
+                yield Suggestion(name, "argument", f"{name} = ", length, "every resource", text)
+        insert = "lifecycle {\n  $0\n}"
+        yield Suggestion("lifecycle", "block", insert, length, text=META_BLOCKS["lifecycle"])
+
+
+def _suggest_values(
+    name: str, attribute: AttributeSchema | None, module: ModuleText, typed_text: str
+) -> Iterator[Suggestion]:
+    for choice in list_argument_choices(name, attribute, module):
+        yield Suggestion(choice.value, "value", choice.value, len(typed_text.encode()), choice.meaning)
+
+
+def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, typed_text: str) -> Iterator[Suggestion]:
+    """Yield references: after `a.b.` the names inside `a.b`, else all blocks, those of the argument's type first."""
+    length = len(typed_text.encode())
+    parent, dot, _ = typed_text.rpartition(".")
+    if dot:
+        yield from (
+            Suggestion(name, "reference", insert=f"{parent}.{name}", typed_length=length, detail=detail)
+            for name, detail in _list_names_after_prefix(module, parent)
+        )
+        return
+    referred_types = attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
+    symbols = sorted(_list_referable_blocks(module), key=lambda symbol: symbol.type not in referred_types)
+    for symbol in symbols:
+        is_target = symbol.type in referred_types and symbol.kind == "resource"
+        insert = f"{symbol.reference}.id" if is_target else symbol.reference
+        yield Suggestion(insert, "reference", insert, typed_length=length, detail=symbol.kind)
+
+
+def _list_referable_blocks(module: ModuleText) -> Iterable[Symbol]:
+    kinds = ("variable", "local", "module", "resource", "data")
+    return [symbol for symbol in module.list_symbols() if symbol.kind in kinds]
+
+
+def _list_names_after_prefix(module: ModuleText, prefix: str) -> Iterator[tuple[str, str]]:
+    """Yield (name, description) after `prefix.`: names of a kind (`var`) or of a type, or attributes of a resource."""
+    for symbol in _list_referable_blocks(module):
+        symbol_parent, _, name = symbol.reference.rpartition(".")
+        if symbol_parent == prefix:
+            yield name, symbol.kind
+        elif symbol.reference == prefix:
+            schema = get_schemas(symbol.kind).get(symbol.type, UNKNOWN_SCHEMA)
+            for attribute_name, attribute in schema.attributes.items():
+                yield attribute_name, describe_type(attribute.type)
+
+
+def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, offset: int) -> str:
+    """Return the documentation at a byte of a file; "" if there is none."""
+    occurrence = module.find_occurrence(path, offset)
+    if occurrence is not None:
+        return _describe_declared_symbol(module, preview, occurrence)
+    attribute = module.find_attribute(path, offset)
+    blocks = module.find_blocks(path, offset)
+    if attribute is not None:
+        # The documentation of an argument, or of its selected value.
+        schema_attribute = find_nested_block_schema(blocks).attributes.get(attribute.name)
+        expression = attribute.expression
+        if isinstance(expression, StringLiteral) and is_within(expression.span, offset):
+            choices = list_argument_choices(attribute.name, schema_attribute, module)
+            meaning = {choice.value: choice.meaning for choice in choices}.get(expression.value)
+            if meaning:
+                return f"**`{expression.value}`** {meaning}"
+        if schema_attribute is not None:
+            return describe_attribute(attribute.name, schema_attribute)
+        # Only top-level blocks have meta-arguments.
+        return META_ARGUMENTS.get(attribute.name, "") if len(blocks) == 1 else ""
+    if blocks and is_within(blocks[-1].header_span, offset):  # the type and the labels of a block
+        return _describe_block(preview, blocks)
+    return ""
+
+
+def _describe_declared_symbol(module: ModuleText, preview: PlacementPreview, occurrence: Occurrence) -> str:
+    """Return documentation and placement of VMs of a resource or data source, or the type of another name."""
+    symbol = occurrence.symbol
+    block = module.find_declaration_block(symbol)
+    parts = [f"**`{symbol.reference}`**"]
+    if block is None:
+        parts.append("Not declared in this module.")
+    elif symbol.kind in ("resource", "data"):
+        schema = get_schemas(symbol.kind).get(symbol.type, UNKNOWN_SCHEMA)
+        parts.append(escape_description(schema.description))
+        parts += [text for (address, _), text in preview.texts.items() if address == symbol.reference]  # of all pools
+        hint = preview.hints.get((symbol.reference, ""))  # "": objects of no pool
+        if hint:
+            parts.append(f"on {hint} (predicted)")
+    else:
+        parts += _quote_argument_source(block, ("description", "type", "source"), module)
+    return join_texts(parts, "\n\n")
+
+
+def _quote_argument_source(block: Block, names: tuple[str, ...], module: ModuleText) -> list[str]:
+    """Return the configured source text of these arguments."""
+    text = module.files[block.span.filename].text.encode()
+    return [
+        f"`{text[attribute.span.start.byte : attribute.span.end.byte].decode()}`"
+        for attribute in get_native_body(block).attributes
+        if attribute.name in names
+    ]
+
+
+def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
+    """Return the predicted placement of a pool's VMs if any, else the documentation of the last block ("" for none)."""
+    block = blocks[-1]  # inside the block before it, and so on
+    if len(blocks) == 1:  # at the top level of a file
+        return TOP_LEVEL.get(block.type, "")
+    address = ".".join(label.value for label in blocks[0].labels)
+    text = preview.texts.get((address, get_pool_name(block)))
+    if text:
+        return text
+    nested = find_nested_block_schema(blocks[:-1]).blocks.get(block.type)
+    if nested is not None:
+        return describe_block(block.type, nested)
+    return META_BLOCKS.get(block.type, "")  # `lifecycle` and `dynamic` are in no schema
