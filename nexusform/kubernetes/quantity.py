@@ -253,24 +253,26 @@ def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
 
 
 def _format_canonical(quantity: Quantity) -> str:
-    """Format without fraction, with the largest exact suffix. Binary amounts below 1024 or with a fraction are
-    formatted as decimal.
+    """Format a quantity as a whole number with the largest suffix that needs no fraction: `1536Mi`, `1500m`.
+
+    Kubernetes formats binary amounts below 1024 or with a fraction as decimal.
     """
     if quantity.nano == 0:
         return "0"
-    units, remainder = divmod(abs(quantity.nano), 10**9)
     sign = "-" if quantity.nano < 0 else ""
-    if quantity.format is QuantityFormat.BINARY and units >= 1024 and remainder == 0:
-        suffix_index = 0
-        while units >= 1024 and units % 1024 == 0 and suffix_index < len(_BINARY_NAMES) - 1:
-            units, suffix_index = units // 1024, suffix_index + 1
-        return f"{sign}{units}{_BINARY_NAMES[suffix_index]}"
     amount, exponent = abs(quantity.nano), _NANO  # amount * 10**exponent
+    units, remainder = divmod(amount, 10**9)
+    if quantity.format is QuantityFormat.BINARY and units >= 1024 and remainder == 0:
+        trailing_zero_bits = (units & -units).bit_length() - 1
+        suffix_index = min(trailing_zero_bits // 10, len(_BINARY_NAMES) - 1)
+        return f"{sign}{units >> 10 * suffix_index}{_BINARY_NAMES[suffix_index]}"
     while amount % 1000 == 0:
         amount, exponent = amount // 1000, exponent + 3
-    if quantity.format is not QuantityFormat.EXPONENT and exponent in _DECIMAL_NAMES:
-        return f"{sign}{amount}{_DECIMAL_NAMES[exponent]}"
-    return f"{sign}{amount}e{exponent}" if exponent else f"{sign}{amount}"
+    if exponent == 0:
+        return f"{sign}{amount}"
+    if quantity.format is QuantityFormat.EXPONENT or exponent not in _DECIMAL_NAMES:
+        return f"{sign}{amount}e{exponent}"
+    return f"{sign}{amount}{_DECIMAL_NAMES[exponent]}"
 
 
 class IntegerOrPercent(Struct, frozen=True):

@@ -134,9 +134,9 @@ class RackScheduler:
 
     def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
         """Place one more VM by a scan of every machine; None if no machine fits."""
-        ledger, spread, seed, tied_machines = self._ledger, self.spread, self.seed, self._get_tied_machines(demand)
+        ledger, pool_ties = self._ledger, self._get_tied_machines(demand)
         record = demand_rules.choose_placement(
-            ledger, demand, spread, seed, is_sample=self.is_sample, tied_for_pool=tied_machines
+            ledger, demand, self.spread, self.seed, is_sample=self.is_sample, pool_ties=pool_ties
         )
         if record is None:
             return None
@@ -358,8 +358,10 @@ class RackScheduler:
         self._choose_missing_splits()
         for vm in self.list_vms():
             unknown_vms = self._ledger.unknown_cells.get(self._site.machine_index[vm.placement.machine])
-            cells = unknown_vms.cells.get(vm.handle) if unknown_vms is not None and unknown_vms.cells else None
-            yield vm if cells is None else replace(vm, placement=replace(vm.placement, cells=cells))
+            if unknown_vms is None or vm.handle not in unknown_vms.cells:
+                yield vm
+            else:
+                yield replace(vm, placement=replace(vm.placement, cells=unknown_vms.cells[vm.handle]))
 
     def list_vms(self) -> Iterator[ScheduledVm]:
         """Yield every VM in the order of addition."""

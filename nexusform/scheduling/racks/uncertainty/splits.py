@@ -5,7 +5,7 @@ are enumerated, not assignments: VM after VM, each split once. A swap of cells w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -108,23 +108,24 @@ class CellSplits:
                 cells[cell] = free
         return tuple(cells)
 
-    def sample_cells(self, text: str, list_names: Callable[[], Sequence[str]]) -> tuple[Cells, ...] | None:
-        """Return the cells of each share in the split with the lowest digest; None without a split, or if none is
-        found. `text` is the start of the digested text. `list_names` returns the names of the VMs, in the order of
-        `shares`; it is called only if there are too many splits to enumerate.
+    def sample_cells(self, prefix: str, vm_names: Iterable[str]) -> tuple[Cells, ...] | None:
+        """Return the cells of each share in a random split; None without a split, or if none is found.
+
+        Random: the split with the lowest digest of `prefix` (it has the number of the sample) and the split as text.
+        `vm_names` are in the order of `shares`. They are read only if there are too many splits to enumerate.
         """
         if not self.is_known:  # search one assignment, with VMs and cells in the order of their digests
-            names = list_names()
-            order = sorted(range(len(self.shares)), key=lambda vm: (_compute_digest(f"{text}{names[vm]}"), vm))
-            cells = sorted(range(len(self._base)), key=lambda cell: (_compute_digest(f"{text}{cell}"), cell))
-            return _SplitSearch(self._base, self.shares, order, lambda _left: cells).find_cells()
+            vm_digests = [_compute_digest(f"{prefix}{name}") for name in vm_names]
+            cell_digests = [_compute_digest(f"{prefix}{cell}") for cell in range(len(self._base))]
+            vms = sorted(range(len(vm_digests)), key=vm_digests.__getitem__)
+            cells = sorted(range(len(cell_digests)), key=cell_digests.__getitem__)
+            return _SplitSearch(self._base, self.shares, vms, lambda _left: cells).find_cells()
         if not self.legal_splits:
             return None
-        if len(self.legal_splits) == 1:
+        if len(self.legal_splits) == 1:  # the usual case needs no digest
             return self.find_split_cells(self.legal_splits[0])
-        return self.find_split_cells(
-            min(self.legal_splits, key=lambda split: _compute_digest(text + self._format_taken_resources(split)))
-        )
+        digests = [_compute_digest(prefix + self._format_taken_resources(split)) for split in self.legal_splits]
+        return self.find_split_cells(self.legal_splits[digests.index(min(digests))])
 
     def assign_cells_in_order(self, order: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
         """Assign cells to each share in this order (numbers of `shares`), to those with the least free memory if
