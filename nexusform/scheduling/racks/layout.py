@@ -79,11 +79,6 @@ class OwnerVmCounts:
         self.racks = racks
         self.extra_large = extra_large
 
-    @classmethod
-    def create_empty(cls) -> OwnerVmCounts:
-        """Create a tally without counts."""
-        return cls(VmCounts(), VmCounts(), VmCounts())
-
     def copy(self) -> OwnerVmCounts:
         """Return an independent copy."""
         return OwnerVmCounts(self.machines.copy(), self.racks.copy(), self.extra_large.copy())

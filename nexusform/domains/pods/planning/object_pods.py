@@ -4,6 +4,7 @@ shows the combined change of a pod.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -227,8 +228,9 @@ class ObjectPods(Struct):
         displacement = self.displacements.get(outcome.key)  # its eviction for another object of this plan
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
-            if earlier_outcome.node and earlier_outcome.node == outcome.node and not outcome.trigger:
-                outcome = earlier_outcome  # kept on its node since
+            has_same_node = earlier_outcome.node == outcome.node != ""
+            if has_same_node and not outcome.trigger:  # kept there since the earlier change
+                outcome = earlier_outcome
             else:  # one change from the earlier origin
                 outcome = replace(
                     outcome,
@@ -248,12 +250,13 @@ class ObjectPods(Struct):
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)
             if workload.namespace in missing_namespaces:
-                new_outcomes = [item for item in outcomes if item.feasible_nodes is not None]
-                yield from ((item.key, PodDoubt(_MISSING_NAMESPACE)) for item in new_outcomes)
-            # A rejection on admission (not by a quota) is the same whenever the controller retries.
-            can_retry = self.uncreated_keys and workload.kind == "Deployment" and not workload.admission_error
-            if can_retry and pod_outcomes.TEMPLATE_CHANGED in [item.trigger for item in outcomes]:
-                yield from ((item.key, PodDoubt(_QUOTA)) for item in outcomes)
+                new_keys = [outcome.key for outcome in outcomes if outcome.feasible_nodes is not None]
+                yield from zip(new_keys, repeat(PodDoubt(_MISSING_NAMESPACE)))
+            if workload.kind != "Deployment" or not self.uncreated_keys or workload.admission_error:
+                continue  # without a quota, or with a rejection that stays the same whenever the controller retries
+            keys = [outcome.key for outcome in outcomes]
+            if any(outcome.trigger == pod_outcomes.TEMPLATE_CHANGED for outcome in outcomes):
+                yield from zip(keys, repeat(PodDoubt(_QUOTA)))
 
     def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:
         """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""

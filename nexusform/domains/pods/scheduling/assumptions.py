@@ -110,74 +110,78 @@ class PredictionAssumption(Struct, frozen=True):
 
 
 def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, PodDoubt | None]:
-    """Return the doubt about each pod (workload and number) with another outcome under another assumption; None for a
-    pod placed at random among equal nodes (a tie), but alike in every sample. Pods without doubt have no entry.
+    """Return the doubt about each pod (workload and number) whose outcome differs under another assumption.
+
+    A pod placed at random among equal nodes (a tie) is doubtful, too. If every sample gave it the same outcome, its
+    value is None. Pods without doubt have no entry.
     """
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
         return {}  # no pod is placed or removed
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
     # The most predictions per assumption: fewer in larger plans, as each predicts all pods.
     samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, len(placed_pods) + len(scene.existing_pods) // 20))
-    outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
     doubts: dict[PodKey, PodDoubt | None] = {
         outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain
     }
-    open_keys = {outcome.key for outcome in outcomes} - doubts.keys()  # pods without a doubt so far
-    # Pods with ties are certain if no sample moves them: on few nodes, and with no other doubt about any pod.
-    unmoved_tie_keys: set[PodKey] = set()
+    tied_keys = frozenset(doubts)
+    undecided_keys = {outcome.key for outcome in outcomes}
     has_enough_samples = samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
-    if has_enough_samples and all(outcome.doubt in ("", TIES) for outcome in placed_pods):
-        unmoved_tie_keys = set(doubts)
+    if not has_enough_samples or any(outcome.doubt not in ("", TIES) for outcome in placed_pods):
+        undecided_keys -= tied_keys  # too few samples to show that a tie has no effect
+    outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
     tie_seeds = iter(range(1, 1 + samples))  # shared by all scenes: each is used once
     for assumption in ASSUMPTIONS:
+        seeds = () if assumption.has_samples else tie_seeds  # its scenes have a seed each
         for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
-            # Every pod has its doubt, or many samples have changed none.
-            if not (open_keys or unmoved_tie_keys) or (number >= _SAMPLES_WITHOUT_DOUBT and not doubts):
+            has_no_effect = number >= _SAMPLES_WITHOUT_DOUBT and not doubts  # many samples have changed no pod
+            if has_no_effect or not undecided_keys:
                 break
-            seeds = () if assumption.has_samples else tie_seeds  # its scenes have a seed each
-            changed_nodes = _sample_changed_pods(outcomes_by_workload, alternative, seeds, open_keys)
-            for key, node in changed_nodes.items():
-                text = f"{node or 'no node'} {condition}".strip()
-                if key in open_keys:
-                    doubts[key] = PodDoubt(assumption.name, text)
-                elif key in unmoved_tie_keys:
-                    doubts[key] = PodDoubt(TIES, text)
-            open_keys -= changed_nodes.keys()
-            unmoved_tie_keys -= changed_nodes.keys()
+            changed_nodes = _sample_changed_pods(
+                outcomes_by_workload, alternative, seeds, sampled_keys=undecided_keys - tied_keys
+            )
+            for key in undecided_keys & changed_nodes.keys():
+                name = TIES if key in tied_keys else assumption.name
+                doubts[key] = PodDoubt(name, f"{changed_nodes[key] or 'no node'} {condition}")
+            undecided_keys -= changed_nodes.keys()
     if samples < _FEWEST_SAMPLES:
-        doubts |= _list_unsampled_doubts(scene, placed_pods, open_keys)
-    return doubts | dict.fromkeys(unmoved_tie_keys)
+        doubts |= _list_unsampled_doubts(scene, placed_pods, undecided_keys - tied_keys)
+    return doubts | dict.fromkeys(undecided_keys & tied_keys)
 
 
 def _list_unsampled_doubts(
-    scene: PredictionScenario, placed_pods: Iterable[PodOutcome], open_keys: Collection[PodKey]
+    scene: PredictionScenario, placed_pods: Iterable[PodOutcome], undecided_keys: Collection[PodKey]
 ) -> dict[PodKey, PodDoubt]:
-    """Return the possible doubts about pods (`open_keys`) of a plan too large for samples. None of them is tried."""
+    """Return the possible doubts about the undecided pods of a plan too large for samples: no assumption is tried."""
     if len(scene.workloads) > 1:
-        return dict.fromkeys(open_keys, PodDoubt(ARRIVAL_ORDER))
+        return dict.fromkeys(undecided_keys, PodDoubt(ARRIVAL_ORDER))
     if scene.cluster.version:  # one workload and a known version: no other choice
         return {}
-    keys_with_choice = {outcome.key for outcome in placed_pods if outcome.feasible_nodes not in (None, 0, 1)}
-    return dict.fromkeys(keys_with_choice.intersection(open_keys), PodDoubt(VERSION))
+    # The scores of an unknown version matter only to pods with a choice between nodes.
+    keys_with_choice = {outcome.key for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
+    return dict.fromkeys(keys_with_choice.intersection(undecided_keys), PodDoubt(VERSION))
 
 
 def _sample_changed_pods(
     by_workload: Mapping[str, Sequence[PodOutcome]],
     alternative: PredictionScenario,
     seeds: Iterable[int],
-    open_keys: Collection[PodKey],
+    sampled_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative, each with its node there. If it has random choices of
-    its own, it is predicted with further `seeds`, too, for the pods without a doubt so far (`open_keys`).
+    """Return the pods with another outcome in an alternative, each with its node there ("" for none).
+
+    An alternative may have random choices that the plan does not have. Then it is predicted with further `seeds`, too;
+    of these predictions, only the pods of `sampled_keys` count.
     """
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)
-    new_uncertain = _count_uncertain(prediction.outcomes) - _count_uncertain(chain.from_iterable(by_workload.values()))
-    if new_uncertain:  # some workload has more uncertain pods, so the alternative has further random choices
+    planned_outcomes = chain.from_iterable(by_workload.values())
+    # Counters subtract to the workloads with more uncertain pods than in the plan.
+    if _count_uncertain(prediction.outcomes) - _count_uncertain(planned_outcomes):
         for seed in islice(seeds, _TIE_SAMPLES):
             sample = replace(alternative, seed=alternative.seed + seed)
             sampled_pods = _find_moved_pods(by_workload, sample.predict())
-            changed_pods = {key: node for key, node in sampled_pods.items() if key in open_keys} | changed_pods
+            for key in sampled_pods.keys() & sampled_keys:
+                changed_pods.setdefault(key, sampled_pods[key])
     return changed_pods
 
 

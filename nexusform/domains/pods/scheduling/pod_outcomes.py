@@ -210,20 +210,14 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
     # With affinity to its own group, the first pod decides the domain of all others.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.has_affinity_match
-    capacity: dict[int, int] = {}  # by node: the number of further pods with capacity next to its current ones
-    limits: dict[int, int] = {}  # of capacity, by usage number (equal sizes and usage, but for other resources)
-    usage_numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
+    nodes: list[int] = []
     for bucket in scheduler.list_buckets():
         node = next(bucket)  # the rules below reject all nodes of a bucket, or none
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
-        if any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
-            continue
-        for member in (node, *bucket):
-            usage_number = usage_numbers[member]
-            if usage_number not in limits:
-                limits[usage_number] = _compute_pod_limit(spec, cache.nodes[member], cache.usage[member], further)
-            capacity[member] = limits[usage_number]
+        if not any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
+            nodes += (node, *bucket)
+    capacity = _compute_pod_limits(scheduler, nodes, further)
     anti_affinity, spread = _list_own_counters(scheduler, capacity)
     if is_first_pod:
         return _compute_affinity_range(scheduler, capacity, further, anti_affinity, spread)
@@ -243,6 +237,20 @@ def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
         return False  # its count changes with the pods to place
     skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count()
     return skew > counter.constraint.max_skew
+
+
+def _compute_pod_limits(scheduler: PodSpecScheduler, nodes: Iterable[int], further: int) -> dict[int, int]:
+    """Return how many further pods of the spec each of these nodes can take by its free capacity."""
+    spec, cache = scheduler.group.spec, scheduler.cache
+    if spec.requests.other_resources:  # each node has its own amounts of these
+        return {node: _compute_pod_limit(spec, cache.nodes[node], cache.usage[node], further) for node in nodes}
+    # Many nodes have equal sizes and usage: compute one limit for all of them.
+    limits: dict[int, int] = {}  # by usage number
+    for node in nodes:
+        usage_number = cache.usage_numbers[node]
+        if usage_number not in limits:
+            limits[usage_number] = _compute_pod_limit(spec, cache.nodes[node], cache.usage[node], further)
+    return {node: limits[cache.usage_numbers[node]] for node in nodes}
 
 
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:

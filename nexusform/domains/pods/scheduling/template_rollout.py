@@ -535,16 +535,18 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     if not progress.workload.is_ordered:
         return
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
+    # The controller waits for the lowest of the pods without a node, failed, or not ready.
     first_blocked = min([*waiting_numbers, *list_numbers(progress.failed_pods), find_stuck_number(progress)])
-    later_numbers = {number for number in waiting_numbers if number > first_blocked}
-    deferred_pods = [pod for pod in progress.pods_to_place if pod.number in later_numbers and not pod.was_pending]
-    for pod in deferred_pods:
+    requested_pods, progress.pods_to_place = progress.pods_to_place, []
+    for pod in requested_pods:
+        if pod.was_pending or pod.number <= first_blocked or pod.number not in waiting_numbers:
+            progress.pods_to_place.append(pod)
+            continue
         outcome = progress.outcomes.pop(pod.number)
+        progress.deferred += 1
         if pod.previous:  # it loses its node now, and is created again later
             removed_pod = ExistingPod(progress.workload.key, pod.number, pod.previous, outcome.spec)
             progress.removals.append((removed_pod, pod.trigger))
-    progress.pods_to_place = [pod for pod in progress.pods_to_place if pod not in deferred_pods]
-    if deferred_pods:
-        progress.uncreated += len(deferred_pods)
-        progress.deferred = len(deferred_pods)
-        progress.rejection = progress.rejection or f"{progress.workload.format_pod_name(first_blocked)} must run first"
+    progress.uncreated += progress.deferred
+    if progress.deferred and not progress.rejection:
+        progress.rejection = f"{progress.workload.format_pod_name(first_blocked)} must run first"
