@@ -143,22 +143,6 @@ class CandidateQueue:
     be passed to `push` or to `reject`.
     """
 
-    __slots__ = (
-        "_counted",
-        "_entries",
-        "_first",
-        "_key",
-        "_key_of",
-        "_next",
-        "_own",
-        "_passing",
-        "_rejected",
-        "_removed",
-        "_skipped",
-        "front",
-        "ranking",
-    )
-
     def __init__(self, ranking: NeutralRanking, key_of: Figure, counted: VmCounts, passing: Passing) -> None:
         self.ranking = ranking
         self.front: list[int] = []

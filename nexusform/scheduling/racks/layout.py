@@ -15,18 +15,6 @@ from nexusform.scheduling.racks.vms import Machine, VmSku
 class NumberedSite:
     """Machines and racks of one site, numbered from 0; every list is indexed by one of the two."""
 
-    __slots__ = (
-        "encoded_machine_names",
-        "encoded_rack_names",
-        "machine_index",
-        "machines",
-        "machines_by_rack",
-        "rack_by_machine",
-        "rack_index",
-        "rack_name",
-        "rack_zone",
-    )
-
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.machines = tuple(machines)
         self.machine_index = {machine.name: number for number, machine in enumerate(self.machines)}

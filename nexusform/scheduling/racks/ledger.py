@@ -64,27 +64,6 @@ class Ledger:
     by their VMs.
     """
 
-    __slots__ = (
-        "_first",
-        "_layers",
-        "_own",
-        "_removed",
-        "_starts",
-        "capacities",
-        "clusters",
-        "extra_large",
-        "machine_vms",
-        "memory",
-        "new_vms",
-        "numbers",
-        "pools",
-        "rack_memory",
-        "rack_vms",
-        "records",
-        "site",
-        "unknown_cells",
-    )
-
     def __init__(self, site: SiteTables) -> None:
         racks = len(site.rack_name)
         self.site = site

@@ -44,18 +44,6 @@ class RackScheduler:
     `split_choice` (splits.py); counts cover all splits.
     """
 
-    __slots__ = (
-        "_ledger",
-        "_queues",
-        "_session",
-        "_site",
-        "is_sample",
-        "seed",
-        "split_choice",
-        "spread",
-        "tied_machines",
-    )
-
     def __init__(
         self,
         machines: Sequence[Machine],

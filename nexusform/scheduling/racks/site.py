@@ -170,22 +170,6 @@ class SiteTables(NumberedSite):
     `demand_filters` are the profile's demand and count filters.
     """
 
-    __slots__ = (
-        "_placements",
-        "_pool_ids",
-        "_shape_by_id",
-        "_shape_by_sku",
-        "_split_capacities",
-        "capacity_table",
-        "demand_filters",
-        "is_open",
-        "open_machines_by_rack",
-        "pools",
-        "profile",
-        "shapes",
-        "start_capacities",
-    )
-
     def __init__(self, machines: Sequence[Machine], profile: profiles.SchedulerProfile | None = None) -> None:
         super().__init__(machines)
         self.profile = profile or profiles.NEXUS

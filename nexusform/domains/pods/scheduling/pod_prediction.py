@@ -244,19 +244,21 @@ class PodPredictor:
         return progress
 
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
-        """Remove surplus pods (running ones of an ordered set later, if it must wait) and return the others."""
+        """Remove the surplus pods of a workload, and return the others. An ordered set removes its running surplus pods
+        only after all others are ready: these become `deferred_removals`.
+        """
         now = self.session.cluster.observation_time
         surplus = select_surplus_pods(progress.workload, pods, self._is_running, now)
+        running_surplus = [pod for pod in surplus if self._is_running(pod)]
         remaining_pods = [pod for pod in pods if pod not in surplus]
         ready_count = sum(self._is_running(pod) and not pod.is_stuck for pod in remaining_pods)
         if progress.workload.is_ordered and ready_count < progress.workload.replicas:
-            progress.deferred_removals = [pod for pod in surplus if self._is_running(pod)]
-        for pod in surplus:
-            if pod in progress.deferred_removals:
-                continue  # removed once all others have a node
-            if self._is_running(pod):
+            progress.deferred_removals = running_surplus
+            surplus = [pod for pod in surplus if pod not in running_surplus]
+        else:
+            for pod in running_surplus:
                 self.session.remove_pod(pod, may_linger=True)
-            progress.removals.append((pod, pod_outcomes.SCALE_IN))
+        progress.record_removals(surplus, pod_outcomes.SCALE_IN)
         return remaining_pods
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:

@@ -157,9 +157,11 @@ def select_surplus_pods(
 def _select_excess_pods(
     workload: Workload, pods: Sequence[ExistingPod], pending_outdated_numbers: Collection[int], now: int
 ) -> list[ExistingPod]:
-    """Return the pods above the target of their template (scaled during a rollout), above the replicas (current
-    template), or above the limit of all templates; in each group, the first removed by Kubernetes.
-    `pending_outdated_numbers` are those of Pending pods of former templates.
+    """Return the pods in excess of three limits, one after the other: the target of their own template (scaled during a
+    rollout), the replicas (current template only), and the limit of all templates together.
+
+    Of the pods above a limit, Kubernetes' order of removal decides. `pending_outdated_numbers` are the numbers of
+    Pending pods of former templates.
     """
     excess_pods: list[ExistingPod] = []
     for pod_set, target_count in _compute_template_sizes(workload, pods):
@@ -188,8 +190,11 @@ def _compute_pod_limit(
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
-    """Move pods added by scaling to ReplicaSets of former templates out of `pods_to_place` of a Deployment; return
-    their specs by number. If it is paused, add the new pods of its current ReplicaSet to `pods_to_place`.
+    """Return the new pods of former templates, as specs by number, if a Deployment is scaled during a rollout.
+
+    Then its controller scales all ReplicaSets in proportion. `pods_to_place` first has all new pods with the current
+    template: those of former templates are removed from it. Of a paused Deployment, the new pods of the current
+    ReplicaSet are added to it.
     """
     workload = progress.workload
     if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):
