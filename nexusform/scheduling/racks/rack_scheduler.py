@@ -18,7 +18,6 @@ from nexusform.scheduling.racks.session import NOWHERE, PoolPlacementSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, SiteTables, rank_cells
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
-    NONE_FITS,
     Demand,
     Interval,
     Machine,
@@ -155,7 +154,9 @@ class RackScheduler:
 
     def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
         """Count how many more VMs like this one fit on the site: at least and most over all layouts of unknown cells.
-        `known_counts` has the counts of earlier calls: valid as long as no VM is added or removed.
+
+        `known_counts` collects the counts of several calls, by all facts read of a demand. Callers drop it once a VM is
+        added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
@@ -180,6 +181,9 @@ class RackScheduler:
     def count_free_slots_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
         """Count how many more VMs like this one fit on each rack alone, for the racks allowed by the demand, by name in
         site order.
+
+        Without limits on numbers of VMs (count filters), machines do not depend on each other: their free capacities
+        are added up. With such limits each VM may exclude others, so VMs are placed until none fits.
         """
         self._choose_missing_splits()
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
@@ -187,18 +191,23 @@ class RackScheduler:
         passes_rack = demand_rules.build_combined_check(
             [find_rejection for rule, find_rejection in filters if demand_rules.is_rack_selection(rule)]
         )
-        racks: Iterable[int] = range(len(self._site.rack_name))
-        if passes_rack is not None:
-            racks = list(filter(passes_rack, racks))
-        if any(isinstance(rule, CountFilter) for rule, _ in filters):  # each VM may exclude others: place them
-            minimum_counts, maximum_counts = (_fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku))
-            intervals = {  # a rack may take more VMs in the smaller copy: other racks took fewer
-                rack: Interval(min(minimum_counts[rack], maximum_counts[rack]), maximum_counts[rack]) for rack in racks
-            }
+        if any(isinstance(rule, CountFilter) for rule, _ in filters):
+            intervals = self._count_slots_by_placement(demand)
         else:
             machine_checks = [find_rejection for rule, find_rejection in filters if rule.item is RankedItemKind.MACHINE]
             intervals = self._count_slots_by_capacity(demand.sku, demand_rules.build_combined_check(machine_checks))
-        return {self._site.rack_name[rack]: intervals.get(rack, NONE_FITS) for rack in racks}
+        names = enumerate(self._site.rack_name)
+        return {name: intervals[rack] for rack, name in names if passes_rack is None or passes_rack(rack)}
+
+    def _count_slots_by_placement(self, demand: Demand) -> dict[int, Interval]:
+        """Count how many more VMs like this one fit on each rack, by placing them in two copies of the site."""
+        minimum_counts, maximum_counts = (_fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku))
+        intervals: dict[int, Interval] = {}
+        for rack in range(len(self._site.rack_name)):
+            maximum = maximum_counts[rack]
+            # A rack may take more VMs in the smaller copy, because other racks took fewer there.
+            intervals[rack] = Interval(min(minimum_counts[rack], maximum), maximum)
+        return intervals
 
     def _count_slots_by_capacity(self, sku: VmSku, passes: Callable[[int], bool] | None) -> dict[int, Interval]:
         """Count how many more VMs of a SKU fit on each rack by the capacity of machines passing a check (None: all)."""
