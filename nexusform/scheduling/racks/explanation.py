@@ -10,12 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.placement_decision import Rejection
 from nexusform.scheduling.racks import demand_rules
-from nexusform.scheduling.racks.demand_rules import (
-    OpenKey,
-    exclude_last_resort,
-    select_heaviest_machines,
-    weigh_machines,
-)
+from nexusform.scheduling.racks.demand_rules import OpenKey
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.rule import CapacityFilter, Filter, MachineVm, RankingFigure, RejectionCheck
@@ -195,9 +190,9 @@ def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread:
 
 def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
     """Rank the heaviest (tied) machines by digest, then the others by weight; the only rack is the first machine's."""
-    weights = weigh_machines(ledger, demand, candidates)
+    weights = demand_rules.weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
-    tied = set(select_heaviest_machines(ledger, demand, candidates))
+    tied = set(demand_rules.select_heaviest_machines(ledger, demand, candidates))
     digests = {machine: compute_digest(seed, demand.vm, names[machine]) for machine in candidates}
     ranked = sorted(tied, key=digests.__getitem__)
     others = [machine for machine in candidates if machine not in tied]
@@ -253,7 +248,7 @@ class MachineRanking:
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
         """Return the names of the candidates not outranked by a rival: best in their rack, with no better rack."""
         if self._site.profile.weigh is not None:  # weighers rank machines only, and ignore splits
-            heaviest = select_heaviest_machines(self._ledger, self._demand, candidates)
+            heaviest = demand_rules.select_heaviest_machines(self._ledger, self._demand, candidates)
             return frozenset(self._site.machines[machine].name for machine in heaviest)
         rivals_by_rack: dict[int, list[int]] = {}
         for machine in rivals:
@@ -350,7 +345,7 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
         text = rule.describe_remaining(demand, remaining, before)
         filter_results.append(FilterCount(rule.name, len(passing), remaining, rule.line or f"  {rule.name}", text))
         before = remaining
-    candidates = exclude_last_resort(ledger, demand, passing)
+    candidates = demand_rules.exclude_last_resort(ledger, demand, passing)
     if len(candidates) < len(passing):  # the last resort is not needed
         rejections.append(
             Rejection(demand.last_resort or "", _LAST_RESORT, "the current machine is used only as a last resort")

@@ -14,13 +14,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.documents.scalars import parse_integer
 from nexusform.documents.yaml_documents import build_problem
-from nexusform.domains.pods.importers.csi_objects import (
-    CsiLimits,
-    build_attach_limits,
-    collect_csi_objects,
-    find_csi_provisioner,
-    find_volume_driver,
-)
+from nexusform.domains.pods.importers import csi_objects
+from nexusform.domains.pods.importers.csi_objects import CsiLimits
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term, parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer, read_silently
 from nexusform.domains.pods.scheduling.cluster_records import (
@@ -124,7 +119,7 @@ def collect_storage(
         default_class=max(sorted(default_classes), key=default_classes.__getitem__, default=""),
         is_complete=is_complete,
         has_all_classes=has_all_classes,
-        csi=collect_csi_objects(manifests),
+        csi=csi_objects.collect_csi_objects(manifests),
     )
 
 
@@ -284,7 +279,11 @@ def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
     reserved_volume = storage.reserved_volumes.get((claim.namespace, claim.name))
     volume = storage.volumes.get(spec.get_text("volumeName"), reserved_volume)
     storage_class = storage.classes.get(spec.get_text("storageClassName"))
-    driver = find_volume_driver(volume) if volume is not None else find_csi_provisioner(storage_class)
+    driver = (
+        csi_objects.find_volume_driver(volume)
+        if volume is not None
+        else csi_objects.find_csi_provisioner(storage_class)
+    )
     return ((f"{claim.namespace}/{claim.name}", driver),) if driver else ()
 
 
@@ -360,7 +359,7 @@ def collect_cluster_storage(
             reference = (claim, "")  # place of findings: the claim itself
             claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage))
     immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
-    attach_limits = build_attach_limits(storage.csi, storage.volumes)
+    attach_limits = csi_objects.build_attach_limits(storage.csi, storage.volumes)
     return ClusterStorage(tuple(volumes), immediate_claims, tuple(invalid_claims), attach_limits)
 
 
@@ -381,7 +380,7 @@ def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volum
         terms=_parse_node_terms(manifest),
         zones=_list_zone_requirements(manifest),
         claim=claim_name,
-        driver=find_volume_driver(manifest),
+        driver=csi_objects.find_volume_driver(manifest),
     )
 
 
@@ -482,7 +481,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     if provisioning_terms is _ALL_NODES and not waits_for_pod:
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
         _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
-    driver = find_csi_provisioner(class_object)
+    driver = csi_objects.find_csi_provisioner(class_object)
     has_node_differences = _can_bind_free_volume(unbound_claim, storage) or storage.csi.has_volume_limit(driver)
     if provisioning_terms is _ALL_NODES and not has_node_differences:
         return None  # no node is better than another

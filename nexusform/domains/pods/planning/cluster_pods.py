@@ -21,12 +21,8 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.importers.live_workloads import REPLICAS_PATH, LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest, select_manifests
 from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
-from nexusform.domains.pods.planning.cluster_observation import (
-    ObservedCluster,
-    apply_observed_budget_status,
-    apply_observed_usage,
-    merge_observed_pods,
-)
+from nexusform.domains.pods.planning import cluster_observation
+from nexusform.domains.pods.planning.cluster_observation import ObservedCluster
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
     ObjectPods,
@@ -119,7 +115,9 @@ class PodsByCluster:
         # Observed pods replaced since by an applied plan do not count.
         is_replaced = create_replacement_check(objects, prior_workloads, is_complete=observed_cluster.is_complete)
         node_by_name = observed_cluster.cluster.node_by_name
-        observed_pods = merge_observed_pods(existing_pods, observed_cluster.existing_pods, node_by_name, is_replaced)
+        observed_pods = cluster_observation.merge_observed_pods(
+            existing_pods, observed_cluster.existing_pods, node_by_name, is_replaced
+        )
         observed_keys = {pod.key for pod in chain.from_iterable(observed_pods.values())}
         self._lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset()) - observed_keys
         return observed_pods
@@ -165,7 +163,9 @@ class PodsByCluster:
             nodes=cluster.nodes,
             namespaces=namespaces,
             quotas=self._collect_quotas(manifests, cluster.id),
-            budgets=apply_observed_budget_status(collect_pod_disruption_budgets(manifests), observed_cluster),
+            budgets=cluster_observation.apply_observed_budget_status(
+                collect_pod_disruption_budgets(manifests), observed_cluster
+            ),
             volumes=storage.volumes,
             claims=storage.claims,
             invalid_claims=storage.invalid_claims,
@@ -186,7 +186,7 @@ class PodsByCluster:
         counted_keys |= {key for other_id, key in self._recreated_workloads if other_id == cluster_id}  # deleted
         # Pending pods of forgotten objects and of other states are existing pods: they count themselves.
         counted_keys |= {pod.workload for pod in self._existing_pods.get(cluster_id, {}).values() if not pod.node}
-        return apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), counted_keys)
+        return cluster_observation.apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), counted_keys)
 
     def _list_managed_keys(self, cluster_id: str) -> set[str]:
         """Return the keys of the workloads of all objects on a cluster, those in state included."""

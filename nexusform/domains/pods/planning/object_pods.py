@@ -13,16 +13,9 @@ from msgspec.structs import replace
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.planning import pod_rows
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.domains.pods.planning.pod_rows import (
-    OBSERVED,
-    RecordedPod,
-    RejectedPods,
-    build_pod_values,
-    format_pod_spec,
-    parse_pod_record,
-    parse_pod_spec,
-)
+from nexusform.domains.pods.planning.pod_rows import OBSERVED, RecordedPod, RejectedPods
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, PodSpec, PodState, Workload
@@ -57,7 +50,7 @@ class PriorPods(Struct, frozen=True):
         for key, pods in self.workloads.items():
             spec = workloads[key].pod if key in workloads else PodSpec(namespace=key.partition("/")[0])
             for name, values in pods.items():
-                record = parse_pod_record(values)
+                record = pod_rows.parse_pod_record(values)
                 _, kind, _ = key.split("/", 2)
                 is_permanent = record.state == PodState.FAILED and kind in _PERMANENT_FAILURE_KINDS
                 rejection = (record.reason or "") if is_permanent else ""
@@ -179,7 +172,7 @@ class ObjectPods(Struct):
         state = str(PodState.SCHEDULED if pod.node else PodState.PENDING)
         record = RecordedPod(pod.node, machine, zone, is_certain=True, provenance=OBSERVED, state=state)
         if pod.spec.template != template:
-            record = replace(record, former_template=pod.spec.template, former_pod=format_pod_spec(pod.spec))
+            record = replace(record, former_template=pod.spec.template, former_pod=pod_rows.format_pod_spec(pod.spec))
         self.prior_pods.setdefault(pod.workload, {})[pod.name] = pod
         self.records[pod.workload, pod.name] = record
 
@@ -288,7 +281,7 @@ class ObjectPods(Struct):
             if workload.kind == "Job" and workload.key in self.uncreated_keys and not self.outcomes.get(workload.key):
                 continue
             self.values[workload.key] = {
-                outcome.name: build_pod_values(
+                outcome.name: pod_rows.build_pod_values(
                     cluster, workload, outcome, self.records.get((outcome.workload, outcome.name))
                 )
                 for outcome in self.list_outcomes(workload.key)
@@ -309,7 +302,7 @@ def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod) -> PodSpec:
     """Return the spec of a pod in state: the one of its workload (`spec`), or of its former template as recorded."""
     if not record.former_template:
         return spec
-    return replace(parse_pod_spec(record.former_pod) or spec, template=record.former_template)
+    return replace(pod_rows.parse_pod_spec(record.former_pod) or spec, template=record.former_template)
 
 
 def parse_pod_number(workload: str, pod: str) -> int:
