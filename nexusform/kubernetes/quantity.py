@@ -253,7 +253,7 @@ def _compute_power_of_ten(exponent: int) -> float:
 def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
     """Add two quantities (sign 1) or subtract the right one (sign -1).
 
-    As in Kubernetes, the result has the format of the left quantity, unless that is 0.
+    As in Kubernetes, the result has the format of the left quantity, unless it is 0.
     """
     quantity_format = right.format if left.nano == 0 else left.format
     scale = min(left.scale, right.scale)  # the finer one
@@ -263,7 +263,7 @@ def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
 
 
 def _format_canonical(quantity: Quantity) -> str:
-    """Format a quantity as a whole number with the largest suffix that needs no fraction: `1536Mi`, `1500m`.
+    """Format a quantity as a whole number with the largest suffix without a fraction: `1536Mi`, `1500m`.
 
     Kubernetes formats binary amounts below 1024 or with a fraction as decimal.
     """

@@ -234,8 +234,8 @@ class Ledger:
     ) -> tuple[Cells, ...] | None:
         """Return the NUMA cells of each VM of a machine in one split, in the order of `handles`; None without a split.
 
-        `choice` selects the split. A LargestSplit leaves the most capacity for its SKUs. A number stands for a random
-        sample. PACKED and SPREAD assign cells to the VMs in their order of arrival.
+        `choice` selects the split. A LargestSplit leaves the most capacity for its SKUs. A number is a random sample.
+        PACKED and SPREAD assign cells to the VMs in their order of arrival.
         """
         from nexusform.scheduling.racks.uncertainty.splits import SPREAD, LargestSplit
 
@@ -347,7 +347,7 @@ def _pack_record(record: VmRecord) -> int:
 
 
 def _unpack_record(packed: int, number: int | str) -> VmRecord:
-    """Reverse `_pack_record`: cut the numbers off one by one from the lowest bits."""
+    """Return the record packed by `_pack_record`: take its numbers off one by one, from the lowest bits."""
     cells = packed & CELLS_MASK
     packed >>= CELLS_BITS
     machine = packed & MACHINE_MASK

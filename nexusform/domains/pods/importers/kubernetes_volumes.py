@@ -458,22 +458,11 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
         is_block=claim.get_text("volumeMode") == _BLOCK,
         selector=parse_selector(claim, "selector"),
     )
+    if configured_class == "":
+        return unbound_claim  # nothing is provisioned: an existing volume is required
     class_object = storage.classes.get(class_name)
     if class_object is None:
-        # Claims and volumes of a class without an object are matched all the same, at once (IsDelayBindingMode).
-        can_bind = _can_bind_free_volume(unbound_claim, storage)
-        if configured_class == "" or (can_bind and storage.has_all_classes):
-            return unbound_claim  # nothing is provisioned: an existing volume is required
-        if class_name and can_bind:
-            return replace(unbound_claim, waits_for_pod=True)
-        class_text = f'of the StorageClass "{class_name}"' if class_name else "of the default StorageClass"
-        text = f"requests a volume {class_text}, but no manifest defines it"
-        summary = (
-            f"StorageClass {class_name} is not on the cluster" if class_name else "there is no default StorageClass"
-        )
-        outcome = "its pods stay Pending" if storage.has_all_classes else _REACHABILITY_UNKNOWN
-        _warn_unknown_nodes(reference, text, summary, outcome)
-        return unbound_claim if storage.has_all_classes else None
+        return _complete_claim_of_unknown_class(unbound_claim, reference, storage)
     waits_for_pod = class_object.body.get("volumeBindingMode") == "WaitForFirstConsumer"
     provisioning_terms = (  # nodes in reach of a new volume; () if none is created
         () if class_object.body.get("provisioner") == _NO_PROVISIONER else _parse_allowed_topologies(class_object)
@@ -517,6 +506,29 @@ def _parse_node_terms(volume: Manifest) -> Terms | None:
 def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
     labels = volume.labels
     return tuple(Requirement(key, IN, tuple(labels[key].split("__"))) for key in ZONE_LABELS if key in labels)
+
+
+def _complete_claim_of_unknown_class(claim: Claim, reference: _FieldReference, storage: Storage) -> Claim | None:
+    """Return an unbound claim of a StorageClass without an object, or None if its volume is unknown (reported).
+
+    Kubernetes matches free volumes with such a claim all the same, at once (IsDelayBindingMode).
+    """
+    can_bind = _can_bind_free_volume(claim, storage)
+    if can_bind and storage.has_all_classes:
+        return claim
+    if can_bind and claim.storage_class:
+        return replace(claim, waits_for_pod=True)
+    class_text = "the default StorageClass"
+    summary = "there is no default StorageClass"
+    if claim.storage_class:
+        class_text = f'the StorageClass "{claim.storage_class}"'
+        summary = f"StorageClass {claim.storage_class} is not on the cluster"
+    text = f"requests a volume of {class_text}, but no manifest defines it"
+    if storage.has_all_classes:
+        _warn_unknown_nodes(reference, text, summary, "its pods stay Pending")
+        return claim
+    _warn_unknown_nodes(reference, text, summary)
+    return None
 
 
 def _parse_allowed_topologies(storage_class: Manifest) -> Terms | None:

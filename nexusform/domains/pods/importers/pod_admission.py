@@ -116,17 +116,12 @@ def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules
     owner = rules.namespaces.get(namespace)
     if owner and "deletionTimestamp" in get_mapping(owner.body, "metadata"):
         return f"unable to create new content in namespace {namespace} because it is being terminated"
-    name, overhead = spec.get_text("runtimeClassName"), _read_amounts(spec.data, "overhead")
-    runtime = rules.runtimes.get(name)
-    class_overhead = _read_amounts(runtime.body if runtime else {}, "overhead", "podFixed")
-    if overhead and overhead != class_overhead and (runtime or not name):  # else the class is unknown
-        if class_overhead:
-            return "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-        return "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
-    excess = next(filter(None, map(_find_excess_request, containers)), "")
-    if excess or not rules.bounds.get(namespace):
-        return excess
+    rejections = [_find_overhead_rejection(spec, rules), *map(_find_excess_request, containers)]
+    rejection = next(filter(None, rejections), "")
+    if rejection or not rules.bounds.get(namespace):
+        return rejection
+    # The LimitRanges of the namespace bound each container, and the pod as a whole.
     container_amounts = [(_read_requests(container), _read_limits(container)) for container in containers]
     pod_requests = _read_limits(spec) | sum_container_amounts(spec, _read_requests)
     pod_requests |= _read_amounts(spec.data, *_REQUESTS)
@@ -134,6 +129,20 @@ def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules
     amounts = {"Container": container_amounts, "Pod": [(pod_requests, pod_limits)]}
     reasons = (_find_bounds_violation(item, *pair) for item in rules.bounds[namespace] for pair in amounts[item.target])
     return next(filter(None, reasons), "")
+
+
+def _find_overhead_rejection(spec: Fields, rules: AdmissionRules) -> str:
+    """Return why the overhead of a pod is rejected, "" if it is valid: its RuntimeClass must have the same one."""
+    name, overhead = spec.get_text("runtimeClassName"), _read_amounts(spec.data, "overhead")
+    runtime = rules.runtimes.get(name)
+    if not overhead or (name and runtime is None):
+        return ""  # nothing to check, or an unknown class
+    class_overhead = _read_amounts(runtime.body if runtime else {}, "overhead", "podFixed")
+    if not class_overhead:
+        return "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    if overhead != class_overhead:
+        return "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+    return ""
 
 
 def _find_excess_request(container: Fields) -> str:
@@ -344,19 +353,24 @@ def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, ru
 
 
 def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
-    """Return namespace and name of each network, once per interface: from `ns/name@interface, ...`, or from JSON."""
+    """Return namespace and name of each network, once per interface: from `ns/name@interface, ...`, or from JSON. The
+    default namespace is the one of the pod.
+    """
     text = annotations.get_text(NETWORKS).strip()
-    if text.startswith("["):
+    names: list[tuple[str, str]] = []
+    if not text.startswith("["):
+        for part in text.split(","):
+            path, _, _interface = part.strip().partition("@")
+            own_namespace, _, name = path.rpartition("/")
+            names.append((own_namespace.rpartition("/")[2] or namespace, name))
+    else:
         try:
             networks = list_mappings(json.loads(text))
         except ValueError:
             annotations.report(NETWORKS, "is neither a list of names nor JSON.")
             return []
-        names = [(str(item.get("namespace") or namespace), str(item.get("name") or "")) for item in networks]
-    else:
-        paths = [f"{namespace}/{part.strip()}".partition("@")[0].split("/") for part in text.split(",")]
-        names = [(path[-2] or namespace, path[-1]) for path in paths]
-    return [pair for pair in names if pair[1]]
+        names += [(str(item.get("namespace") or namespace), str(item.get("name") or "")) for item in networks]
+    return [(own_namespace, name) for own_namespace, name in names if name]
 
 
 def _sum_requested(containers: Iterable[Any], name: str) -> int:

@@ -210,8 +210,27 @@ class PodsByCluster:
         Fleet applies them (`is_placed`), one of these is kubectl.
         """
         address, cluster_id = key
-        # The live workloads of a cluster by key. Without an observed one, that of its known pods.
         observed_cluster = self._get_observed_cluster(cluster_id)
+        live_workloads = self._collect_live_workloads(key, observed_cluster, is_placed=is_placed)
+        for other_id, name in self._recreated_workloads:
+            if other_id == cluster_id:
+                live_workloads.pop(name, None)
+        reading = collect_workloads(
+            object_pods.manifests,
+            self._collect_manifests(cluster_id),
+            is_complete=observed_cluster.is_complete,
+            has_all_classes=observed_cluster.has_all_classes,
+            live_workloads=live_workloads,
+            previous_manifests=self._prior_pods.get(key, NO_PRIOR_PODS).manifests,
+        )
+        self.findings += [(address, finding) for finding in reading.findings]
+        object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
+
+    def _collect_live_workloads(
+        self, key: ObjectKey, observed_cluster: ObservedCluster, *, is_placed: bool
+    ) -> dict[str, LiveWorkload]:
+        """Return the live workloads of a cluster by key: as observed, else as far as known by their pods."""
+        _, cluster_id = key
         known_pods = self._existing_pods.get(cluster_id, {}).values()
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         known_keys = {pod.workload for pod in pods}
@@ -219,29 +238,20 @@ class PodsByCluster:
         live_workloads = {name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas}
         prior = self._prior_pods.get(key, NO_PRIOR_PODS)
         for job in select_manifests(prior.manifests, "batch", "Job"):
-            name, prior_spec = job.workload_key, get_mapping(job.body, "spec")
-            # A Job recorded without its pods has ended, unless it has pods again. Fleet re-creates one deleted by its
-            # time to live.
-            is_repeated = is_placed and "ttlSecondsAfterFinished" in prior_spec
+            name = job.workload_key
+            # A Job recorded without its pods has ended, unless it has pods again.
             had_pods = self._prior_workloads[cluster_id][name].replicas > 0
-            if had_pods and prior.workloads.get(name) == {} and not is_repeated and name not in known_keys:
+            has_ended = had_pods and prior.workloads.get(name) == {} and name not in known_keys
+            # Fleet re-creates a Job that was deleted by its time to live.
+            is_repeated = is_placed and "ttlSecondsAfterFinished" in get_mapping(job.body, "spec")
+            if has_ended and not is_repeated:
                 live_workloads[name] = LiveWorkload(name, remaining_pods=0)
         for name, live in observed_cluster.cluster.live_workloads.items():
-            fields = tuple(item for item in live.foreign_fields if is_placed or not item[2])
+            fields = live.foreign_fields
+            if not is_placed:  # the plan applies the object as kubectl: fields of kubectl are its own
+                fields = tuple([field for field in fields if not field[2]])
             live_workloads[name] = replace(live, foreign_fields=fields)
-        known_workloads = {
-            name: live for name, live in live_workloads.items() if (cluster_id, name) not in self._recreated_workloads
-        }
-        reading = collect_workloads(
-            object_pods.manifests,
-            self._collect_manifests(cluster_id),
-            is_complete=observed_cluster.is_complete,
-            has_all_classes=observed_cluster.has_all_classes,
-            live_workloads=known_workloads,
-            previous_manifests=prior.manifests,
-        )
-        self.findings += [(address, finding) for finding in reading.findings]
-        object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
+        return live_workloads
 
     def _is_complete(self, cluster_id: str) -> bool:
         """Return whether all objects of a cluster that affect pods are known."""

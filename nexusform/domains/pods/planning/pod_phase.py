@@ -87,16 +87,18 @@ class PodPhase(PodsByCluster):
     def _take_orphaned_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, own_pods: Sequence[ExistingPod]
     ) -> list[ExistingPod]:
-        """Remove observed pods without a controller if a workload adopts them; return them as its pods, without those
-        replaced since by an applied plan. Pods with a manifest, or recorded in state, stay.
+        """Return the observed pods without a controller adopted by a workload (by its selector), as its own pods.
+
+        They are removed from the other observed pods. Those replaced since by an applied plan are not returned. Pods
+        with a manifest, or recorded in state, are never adopted.
         """
         # Observed pods by workload key: a pod without a controller is its own workload.
         observed_pods, observed_cluster = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
         managed_keys = self._list_managed_keys(cluster_id)
-        candidates = [
-            *chain.from_iterable(observed_pods[key] for key in sorted(observed_pods.keys() - managed_keys)),
-            *(pod for pod in observed_cluster.waiting_pods if pod.workload not in managed_keys and not pod.spec.gates),
-        ]
+        unmanaged_keys = sorted(observed_pods.keys() - managed_keys)
+        candidates = list(chain.from_iterable(observed_pods[key] for key in unmanaged_keys))
+        waiting_pods = [pod for pod in observed_cluster.waiting_pods if pod.workload not in managed_keys]
+        candidates += [pod for pod in waiting_pods if not pod.spec.gates]
         orphans = list(template_matching.find_orphan_pods(workload, object_pods.manifests, candidates))
         if not orphans:
             return []
@@ -104,8 +106,8 @@ class PodPhase(PodsByCluster):
             observed_pods.pop(pod.workload, None)
             self._existing_pods[cluster_id].pop(pod.key, None)
         orphan_keys = {pod.workload for pod in orphans}
-        waiting_pods = tuple(pod for pod in observed_cluster.waiting_pods if pod.workload not in orphan_keys)
-        self._observed_clusters[cluster_id] = replace(observed_cluster, waiting_pods=waiting_pods)
+        other_waiting_pods = tuple(pod for pod in observed_cluster.waiting_pods if pod.workload not in orphan_keys)
+        self._observed_clusters[cluster_id] = replace(observed_cluster, waiting_pods=other_waiting_pods)
         orphans = [pod for pod in orphans if not template_matching.is_replaced_orphan(object_pods, workload, pod)]
         own_numbers = {pod.number for pod in own_pods}
         known_pods = self._existing_pods.get(cluster_id, {}).items()

@@ -84,7 +84,7 @@ def add_observed_changes(
     """Return a workload with the requests and images of its observed pods, if all pods of its template have the same.
 
     They may differ from the template, because webhooks change pods on admission; new pods are changed alike.
-    `is_changed`: this plan changes the template, so that observed pods differ for this reason.
+    `is_changed`: this plan changes the template, so observed pods differ for this reason.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:

@@ -110,7 +110,7 @@ class PredictionAssumption(Struct, frozen=True):
 
 
 def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, PodDoubt | None]:
-    """Return the doubt about each pod (workload and number) whose outcome differs under another assumption.
+    """Return the doubt about each pod (workload and number) with another outcome under another assumption.
 
     A pod placed at random among equal nodes (a tie) is doubtful, too. If every sample gave it the same outcome, its
     value is None. Pods without doubt have no entry.
@@ -169,7 +169,7 @@ def _sample_changed_pods(
 ) -> dict[PodKey, str]:
     """Return the pods with another outcome in an alternative, each with its node there ("" for none).
 
-    An alternative may have random choices that the plan does not have. Then it is predicted with further `seeds`, too;
+    If an alternative has more random choices than the plan, it is predicted with further `seeds`, too;
     of these predictions, only the pods of `sampled_keys` count.
     """
     prediction = alternative.predict()

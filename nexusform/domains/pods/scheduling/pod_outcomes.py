@@ -284,7 +284,7 @@ def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int])
     """Return the counters of the rules between pods of this spec.
 
     Anti-affinity over a key with one node per domain (such as the host name) needs no counter: it limits each of these
-    nodes to one pod. That limit is written to `capacity`, the number of further pods by node.
+    nodes to one pod. The limit is written to `capacity`, the number of further pods by node.
     """
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
     anti_affinity: dict[int, DomainCounter] = {}  # one counter per topology
@@ -372,7 +372,7 @@ def _compute_affinity_range(
 def _compute_placeable_bounds(
     scheduler: PodSpecScheduler, capacity: Mapping[int, int], further: int, own_counters: _OwnCounters
 ) -> PlaceablePodRange:
-    """Return bounds of the number of `further` pods that fit, where it depends on the order of placement: at most the
+    """Return bounds of the number of placeable `further` pods, if it depends on the order of placement: at most the
     smallest limit of one counter, at least the number known to fit in the worst order.
     """
     maximum = min([further, *_list_single_limits(capacity, own_counters)])

@@ -258,8 +258,8 @@ def count_expected_pods(
 def find_drain_obstacles(
     budgets: Sequence[PodDisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
 ) -> DrainObstacles:
-    """Return the obstacles for draining nodes: exhausted budgets, workloads with a single pod, and workloads with a
-    budget of their own, which keeps some of their pods running.
+    """Return the obstacles for draining nodes: exhausted budgets, workloads with a single pod, and workloads with some
+    pods kept running by a budget of their own.
     """
     running_pods = [pod for pod in existing_pods if pod.node]
     drained_pods = [pod for pod in running_pods if pod.node in nodes]
@@ -289,7 +289,7 @@ def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterab
 def list_applied_budgets(
     budgets: Sequence[PodDisruptionBudget], pods: Iterable[ExistingPod], existing_pods: Sequence[ExistingPod]
 ) -> Iterator[tuple[PodDisruptionBudget, int]]:
-    """Yield the budgets that may hold some of `pods` against eviction, each with the evictions it allows now.
+    """Yield the budgets limiting the eviction of some of `pods`, each with the evictions it allows now.
 
     A pod under several budgets is never evicted: they allow 0. An unready pod may be evicted while enough others are
     ready. Source: kubernetes pkg/registry/core/pod/storage/eviction.go.

@@ -311,7 +311,7 @@ class TemplateRollout:
             progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
-        """Delete pods of former templates that do not run, within max unavailable, oldest ReplicaSet first.
+        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first.
 
         `new_specs` (by number) are pods just created by scaling. Deleted ones are removed from it, and their numbers
         become spare numbers.

@@ -135,7 +135,7 @@ class TopologyCounts:
         return all(self.cache.is_selected(term, group) for term in self.incoming_spec.affinity)
 
     def _count_pods_with_affinity(self, groups: Iterable[PodSpecGroup]) -> None:
-        """Count the existing pods among these groups that match all terms of required affinity, by domain."""
+        """Count the existing pods of these groups matching all terms of required affinity, by domain."""
         for group in groups:
             if self._is_selected_by_affinity(group):
                 for counter in self.affinity:

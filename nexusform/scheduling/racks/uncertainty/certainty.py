@@ -134,7 +134,7 @@ def repeat_with_samples(
     keep_outcomes: bool = False,
     on_progress: Callable[[int], None] = lambda _runs: None,
 ) -> SamplingResult:
-    """Repeat the operations of a plan in `runs` samples (numbers from `first` on), and compare each with the plan.
+    """Run the operations of a plan again in `runs` samples (numbers from `first` on), and compare each with the plan.
 
     A sample breaks ties between machines by another draw, and assumes other cells for VMs in unknown cells. `base` is
     the scheduler before the first operation, and is not changed. A VM without a place in the plan has no certainty; one

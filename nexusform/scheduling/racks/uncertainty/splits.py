@@ -79,7 +79,7 @@ class CellSplits:
         """Yield the splits of no VM, of the first VM, of the first two, and so on. End early if there are too many.
 
         A layer has all splits of as many VMs. Each split has its predecessor (without the last VM) and the cells of
-        that VM, so that an assignment can be read backwards from any split.
+        the last VM, so an assignment can be read backwards from any split.
         """
         layer: _Layer = {self._base: (self._base, ())}
         yield layer
@@ -257,10 +257,10 @@ class _SplitSearch:
 
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
-    """Return bounds of the number of VMs of one size (`share`) that fit on a machine, where it has too many layouts to
-    count. VMs with `shares` run there in unknown cells; `capacity` is left by the others, its disk by all.
+    """Return bounds of the number of VMs of one size (`share`) fitting on a machine with too many layouts to count. VMs
+    with `shares` run there in unknown cells; `capacity` is left by the others, its disk by all.
 
-    The bounds are safe, but not exact. A part is what a VM takes of one cell. For the maximum, VMs in unknown cells
+    The bounds are safe, but not exact. A part is the share of a VM in one cell. For the maximum, VMs in unknown cells
     take from the machine as a whole, not from single cells. For the minimum, each blocks as many parts as it can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
