@@ -14,14 +14,9 @@ from typing import Any, Final, TypeGuard
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Severity
+from nexusform.domains.pods.importers import manifest_parser
 from nexusform.domains.pods.importers.kubernetes_pod_spec import IN_DOUBT, parse_selector, sum_container_amounts
-from nexusform.domains.pods.importers.manifest_parser import (
-    Fields,
-    Manifest,
-    format_scalar,
-    read_silently,
-    select_manifests,
-)
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget, ResourceQuota, ResourceQuotaScope
 from nexusform.json_data.plain_data import get_mapping, list_mappings
 from nexusform.kubernetes.matching import EXISTS
@@ -90,7 +85,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
                 name = manifest.namespace
                 _add_limit_range(manifest, defaults.setdefault(name, []), bounds.setdefault(name, []))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
-                annotations = read_silently(manifest, "metadata").get_mapping("annotations")
+                annotations = manifest_parser.read_silently(manifest, "metadata").get_mapping("annotations")
                 resource = annotations.get_text(_NETWORK_RESOURCE)
                 # A namespaced object of an unknown group: without a namespace it is in "default".
                 networks[manifest.namespace or "default", manifest.name] = resource
@@ -99,7 +94,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
 
 def _add_limit_range(manifest: Manifest, defaults: list[LimitRangeDefaults], bounds: list[LimitRangeBounds]) -> None:
     """Add the defaults and bounds of a LimitRange to those of its namespace."""
-    for item in read_silently(manifest, "spec").list_mappings("limits"):
+    for item in manifest_parser.read_silently(manifest, "spec").list_mappings("limits"):
         target = item.get_text("type")
         minimum, maximum = item.get_mapping("min").data, item.get_mapping("max").data
         if target in ("Container", "Pod"):
@@ -192,8 +187,8 @@ def _read_limits(container: Fields) -> _NanoAmounts:
 def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuota, ...]:
     """Return the ResourceQuotas among the objects of a cluster, with their observed usage."""
     quotas = []
-    for manifest in select_manifests(manifests, "", "ResourceQuota"):
-        spec = read_silently(manifest, "spec")
+    for manifest in manifest_parser.select_manifests(manifests, "", "ResourceQuota"):
+        spec = manifest_parser.read_silently(manifest, "spec")
         scopes = [ResourceQuotaScope(name) for name in spec.get_texts("scopes")]
         for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
             operator = item.get_text("operator", EXISTS)
@@ -218,13 +213,13 @@ def _read_quota_amounts(values: Mapping[str, Any]) -> tuple[tuple[str, int], ...
 def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDisruptionBudget, ...]:
     """Return the PodDisruptionBudgets with a selector among the objects of a cluster."""
     budgets = []
-    for manifest in select_manifests(manifests, "policy", "PodDisruptionBudget"):
-        spec = read_silently(manifest, "spec")
+    for manifest in manifest_parser.select_manifests(manifests, "policy", "PodDisruptionBudget"):
+        spec = manifest_parser.read_silently(manifest, "spec")
         selector = parse_selector(spec, "selector")
         if selector is not None:  # else it covers no pod
             minimum, maximum = (
-                format_scalar(spec.data.get("minAvailable")),
-                format_scalar(spec.data.get("maxUnavailable")),
+                manifest_parser.format_scalar(spec.data.get("minAvailable")),
+                manifest_parser.format_scalar(spec.data.get("maxUnavailable")),
             )
             evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
             names = (manifest.namespace, manifest.name)
@@ -279,7 +274,7 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
         summary = f"RuntimeClass {name} is not on the cluster"
         spec.report("runtimeClassName", detail, Severity.WARNING, summary=summary)
         return _replace_data(spec, {**spec.data, IN_DOUBT: True})
-    scheduling = read_silently(runtime, "scheduling")
+    scheduling = manifest_parser.read_silently(runtime, "scheduling")
     pod_selector, class_selector = spec.get_text_mapping("nodeSelector"), scheduling.get_text_mapping("nodeSelector")
     for key in sorted(pod_selector.keys() & class_selector.keys()):
         if pod_selector[key] != class_selector[key]:

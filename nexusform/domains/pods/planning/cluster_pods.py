@@ -9,12 +9,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.pods.importers.appliance_claims import (
-    Claims,
-    collect_appliance_claims,
-    compute_planned_storage_demand,
-    compute_storage_demand,
-)
+from nexusform.domains.pods.importers import appliance_claims
+from nexusform.domains.pods.importers.appliance_claims import Claims
 from nexusform.domains.pods.importers.device_objects import collect_device_inventory
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
@@ -288,8 +284,10 @@ class PodsByCluster:
         planned_claims = self._collect_claims(manifests, pods_after, cluster_id)
         stateful_sets = {(item.namespace, item.name) for item in select_manifests(manifests, "apps", "StatefulSet")}
         removed_namespaces = list_namespaces(prior_manifests.values()) - list_namespaces(manifests)
-        planned = compute_planned_storage_demand(prior_claims, planned_claims, stateful_sets, removed_namespaces)
-        return compute_storage_demand(prior_claims), planned
+        planned = appliance_claims.compute_planned_storage_demand(
+            prior_claims, planned_claims, stateful_sets, removed_namespaces
+        )
+        return appliance_claims.compute_storage_demand(prior_claims), planned
 
     def _collect_claims(self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str) -> Claims:
         """Return the claims of these pods on storage appliances; observed claims have their volume already."""
@@ -297,7 +295,9 @@ class PodsByCluster:
         observed_claims = select_manifests(objects, "", "PersistentVolumeClaim")
         observed_names = {(claim.namespace, claim.name) for claim in observed_claims}
         has_all_claims = cluster_id in self._observed_clusters and self._is_complete(cluster_id)
-        return collect_appliance_claims(manifests, pod_counts, observed_names, is_complete=has_all_claims)
+        return appliance_claims.collect_appliance_claims(
+            manifests, pod_counts, observed_names, is_complete=has_all_claims
+        )
 
 
 def list_namespaces(manifests: Iterable[Manifest]) -> set[str]:
