@@ -18,13 +18,8 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import ObjectPods, PodMap, PredictionInput, PriorPods
 from nexusform.domains.pods.planning.pod_rows import RecordedPod, build_pod_row, build_rejected_rows
 from nexusform.domains.pods.planning.snapshot_doubts import find_pods_in_doubt
-from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.assumptions import (
-    PodDoubt,
-    PredictionScenario,
-    find_doubtful_pods,
-    has_permanent_failure,
-)
+from nexusform.domains.pods.scheduling import assumptions, pod_outcomes
+from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PredictionScenario
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodKey, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
@@ -75,7 +70,7 @@ class PodPhase(PodsByCluster):
             )
             orphans = self._take_orphaned_pods(object_pods, workload, cluster.id, workload_pods)
             pods = template_matching.assign_template_specs(adjusted, workload_pods, orphans, is_complete=is_complete)
-            is_stuck = has_permanent_failure(adjusted, pods)
+            is_stuck = assumptions.has_permanent_failure(adjusted, pods)
             # Too many pods with those adopted: the ReplicaSet deletes some of either kind.
             has_orphans = workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
             workloads.append(replace(adjusted, is_stuck=is_stuck, has_orphans=has_orphans))
@@ -256,7 +251,7 @@ class PodPhase(PodsByCluster):
             observed, manifests = self._get_observed_cluster(cluster_id), self._collect_manifests(cluster_id)
             workloads = {workload.key: workload for workload in scene.workloads}
             direct_doubts = [*find_pods_in_doubt(outcomes, workloads, observed, manifests, now).items(), *direct_doubts]
-            doubts = find_doubtful_pods(scene, outcomes)
+            doubts = assumptions.find_doubtful_pods(scene, outcomes)
             for pod_key, doubt in direct_doubts:
                 if doubts.get(pod_key) is None:  # without a doubt so far, or certain (None)
                     doubts[pod_key] = doubt

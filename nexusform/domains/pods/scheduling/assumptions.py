@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling import pod_orders, pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
@@ -22,12 +22,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Strategy,
     Workload,
 )
-from nexusform.domains.pods.scheduling.pod_orders import (
-    QUEUE_ORDER,
-    ArrivalOrder,
-    count_controller_hops,
-    has_differing_concurrent_pods,
-)
+from nexusform.domains.pods.scheduling.pod_orders import QUEUE_ORDER, ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
@@ -277,7 +272,7 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
     """Yield the scene with other orders of arrival, each with other random choices, and with its condition as text:
     one workload after the other, then each order of a few workloads, then drawn times of arrival of all pods.
     """
-    if len(scene.workloads) < 2 and not any(map(has_differing_concurrent_pods, scene.workloads)):
+    if len(scene.workloads) < 2 and not any(map(pod_orders.has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
     keys = scene.workload_keys
     # Pods with claims from a template wait for another controller to create them.
@@ -310,10 +305,10 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
     """Return orders of arrival of workloads, each with its condition: in order of creation, by the hops of their
     controllers, and with one controller later, or faster, than all others.
     """
-    orders = [list(keys), sorted(keys, key=count_controller_hops)]
+    orders = [list(keys), sorted(keys, key=pod_orders.count_controller_hops)]
     rankings = [(f"if {_get_name(order[0])} arrives first", tuple(order)) for order in orders]
     for key in keys[:_MOST_LATE_WORKLOADS]:
-        if count_controller_hops(key) or key in claiming_keys:  # the time of its controllers is unknown
+        if pod_orders.count_controller_hops(key) or key in claiming_keys:  # the time of its controllers is unknown
             # Move the key to one end: False is sorted before True.
             first_order, last_order = sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)
             rankings.append((f"if {_get_name(key)} arrives first", tuple(first_order)))
