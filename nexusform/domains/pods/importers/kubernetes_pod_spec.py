@@ -303,7 +303,9 @@ def _list_host_ports(spec: Fields) -> tuple[HostPort, ...]:
     ports = []
     for container in (*spec.list_mappings("containers"), *_list_sidecars(spec)):
         for port in container.list_mappings("ports"):
-            number = port.get_integer("hostPort", 0) or (port.get_integer("containerPort", 0) if shares_network else 0)
+            number = port.get_integer("hostPort", 0)
+            if shares_network and not number:
+                number = port.get_integer("containerPort", 0)
             if number:
                 address = port.get_text("hostIP") or HostPort(0).address  # by default every address
                 ports.append(HostPort(number, port.get_text("protocol", "TCP"), address))

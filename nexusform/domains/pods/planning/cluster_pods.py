@@ -176,8 +176,6 @@ class PodsByCluster:
     def _collect_quotas(self, manifests: Iterable[Manifest], cluster_id: str) -> tuple[ResourceQuota, ...]:
         """Return the quotas of a cluster with their usage by pods outside of predictions."""
         quotas = collect_resource_quotas(manifests)
-        if not quotas:
-            return ()
         counted_keys = self._list_managed_keys(cluster_id)
         counted_keys |= {key for other_id, key in self._recreated_workloads if other_id == cluster_id}  # deleted
         # Pending pods of forgotten objects and of other states are existing pods: they count themselves.
