@@ -428,8 +428,14 @@ def _build_pod(
     pod_spec = msgspec.structs.replace(
         device_objects.add_claims(pod_spec, volumes, device_claims), is_terminating=is_terminating
     )
+    template = None  # unknown: the resources of a resized pod are no longer those of its template
+    if not body.get("resized"):
+        revision = next((str(labels[key]) for key in _REVISION_LABELS if key in labels), "")
+        containers = kubernetes_pod_spec.parse_containers(root.get_mapping("spec"))
+        template = ObservedPodTemplate(revision, containers)
     # A terminating pod counts for no controller.
     workload = "" if is_terminating else f"{namespace}/{kind}/{owner_name}"
+    claim_names = [f"{namespace}/{claim}" for claim in get_list(body, "claims")]
     return ObservedPod(
         workload=workload,
         namespace=namespace,
@@ -437,16 +443,9 @@ def _build_pod(
         node=node,
         spec=pod_spec,
         start_time=str(body.get("startTime", "")),
-        template=None
-        if body.get("resized")  # its resources are no longer those of its template
-        else ObservedPodTemplate(
-            next((str(labels[key]) for key in _REVISION_LABELS if key in labels), ""),  # the revision
-            kubernetes_pod_spec.parse_containers(root.get_mapping("spec")),
-        ),
+        template=template,
         condition=PodCondition(**get_mapping(body, "condition")),
-        devices=device_objects.list_allocated_claims(
-            (f"{namespace}/{name}" for name in get_list(body, "claims")), devices
-        ),
+        devices=device_objects.list_allocated_claims(claim_names, devices),
     )
 
 

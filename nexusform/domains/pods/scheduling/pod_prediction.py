@@ -248,7 +248,9 @@ class PodPredictor:
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
         """Plan one pod of a DaemonSet per permitted node: record kept, removed and surge pods, and the pods to place.
-        Nodes without a running pod get the Pending ones first, then new ones.
+
+        A node without a running pod gets one of the Pending pods; once these are used up, a new one. Pending pods
+        beyond these nodes belong to a rollout with maxSurge (surge pods).
         """
         spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
         waiting_pods = [pod for pod in pods if not pod.node]
@@ -288,7 +290,10 @@ class PodPredictor:
             workload_progress.drop_rejected_pods(progress, quota_usage)
 
     def _place_workloads(self, progress_list: Sequence[WorkloadProgress]) -> None:
-        """Place the pods of all workloads one by one: workload by workload, or as they arrive."""
+        """Place the pods of all workloads one by one: workload by workload, or as they arrive.
+
+        `_place_workload` is a generator: each step places one pod, so the pods of several workloads can alternate.
+        """
         steps = {progress.workload.key: self._place_workload(progress) for progress in progress_list}
         if self._arrival == QUEUE_ORDER:
             for workload_steps in steps.values():

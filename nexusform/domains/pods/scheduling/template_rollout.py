@@ -287,7 +287,9 @@ class TemplateRollout:
         return has_former_pods and not self._progress.workload.is_paused
 
     def start(self) -> None:
-        """Scale the ReplicaSets of former templates, delete their pods within max unavailable, place Pending ones."""
+        """Begin the rollout before the pods of the current template are placed: scale the ReplicaSets of former
+        templates, delete their non-running pods within max unavailable, and place their remaining Pending pods.
+        """
         progress = self._progress
         # Numbers of pods counted by quotas already.
         counted_numbers = set(list_numbers([*progress.pods_to_place, *progress.pending_outdated_pods]))
