@@ -26,8 +26,6 @@ FEW = 8  # so many entries are inserted one by one; more are sorted in
 class NeutralRanking:
     """Neutral ranking of some machines or racks."""
 
-    __slots__ = ("_entries", "_items", "_key_of", "doubtful")
-
     def __init__(self, items: Sequence[int], key_of: Figure) -> None:
         self._items = frozenset(items)
         self._key_of = key_of
@@ -64,8 +62,6 @@ class CandidateQueues:
     """Rankings of one scheduler, each created at first use: one of its racks for each set of rack filter inputs and
     active keys; one of each rack's open machines for each set of active keys. Also records the full racks of each SKU.
     """
-
-    __slots__ = ("_full_racks", "_machines", "_machines_of", "_neutral_keys", "_neutral_usage", "_racks", "ledger")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger

@@ -174,8 +174,6 @@ def _build_rack_check(ledger: Ledger, find_rejection: RejectionCheck) -> Rejecti
 class DemandRules:
     """Rules opened for one demand, beyond machine and capacity filters. As live as `usage`."""
 
-    __slots__ = ("demand", "filters", "machine_keys", "rack_keys", "usage")
-
     def __init__(self, ledger: Ledger, usage: Usage, demand: Demand, spread: RackSpread) -> None:
         self.demand = demand
         self.usage = usage
@@ -278,8 +276,8 @@ def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> d
 
 
 def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:
-    """Return the tied machines by number: the heaviest ones, as many as `subset_size` of the profile, and any others of
-    the same weight as the last of these; [] without machines.
+    """Return the numbers of the machines tied for a VM by their weights; [] without machines. The `subset_size`
+    heaviest machines of the profile tie, and all others of the same weight as the last of them.
     """
     weights = weigh_machines(ledger, demand, list(machines))
     ranked = sorted(weights.values(), reverse=True)

@@ -142,8 +142,6 @@ UNKNOWN_CELLS: Final = 0
 class CapacityTable:
     """Interned capacities and cell tuples of a site. They only grow."""
 
-    __slots__ = ("_capacities", "_capacity_numbers", "_cells", "_cells_numbers", "_free")
-
     def __init__(self) -> None:
         self._capacities: list[FreeCapacity] = []  # by number; negative figures are debts (see FreeCapacity)
         self._free: list[FreeCapacity] = []  # by number; the same with negative figures set to 0

@@ -233,8 +233,9 @@ class RackScheduler:
         return counts
 
     def _copy_extremes(self, sku: VmSku) -> tuple[RackScheduler, RackScheduler]:
-        """Return two copies: VMs in unknown NUMA cells have the split (possible layout) with capacity for the fewest
-        VMs of the SKU in the first copy, for the most in the second.
+        """Return two copies of the scheduler with known NUMA cells for all VMs, for the smallest and the largest
+        capacity. VMs in unknown cells get the layout with capacity for the fewest VMs of the SKU in the first copy, for
+        the most in the second.
         """
         shape = self._site.get_shape(sku)
         extremes = {

@@ -83,8 +83,6 @@ class SplitCapacities:
     cells. `capacities` are empty without a split, and with too many (then `splits.is_known` is False).
     """
 
-    __slots__ = ("_free_vfs", "_known_capacity", "_table", "capacities", "splits")
-
     def __init__(self, table: CapacityTable, known_capacity: int, shares: tuple[Share, ...]) -> None:
         from nexusform.scheduling.racks.uncertainty.splits import CellSplits
 

@@ -207,8 +207,8 @@ class _WorkloadReader(Struct):
         return bool(classes)
 
     def _add_revisions(self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]) -> Workload:
-        """Return a workload as far as the live objects show it: with the revisions of its current template and its
-        previous maximum of pods, or for a Job with the pods left to run.
+        """Return a workload with the facts shown by its live objects. They are the revisions of its current template
+        and its previous maximum of pods. A Job has the number of pods left to run.
         """
         key = manifest.workload_key
         live, replica_sets = self.live_workloads.get(key, LiveWorkload(key)), self.replica_sets.get(key, ())
@@ -273,8 +273,8 @@ class _WorkloadReader(Struct):
         return None if spread_selector.is_empty else spread_selector
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
-        """Return a workload with the replicas set by its autoscaler before the first measurement (none with 0 replicas:
-        it is disabled), and report the bounds; unchanged without an autoscaler.
+        """Return a workload with the replicas set by its autoscaler before the first measurement, and report the
+        bounds. With 0 replicas the autoscaler is disabled. A workload without an autoscaler is returned unchanged.
         """
         scalers = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name), ())
         if not scalers:

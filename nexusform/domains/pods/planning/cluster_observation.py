@@ -367,8 +367,8 @@ def _find_unlisted_usage(snapshot: KubectlSnapshot) -> _UsageByQuota:
 def apply_observed_usage(
     quotas: Iterable[ResourceQuota], observed: ObservedCluster, managed_keys: AbstractSet[str]
 ) -> tuple[ResourceQuota, ...]:
-    """Return quotas with their usage by pods outside of predictions: those missing in the snapshot, and those without a
-    node of workloads (keys) that are not managed.
+    """Return quotas with their usage by pods outside of predictions. These are pods missing in the snapshot, and
+    waiting pods of workloads outside of `managed_keys`.
     """
     unlisted = observed.unlisted_usage
     usage = QuotaUsage(replace(quota, used=unlisted.get((quota.namespace, quota.name), ())) for quota in quotas)

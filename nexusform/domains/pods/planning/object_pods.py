@@ -74,8 +74,9 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
 def add_previous_maximums(
     workloads: Iterable[Workload], previous_workloads: Mapping[str, Workload]
 ) -> tuple[Workload, ...]:
-    """Return workloads with `previous_max_pods`: the maximum number of pods in the state before this plan, surge
-    included, or 0 if the plan does not scale them. Workloads with an observed maximum, or not in state, are unchanged.
+    """Return workloads with their maximum number of pods before this plan, as recorded in state. It includes the surge,
+    and is 0 if the plan does not scale the workload. Workloads with an observed maximum, or not in state, are
+    unchanged.
     """
     scaled: list[Workload] = []
     for workload in workloads:
@@ -237,8 +238,8 @@ class ObjectPods(Struct):
         outcome_by_number[outcome.number] = outcome
 
     def list_controller_doubts(self, missing_namespaces: Collection[str]) -> Iterator[tuple[PodKey, PodDoubt]]:
-        """Yield doubts about new pods in missing namespaces (the API server rejects their objects), and about pods of
-        Deployments in a rollout under a full quota: their controllers retry at any time.
+        """Yield doubts about pods because of their controllers. In a missing namespace the API server rejects new
+        objects. A Deployment in a rollout under a full quota retries at any time.
         """
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)

@@ -206,8 +206,9 @@ class ClusterLossEffects:
 
 
 def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str, Counter[str]]:
-    """Count the waiting pods by workload, after the loss of each place (a machine or rack; `places` has that of each
-    node); empty if the place of a node is not known (""), or for a cluster with too many pods and places.
+    """Count the waiting pods by workload after the loss of each place, a machine or a rack. `places` has the place of
+    each node, "" if unknown. The result is empty with an unknown place, and for a cluster with too many pods and
+    places.
     """
     pod_count = len(inputs.existing_pods) + sum(workload.replicas for workload in inputs.workloads)
     if not all(places) or len(set(places)) * pod_count > MAX_LOST_PODS:

@@ -217,8 +217,9 @@ def _is_same_container(template_container: Container, observed_container: Contai
 def create_replacement_check(
     objects: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
 ) -> Callable[[ExistingPod], bool]:
-    """Return a check whether an applied plan has replaced an observed pod: it has another template than the workload
-    in state (`prior_workloads`), and no pod in state on its node is observed or of a former template.
+    """Return a check whether an applied plan has replaced an observed pod since. A replaced pod has another template
+    than the workload in state (`prior_workloads`). On its node, state has no observed pod and none of a former
+    template.
     """
     outdated_nodes: dict[str, set[str]] = {}  # by workload: nodes with pods possibly of a former template in state
     for object_pods in objects:
@@ -254,8 +255,8 @@ def find_orphan_pods(
 
 
 def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: ExistingPod) -> bool:
-    """Return whether state has a pod of the current template instead of a pod to adopt, as an applied plan replaced it:
-    with the ordinal of the orphan in a StatefulSet, else on its node.
+    """Return whether an applied plan has replaced a pod to adopt: state has a pod of the current template instead. In a
+    StatefulSet the replacement has the ordinal of the orphan, in other workloads its node.
     """
     if workload.kind == "ReplicaSet" or _get_revision(orphan):
         return False  # a ReplicaSet keeps it, and with a revision it counts like any other pod

@@ -269,8 +269,8 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 
 
 def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene with other orders of arrival, each with other random choices, and with its condition as text:
-    one workload after the other, then each order of a few workloads, then drawn times of arrival of all pods.
+    """Yield the scene with other orders of arrival and other random choices, each with its condition as a text. First
+    one workload arrives after the other, in several orders. Then the times of arrival of all pods are drawn.
     """
     if len(scene.workloads) < 2 and not any(map(pod_orders.has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
@@ -302,8 +302,8 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
 
 
 def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return orders of arrival of workloads, each with its condition: in order of creation, by the hops of their
-    controllers, and with one controller later, or faster, than all others.
+    """Return orders of arrival of workloads, each with its condition. Workloads arrive in order of creation, or by the
+    hops of their controllers. Then one controller after the other is faster or later than all others.
     """
     orders = [list(keys), sorted(keys, key=pod_orders.count_controller_hops)]
     rankings = [(f"if {_get_name(order[0])} arrives first", tuple(order)) for order in orders]
@@ -428,8 +428,9 @@ def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Itera
 
 
 def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
-    """Yield the existing pods with other ages: of each workload's pods created in one second, each is the newest once,
-    with the others in their order or in the reverse one. The number of orders is limited.
+    """Yield the existing pods with other ages, for each possible order of pods created in one second. Of each
+    workload's pods created in one second, each is the newest once. The others follow in their order or the reverse one.
+    The number of orders is limited.
     """
     groups = group_by(  # by workload and time of creation, else of the predicted start
         scene.existing_pods, lambda pod: (pod.workload, pod.condition.creation_time if pod.is_observed else pod.age)

@@ -149,9 +149,9 @@ class NodeNumaCells:
 def compute_cells(
     cpus: int, reserved: frozenset[int], resources: Mapping[str, Sequence[int]], count: int
 ) -> tuple[dict[str, int], ...]:
-    """Return the capacity of each of `count` NUMA cells: whole CPUs except reserved ones, and further `resources`, each
-    with an amount per cell, or with one amount to spread evenly (the first cells get the remainder). CPUs are numbered
-    in blocks, beginning with the first cell.
+    """Return the capacity of each of `count` NUMA cells: whole CPUs except reserved ones, and further `resources`. CPUs
+    are numbered in blocks, beginning with the first cell. A resource has an amount per cell, or one amount to spread
+    evenly (the first cells get the remainder).
     """
     cells: list[dict[str, int]] = []
     for cell in range(count):

@@ -97,9 +97,10 @@ QUEUE_ORDER: Final = ArrivalOrder()
 def sort_for_removal(
     pods: Sequence[ExistingPod], related_pods: Sequence[ExistingPod] = (), now: int = 0
 ) -> list[ExistingPod]:
-    """Return the pods in the order of removal by a ReplicaSet: first those without a node, then those not ready, with
-    the lowest deletion cost, with most `related_pods` on their node (of all templates of the workload, by default
-    `pods`), or ready last. Times are compared by their order of magnitude before `now` (seconds since 1970).
+    """Return the pods in the order of removal by a ReplicaSet. Pods without a node come first, then those not ready,
+    then by the lowest deletion cost. Next are pods on nodes with most `related_pods` (of all templates of the workload,
+    by default `pods`), then the last ready ones. Times are compared by their order of magnitude before `now` (seconds
+    since 1970).
     """
     pods_by_node = Counter(pod.node for pod in related_pods or pods)
     compare = partial(_compare_for_removal, pods_by_node=pods_by_node, now=now)
@@ -136,9 +137,9 @@ def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tup
 
 
 def _compare_magnitudes(first_time: int, second_time: int, one: PodCondition, two: PodCondition, now: int) -> int:
-    """Compare two times by the logarithm of their distance from now (negative: the first pod is removed first): the
-    later one is smaller, an unknown one (0) the smallest. Pods with times of one magnitude are compared by uid. `now`
-    is 0 if unknown.
+    """Compare two times by the order of magnitude of their distance from `now`; the later time is smaller. The pod with
+    the smaller time is removed first (a negative result). An unknown time (0) is the smallest. Times of one magnitude
+    are compared by the uid of their pods. Without `now` (0), the exact times decide.
     """
     if not first_time or not second_time:
         return first_time - second_time

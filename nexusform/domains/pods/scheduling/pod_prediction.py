@@ -191,8 +191,9 @@ class PodPredictor:
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
-        """Return a workload with its existing pods sorted: kept (current template), outdated (a former one), surplus,
-        failed, and those to place again; with too few pods, new ones are added.
+        """Return a workload with its existing pods sorted by their fate, and new pods if there are too few. Running
+        pods are kept (current template) or outdated (a former one). Others are surplus, failed for good, or placed
+        again.
         """
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         if workload.is_paused:

@@ -288,9 +288,10 @@ class _TemplatePods(Struct, frozen=True):
 
 
 def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
-    """Return the pods of each ReplicaSet of a scaled Deployment, and their target number in proportion; empty if it is
-    not scaled, has its maximum number of pods, or has only one ReplicaSet. Source: kubernetes
-    pkg/controller/deployment/sync.go (scale) and util/deployment_util.go (GetReplicaSetProportion).
+    """Return the pods of each ReplicaSet of a scaled Deployment with their target number, in proportion to their number
+    now. The result is empty if nothing is to be scaled: the Deployment keeps its size, has its maximum of pods, or one
+    ReplicaSet. Source: kubernetes pkg/controller/deployment/sync.go (scale) and util/deployment_util.go
+    (GetReplicaSetProportion).
     """
     pods_by_template = group_by(pods, lambda pod: pod.spec.template)
     sets = [_TemplatePods(own_pods, workload.is_current(own_pods[0].spec)) for own_pods in pods_by_template.values()]
@@ -319,8 +320,8 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
 
 
 def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
-    """Return the specs of the pods to add to ReplicaSets of former templates by scaling, and the number of pods to add
-    to the current one (negative: to remove).
+    """Return the pods added to the ReplicaSets of a scaled Deployment during a rollout. These are the specs of new pods
+    of former templates, and the number of pods to add to the current ReplicaSet (negative: to remove).
     """
     former_specs: list[PodSpec] = []
     current_growth = 0

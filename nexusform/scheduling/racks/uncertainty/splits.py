@@ -61,8 +61,6 @@ class CellSplits:
     `legal_splits` is empty, too.
     """
 
-    __slots__ = ("_base", "_equal_cells", "_layers", "is_known", "legal_splits", "shares")
-
     def __init__(self, base: FreeCells, shares: tuple[Share, ...]) -> None:
         """Enumerate the splits (assignments to cells) of VMs with `shares`. `base`: the cells left by other VMs."""
         self.shares = shares
