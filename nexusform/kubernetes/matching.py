@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.documents.scalars import parse_integer
 
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
@@ -81,9 +82,7 @@ class Toleration(Struct, frozen=True):
     @property
     def title(self) -> str:
         """`gpu=a100:NoSchedule`, in kubectl's notation of taints."""
-        value = f"={self.value}" if self.value else ""
-        effect = f":{self.effect}" if self.effect else ""
-        return f"{self.key or 'every key'}{value}{effect}"
+        return f"{self.key or 'every key'}{enclose('=', self.value)}{enclose(':', self.effect)}"
 
 
 def build_label_selector(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 from functools import lru_cache
+from math import inf
 
 from msgspec import Struct
 
@@ -235,7 +236,7 @@ def _convert_to_float(value: int) -> float:
     try:
         return float(value)
     except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
+        return inf if value > 0 else -inf
 
 
 def _compute_power_of_ten(exponent: int) -> float:
@@ -245,7 +246,7 @@ def _compute_power_of_ten(exponent: int) -> float:
     if exponent < 0:
         return 1.0 / float(f"1e{-exponent}")
     if exponent > 308:
-        return float("inf")
+        return inf
     high, low = divmod(exponent, 32)
     return float(f"1e{high * 32}") * float(f"1e{low}")
 

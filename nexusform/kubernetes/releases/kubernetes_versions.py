@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import enclose, format_first_items
 
 _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,6}))?(?:-([0-9.]{1,20}))?")
 
@@ -66,7 +66,7 @@ class KubernetesVersion(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         patch = f".{self.patch}" if self.patch >= 0 else ""
-        return f"{self.minor_version}{patch}" + (f"-{self.bundle}" if self.bundle else "")
+        return f"{self.minor_version}{patch}{enclose('-', self.bundle)}"
 
     @property
     def end_of_support(self) -> str | None:

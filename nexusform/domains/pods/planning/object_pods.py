@@ -156,7 +156,7 @@ class ObjectPods(Struct):
             self.prior_pods.setdefault(key, {})[name] = pod
             yield pod
 
-    def list_nodes_with_open_pods(self) -> dict[str, set[str]]:
+    def list_nodes_with_outdated_pods(self) -> dict[str, set[str]]:
         """Return, by workload, the nodes with possibly outdated pods in state: observed, or of a former template."""
         nodes: dict[str, set[str]] = {}
         for workload, pods in self.prior_pods.items():
@@ -198,11 +198,11 @@ class ObjectPods(Struct):
     def record_uncreated_pods(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
         """Record the pods not created, by the forecasts of workloads."""
         self.uncreated_keys, self.rejections, self.has_rejected_pods = set(), [], False
-        for key in [workload.key for workload in self.workloads]:
-            forecast = forecasts[key]
+        for workload in self.workloads:
+            forecast = forecasts[workload.key]
             self.has_rejected_pods |= forecast.has_rejected_pods
             if forecast.uncreated:
-                self.uncreated_keys.add(key)
+                self.uncreated_keys.add(workload.key)
                 if forecast.workload.admission_error:
                     rejected = RejectedPods(forecast.workload, forecast.uncreated, forecast.rejection)
                     self.rejections.append(rejected)
@@ -217,7 +217,10 @@ class ObjectPods(Struct):
             self._merge_pod_outcome(outcome)
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
-        """Record an outcome. If it continues an earlier change of the pod in this plan, both are recorded as one."""
+        """Record an outcome. If it continues an earlier change of the pod in this plan, both are recorded as one.
+
+        A pod may be predicted several times in a plan. Its earlier change may also be an eviction (`displacements`).
+        """
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
         displacement = self.displacements.get(outcome.key)  # its eviction for another object of this plan
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)

@@ -223,7 +223,7 @@ def create_replacement_check(
     """
     outdated_nodes: dict[str, set[str]] = {}  # by workload: nodes with pods possibly of a former template in state
     for object_pods in objects:
-        outdated_nodes |= object_pods.list_nodes_with_open_pods()
+        outdated_nodes |= object_pods.list_nodes_with_outdated_pods()
 
     def is_replaced(pod: ExistingPod) -> bool:
         workload, nodes = prior_workloads.get(pod.workload), outdated_nodes.get(pod.workload)

@@ -54,7 +54,9 @@ class ArrivalOrder(Struct, frozen=True):
     has_fast_replacements: bool = False
 
     def select_next_workload(self, counts: Mapping[str, int]) -> str:
-        """Return the workload of the next pod by the numbers of arrived pods (-1 before the first step)."""
+        """Return the workload of the next pod to arrive. `counts` has the number of arrived pods by workload, -1 before
+        the first step.
+        """
         # The next pod of an ordered set waits until the one before runs, unless only such sets are left.
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
         if not self.sample:
@@ -108,7 +110,9 @@ def sort_for_removal(
 
 
 def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: Counter[str], now: int) -> int:
-    """Return a negative number if the first pod is removed first, a positive one if the second is."""
+    """Return a negative number if the first pod is removed first, a positive one if the second is. Observed conditions
+    decide only between pods with equal sort keys; the age decides last.
+    """
     first_key, second_key = _build_removal_sort_key(first, pods_by_node), _build_removal_sort_key(second, pods_by_node)
     difference = (first_key > second_key) - (first_key < second_key)
     if not difference and first.is_observed and second.is_observed:
