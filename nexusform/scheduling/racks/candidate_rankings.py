@@ -182,7 +182,9 @@ class CandidateQueue:
         return self.front
 
     def _take_neutral_group(self) -> None:
-        """Fill the front with the next group of equal neutral keys; counted items move to the heap of own keys."""
+        """Fill the front with the next group of equal neutral keys. Items with VMs of the demand's cluster or pool
+        (`counted`) may have another key of their own, so they move to the heap of own keys instead.
+        """
         if self._key != OWN:
             self._finish_group()
         entries, first = self._entries, self._next

@@ -223,7 +223,8 @@ def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFiel
     """Return the fields of a pod spec read by ResourceQuotas besides requests."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     unspecified = []
-    sections = () if _get_reported_amounts(spec, "requests") else ("requests", "limits")  # unless the pod has its own
+    # A pod with requests of its own needs none in its containers.
+    sections = () if _get_reported_amounts(spec, "requests") else ("requests", "limits")
     for section, name in product(sections, ("cpu", "memory")):
         if not all(name in _get_reported_amounts(container, section) for container in containers):
             unspecified.append(f"{section}.{name}")

@@ -294,7 +294,9 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
 
 
 def _apply_limit_ranges(spec: Fields, ranges: Sequence[LimitRangeDefaults]) -> Fields:
-    """Return the spec with the LimitRange defaults of its namespace, in doubt if their (random) order matters."""
+    """Return the spec with the LimitRange defaults of its namespace. Kubernetes applies them in random order: they are
+    tried with each of them first, and the pod is in doubt if the results differ.
+    """
     changed_specs = []
     for first in ranges:
         changed_spec = dict(spec.data)

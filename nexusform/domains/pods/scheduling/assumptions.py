@@ -134,9 +134,10 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
             changed_nodes = _sample_changed_pods(
                 outcomes_by_workload, alternative, seeds, sampled_keys=undecided_keys - tied_keys
             )
-            for key in undecided_keys & changed_nodes.keys():
-                name = TIES if key in tied_keys else assumption.name
-                doubts[key] = PodDoubt(name, f"{changed_nodes[key] or 'no node'} {condition}")
+            for key, node in changed_nodes.items():
+                if key in undecided_keys:
+                    name = TIES if key in tied_keys else assumption.name
+                    doubts[key] = PodDoubt(name, f"{node or 'no node'} {condition}")
             undecided_keys -= changed_nodes.keys()
     if samples < _FEWEST_SAMPLES:
         doubts |= _list_unsampled_doubts(scene, placed_pods, undecided_keys - tied_keys)
@@ -170,13 +171,14 @@ def _sample_changed_pods(
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)
     planned_outcomes = chain.from_iterable(by_workload.values())
-    # Counters subtract to the workloads with more uncertain pods than in the plan.
+    # The difference of the counters has the workloads with more uncertain pods than in the plan.
     if _count_uncertain(prediction.outcomes) - _count_uncertain(planned_outcomes):
         for seed in islice(seeds, _TIE_SAMPLES):
             sample = replace(alternative, seed=alternative.seed + seed)
             sampled_pods = _find_moved_pods(by_workload, sample.predict())
-            for key in sampled_pods.keys() & sampled_keys:
-                changed_pods.setdefault(key, sampled_pods[key])
+            for key, node in sampled_pods.items():
+                if key in sampled_keys:
+                    changed_pods.setdefault(key, node)
     return changed_pods
 
 
@@ -231,7 +233,8 @@ def _find_surplus_pods_by_node(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
     """Yield the pods in excess on a node compared with the other prediction, each with a node in excess there ("" if
-    none is left). Pods of one template are interchangeable.
+    none is left). Pods of one template are interchangeable. With two pods on n0 here, and one on n0 and one on n1 in
+    the other prediction, one of the two pods is in excess, and its other node is n1.
     """
     # Number of pods left to compare, by node ("" without one) and template.
     others_by_location = Counter((other.node, other.spec.template) for other in others if not other.is_removed)
@@ -309,10 +312,9 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
     rankings = [(f"if {_get_name(order[0])} arrives first", tuple(order)) for order in orders]
     for key in keys[:_MOST_LATE_WORKLOADS]:
         if pod_orders.count_controller_hops(key) or key in claiming_keys:  # the time of its controllers is unknown
-            # Move the key to one end: False is sorted before True.
-            first_order, last_order = sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)
-            rankings.append((f"if {_get_name(key)} arrives first", tuple(first_order)))
-            rankings.append((f"if {_get_name(key)} arrives last", tuple(last_order)))
+            other_keys = [other for other in keys if other != key]
+            rankings.append((f"if {_get_name(key)} arrives first", (key, *other_keys)))
+            rankings.append((f"if {_get_name(key)} arrives last", (*other_keys, key)))
     return rankings
 
 
