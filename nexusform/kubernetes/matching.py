@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import enclose
 from nexusform.documents.scalars import parse_integer
 
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
@@ -81,9 +82,7 @@ class Toleration(Struct, frozen=True):
     @property
     def title(self) -> str:
         """`gpu=a100:NoSchedule`, in kubectl's notation of taints."""
-        value = f"={self.value}" if self.value else ""
-        effect = f":{self.effect}" if self.effect else ""
-        return f"{self.key or 'every key'}{value}{effect}"
+        return f"{self.key or 'every key'}{enclose('=', self.value)}{enclose(':', self.effect)}"
 
 
 def build_label_selector(
@@ -173,17 +172,18 @@ def validate_selector_requirement(requirement: Requirement) -> tuple[str, ...]:
 
 
 def validate_qualified_name(name: str) -> tuple[str, ...]:
-    """Return why a text is no label key (optional DNS prefix and "/", name of 1 to 63 characters); () if it is one."""
-    parts = name.split("/")
-    problems: list[str] = []
-    if len(parts) > 2:
+    """Return why a text is no label key, in the words of Kubernetes; () if it is one.
+
+    A key is a name of 1 to 63 characters, with an optional prefix: a DNS subdomain and "/".
+    """
+    prefix, slash, name_part = name.rpartition("/")
+    if "/" in prefix:
         return (f"a qualified name must {_NAME_RULE}, with an optional DNS subdomain prefix and '/'",)
-    if len(parts) == 2:
-        if not parts[0]:
-            problems.append("prefix part must be non-empty")
-        else:
-            problems += [f"prefix part {problem}" for problem in validate_dns_subdomain(parts[0])]
-    name_part = parts[-1]
+    problems: list[str] = []
+    if slash and not prefix:
+        problems.append("prefix part must be non-empty")
+    elif prefix:
+        problems += [f"prefix part {problem}" for problem in validate_dns_subdomain(prefix)]
     if not name_part:
         problems.append("name part must be non-empty")
     elif len(name_part) > MAX_NAME_LENGTH:
@@ -219,5 +219,9 @@ def validate_dns_label(name: str) -> tuple[str, ...]:
 
 def _list_problems(text: str, max_length: int, form: re.Pattern[str], rule: str) -> tuple[str, ...]:
     """List Kubernetes' messages for a text: if it is too long, and if it does not have the `form` of its `rule`."""
-    too_long = [f"must be no more than {max_length} characters"] if len(text) > max_length else []
-    return (*too_long, *([] if form.fullmatch(text) else [rule]))
+    problems: list[str] = []
+    if len(text) > max_length:
+        problems.append(f"must be no more than {max_length} characters")
+    if not form.fullmatch(text):
+        problems.append(rule)
+    return tuple(problems)

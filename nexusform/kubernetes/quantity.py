@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 from functools import lru_cache
+from math import inf
 
 from msgspec import Struct
 
@@ -111,7 +112,10 @@ def build_cpu_quantity(milli: int) -> Quantity:
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str) -> Quantity | InvalidQuantity:
-    """Parse a quantity as in Kubernetes; InvalidQuantity contains the error."""
+    """Parse a quantity as in Kubernetes; InvalidQuantity contains the error.
+
+    Kubernetes parses a small amount and a large one (or one finer than a nano) differently, and so does this function.
+    """
     match = _QUANTITY_PATTERN.fullmatch(text)
     if not text or match is None:
         return InvalidQuantity(text, WRONG_FORM)
@@ -132,7 +136,7 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
     if result is None:  # too large, too fine, or a binary amount with a fraction
         return _parse_large_quantity(text, number, quantity_format, exponent)
     unscaled, scale = result
-    # Kubernetes' quick test of a canonical text; others are formatted again for output.
+    # Kubernetes' quick test of a canonical text: it is printed as the user wrote it. All others are formatted again.
     if quantity_format is QuantityFormat.BINARY:
         is_canonical = (abs(unscaled) >> exponent) & 7 != 0  # no multiple of 8
     else:
@@ -196,19 +200,22 @@ def _parse_small_quantity(number: _Number, quantity_format: QuantityFormat, expo
 def _parse_large_quantity(
     text: str, number: _Number, quantity_format: QuantityFormat, exponent: int
 ) -> Quantity | InvalidQuantity:
-    """Parse amounts beyond 64 bits, finer than a nano, or binary with a fraction, to exact nanos."""
+    """Parse an amount beyond 64 bits, finer than a nano, or binary with a fraction (`1.5Gi`) to exact nanos, within the
+    limits of Kubernetes: the largest binary amount is 2**63 - 1, and a binary amount below 1 becomes decimal.
+    """
     if not number.has_digits:
         return InvalidQuantity(text, WRONG_NUMBER)
     digits = abs(number.digits)
-    if quantity_format is QuantityFormat.BINARY:
+    if quantity_format is QuantityFormat.BINARY:  # the exponent is of 2: apply it at once
         digits, exponent = digits << exponent, 0
     places = exponent - len(number.fraction) - _NANO
     nano = digits * int(10**places) if places >= 0 else _drop_digits_rounding_away(digits, -places)
     unscaled, scale = nano, _NANO
-    if quantity_format is QuantityFormat.BINARY and nano > MAX_INT64 * 10**9:  # Kubernetes caps binary amounts
-        unscaled, scale, nano = MAX_INT64, 0, MAX_INT64 * 10**9
-    if quantity_format is QuantityFormat.BINARY and 0 < nano < 10**9:  # below one, it formats them as decimal
-        quantity_format = QuantityFormat.DECIMAL
+    if quantity_format is QuantityFormat.BINARY:
+        if nano > MAX_INT64 * 10**9:
+            unscaled, scale, nano = MAX_INT64, 0, MAX_INT64 * 10**9
+        if 0 < nano < 10**9:
+            quantity_format = QuantityFormat.DECIMAL
     return Quantity(number.sign * unscaled, scale, quantity_format, number.sign * nano)
 
 
@@ -229,48 +236,54 @@ def _convert_to_float(value: int) -> float:
     try:
         return float(value)
     except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
+        return inf if value > 0 else -inf
 
 
 def _compute_power_of_ten(exponent: int) -> float:
-    """Compute 10**exponent as Go's math.Pow10: a table up to 1e31; above, the product of two entries."""
+    """Compute 10**exponent as Go's math.Pow10 does, with its rounding: it multiplies two entries of tables, one of
+    1e0 to 1e31 and one of 1e0, 1e32, 1e64 and so on.
+    """
     if exponent < 0:
         return 1.0 / float(f"1e{-exponent}")
     if exponent > 308:
-        return float("inf")
+        return inf
     high, low = divmod(exponent, 32)
     return float(f"1e{high * 32}") * float(f"1e{low}")
 
 
 def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
-    """Add two quantities (sign 1) or subtract them (sign -1), in the format of the first one unless it is 0."""
+    """Add two quantities (sign 1) or subtract the right one (sign -1).
+
+    As in Kubernetes, the result has the format of the left quantity, unless it is 0.
+    """
     quantity_format = right.format if left.nano == 0 else left.format
-    scale = min(left.scale, right.scale)
-    unscaled = left.unscaled * int(10 ** (left.scale - scale)) + sign * right.unscaled * int(
-        10 ** (right.scale - scale)
-    )
-    return Quantity(unscaled, scale, quantity_format, left.nano + sign * right.nano)
+    scale = min(left.scale, right.scale)  # the finer one
+    left_amount = left.unscaled * int(10 ** (left.scale - scale))
+    right_amount = right.unscaled * int(10 ** (right.scale - scale))
+    return Quantity(left_amount + sign * right_amount, scale, quantity_format, left.nano + sign * right.nano)
 
 
 def _format_canonical(quantity: Quantity) -> str:
-    """Format without fraction, with the largest exact suffix. Binary amounts below 1024 or with a fraction are
-    formatted as decimal.
+    """Format a quantity as a whole number with the largest suffix without a fraction: `1536Mi`, `1500m`.
+
+    Kubernetes formats binary amounts below 1024 or with a fraction as decimal.
     """
     if quantity.nano == 0:
         return "0"
-    units, remainder = divmod(abs(quantity.nano), 10**9)
     sign = "-" if quantity.nano < 0 else ""
-    if quantity.format is QuantityFormat.BINARY and units >= 1024 and remainder == 0:
-        suffix_index = 0
-        while units >= 1024 and units % 1024 == 0 and suffix_index < len(_BINARY_NAMES) - 1:
-            units, suffix_index = units // 1024, suffix_index + 1
-        return f"{sign}{units}{_BINARY_NAMES[suffix_index]}"
     amount, exponent = abs(quantity.nano), _NANO  # amount * 10**exponent
+    units, remainder = divmod(amount, 10**9)
+    if quantity.format is QuantityFormat.BINARY and units >= 1024 and remainder == 0:
+        trailing_zero_bits = (units & -units).bit_length() - 1
+        suffix_index = min(trailing_zero_bits // 10, len(_BINARY_NAMES) - 1)
+        return f"{sign}{units >> 10 * suffix_index}{_BINARY_NAMES[suffix_index]}"
     while amount % 1000 == 0:
         amount, exponent = amount // 1000, exponent + 3
-    if quantity.format is not QuantityFormat.EXPONENT and exponent in _DECIMAL_NAMES:
-        return f"{sign}{amount}{_DECIMAL_NAMES[exponent]}"
-    return f"{sign}{amount}e{exponent}" if exponent else f"{sign}{amount}"
+    if exponent == 0:
+        return f"{sign}{amount}"
+    if quantity.format is QuantityFormat.EXPONENT or exponent not in _DECIMAL_NAMES:
+        return f"{sign}{amount}e{exponent}"
+    return f"{sign}{amount}{_DECIMAL_NAMES[exponent]}"
 
 
 class IntegerOrPercent(Struct, frozen=True):

@@ -51,14 +51,17 @@ def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> di
     owner, is_by_action = before.get("cordoned_by"), before.get(CORDONED_BY_ACTION)
     if action == CORDON:
         facts["cordon_status"] = "Cordoned"
-        owner, is_by_action = owner or "nexusform", is_by_action or owner is None  # the first cordon counts
+        if owner is None:  # an earlier cordon keeps its owner
+            owner, is_by_action = "nexusform", True
     elif ACTION_KINDS[action].leaves_off:
         facts |= {"power_state": "Off", "ready_state": "False"}
     else:
-        facts |= {name: value for name, value in _IN_SERVICE.items() if name != "cordon_status"}
-    marks = {"cordoned_by": owner, **({CORDONED_BY_ACTION: True} if is_by_action else {})}
+        facts = {**_IN_SERVICE, "cordon_status": facts["cordon_status"]}
     since = time if facts != _IN_SERVICE else None  # a machine out of service is so since the action
-    return {**facts, "message": None, "since": since, **marks}
+    after = {**facts, "message": None, "since": since, "cordoned_by": owner}
+    if is_by_action:
+        after[CORDONED_BY_ACTION] = True
+    return after
 
 
 _IN_SERVICE: Final[Mapping[str, str]] = {

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import enclose, format_first_items
 
 _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,6}))?(?:-([0-9.]{1,20}))?")
 
@@ -66,7 +66,7 @@ class KubernetesVersion(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         patch = f".{self.patch}" if self.patch >= 0 else ""
-        return f"{self.minor_version}{patch}" + (f"-{self.bundle}" if self.bundle else "")
+        return f"{self.minor_version}{patch}{enclose('-', self.bundle)}"
 
     @property
     def end_of_support(self) -> str | None:
@@ -93,14 +93,17 @@ class VersionStep(StrEnum):
 
 
 def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> VersionStep:
-    """Determine the kind of a change from a running version. A patch or bundle left out of `end` stays as it is."""
+    """Determine the kind of a change from a running version (`start`) to a requested one.
+
+    `end` may leave out the patch (-1) or the bundle (""): then the running one stays as it is.
+    """
     if (end.major, end.minor) < (start.major, start.minor):
         return VersionStep.DOWNGRADE
     if end.major > start.major or end.minor - start.minor > 1:
         return VersionStep.SKIPPING
     if end.minor > start.minor:
         return VersionStep.UPGRADE
-    if -1 < end.patch < start.patch:  # -1: left out, or unknown in `start`
+    if -1 < end.patch < start.patch:  # the patch of `start` may be unknown (-1): then this is no downgrade
         return VersionStep.DOWNGRADE
     is_same = end.patch in (-1, start.patch) and end.bundle in ("", start.bundle)
     return VersionStep.NONE if is_same else VersionStep.UPGRADE
@@ -214,12 +217,12 @@ def select_available_versions(requested: KubernetesVersion, versions: Sequence[s
 
 def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> bool:
     """Return True if a version offers the requested one; a patch or bundle missing on either side matches any."""
-    return (
-        available.minor_version == requested.minor_version
-        # A catalogue may list only minor versions.
-        and (-1 in (available.patch, requested.patch) or available.patch == requested.patch)
-        and (not requested.bundle or available.bundle in ("", requested.bundle))
-    )
+    if available.minor_version != requested.minor_version:
+        return False
+    # A catalogue may list only minor versions (patch -1).
+    if available.patch != requested.patch and -1 not in (available.patch, requested.patch):
+        return False
+    return available.bundle == requested.bundle or "" in (available.bundle, requested.bundle)
 
 
 class VersionAvailabilityEnd(Struct, frozen=True):
@@ -239,19 +242,22 @@ class VersionAvailabilityEnd(Struct, frozen=True):
 def find_availability_end(
     version: KubernetesVersion, today: str, versions: Sequence[str] | None, dates: Mapping[str, str]
 ) -> VersionAvailabilityEnd | None:
-    """Find the end of extended availability of a running version: in the site's catalogue (`versions`, and `dates` by
-    version), or else as published; None if unknown. `today` is RFC 3339.
+    """Find the end of extended availability of a running version; None if unknown. `today` is RFC 3339.
+
+    The site's catalogue (`versions`, and `dates` by version) counts first. A version older than the whole catalogue
+    has ended. For a version without a date there, the end published by Microsoft counts.
     """
     catalogue = _parse_versions(versions or ())
     # The catalogue entries with its minor version (and patch).
     known_dates = [dates[text] for text, parsed in catalogue if text in dates and _is_match(parsed, version)]
     if known_dates:
         return _build_availability_end(max(known_dates), today)  # several entries match: the last to end counts
-    minor_versions = [(parsed.major, parsed.minor) for _, parsed in catalogue]
-    if minor_versions and (version.major, version.minor) < min(minor_versions):
-        return VersionAvailabilityEnd("", days=-1)  # the catalogue has dropped the version, so its end is past
-    published_end = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)
-    if (version.major, version.minor) < _FIRST_LISTED:
+    minor_version = (version.major, version.minor)
+    listed_versions = [(parsed.major, parsed.minor) for _, parsed in catalogue]
+    if minor_version < min(listed_versions, default=minor_version):
+        return VersionAvailabilityEnd("", days=-1)
+    published_end = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version, "")
+    if minor_version < _FIRST_LISTED:
         published_end = min(_END_OF_EXTENDED_AVAILABILITY.values())  # an unlisted older version ended even before
     return _build_availability_end(published_end, today) if published_end else None
 

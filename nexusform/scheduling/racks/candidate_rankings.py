@@ -26,8 +26,6 @@ FEW = 8  # so many entries are inserted one by one; more are sorted in
 class NeutralRanking:
     """Neutral ranking of some machines or racks."""
 
-    __slots__ = ("_entries", "_items", "_key_of", "doubtful")
-
     def __init__(self, items: Sequence[int], key_of: Figure) -> None:
         self._items = frozenset(items)
         self._key_of = key_of
@@ -64,8 +62,6 @@ class CandidateQueues:
     """Rankings of one scheduler, each created at first use: one of its racks for each set of rack filter inputs and
     active keys; one of each rack's open machines for each set of active keys. Also records the full racks of each SKU.
     """
-
-    __slots__ = ("_full_racks", "_machines", "_machines_of", "_neutral_keys", "_neutral_usage", "_racks", "ledger")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -143,22 +139,6 @@ class CandidateQueue:
     be passed to `push` or to `reject`.
     """
 
-    __slots__ = (
-        "_counted",
-        "_entries",
-        "_first",
-        "_key",
-        "_key_of",
-        "_next",
-        "_own",
-        "_passing",
-        "_rejected",
-        "_removed",
-        "_skipped",
-        "front",
-        "ranking",
-    )
-
     def __init__(self, ranking: NeutralRanking, key_of: Figure, counted: VmCounts, passing: Passing) -> None:
         self.ranking = ranking
         self.front: list[int] = []
@@ -202,7 +182,9 @@ class CandidateQueue:
         return self.front
 
     def _take_neutral_group(self) -> None:
-        """Fill the front with the next group of equal neutral keys; counted items move to the heap of own keys."""
+        """Fill the front with the next group of equal neutral keys. Items with VMs of the demand's cluster or pool
+        (`counted`) may have another key of their own, so they move to the heap of own keys instead.
+        """
         if self._key != OWN:
             self._finish_group()
         entries, first = self._entries, self._next

@@ -174,8 +174,6 @@ def _build_rack_check(ledger: Ledger, find_rejection: RejectionCheck) -> Rejecti
 class DemandRules:
     """Rules opened for one demand, beyond machine and capacity filters. As live as `usage`."""
 
-    __slots__ = ("demand", "filters", "machine_keys", "rack_keys", "usage")
-
     def __init__(self, ledger: Ledger, usage: Usage, demand: Demand, spread: RackSpread) -> None:
         self.demand = demand
         self.usage = usage
@@ -225,49 +223,37 @@ def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> 
 
 
 def choose_placement(
-    ledger: Ledger,
-    demand: Demand,
-    spread: RackSpread,
-    seed: int,
-    *,
-    is_sample: bool = False,
-    tied_for_pool: set[int] | None = None,
+    ledger: Ledger, demand: Demand, spread: RackSpread, seed: int, *, is_sample: bool, pool_ties: set[int] | None
 ) -> VmRecord | None:
-    """Choose the rack and machine of a VM by a scan of all machines, without recording it; None if nothing fits. The
-    number of the sample decides ties, else the lowest digest. The tied machines are added to `tied_for_pool`.
+    """Choose the machine of a VM by a scan of all machines, and return its record (not yet counted); None if no machine
+    fits. In a sample, `seed` is its number, and ties are broken by a number drawn from it, else by the lowest digest.
+    All machines tied with the chosen one are added to `pool_ties`, if given: the report lists them for the pool.
     """
     site = ledger.site
-    passing = list(range(len(site.machines)))
+    machines = list(range(len(site.machines)))
     for _, find_rejection in list_rejecting_checks(ledger, demand):
-        passing = [machine for machine in passing if find_rejection(machine) is None]
-    passing = exclude_last_resort(ledger, demand, passing)
-    if not passing:
+        machines = [machine for machine in machines if find_rejection(machine) is None]
+    machines = exclude_last_resort(ledger, demand, machines)
+    if not machines:
         return None
-    usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     vm_text = tie_break.build_vm_digest(seed, demand.vm)
-    if site.profile.weigh is not None:  # racks do not matter
-        tied_machines = select_heaviest_machines(ledger, demand, passing)
+    if site.profile.weigh is not None:  # weights rank all machines; racks do not matter
+        tied_machines = select_heaviest_machines(ledger, demand, machines)
     else:
+        usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         rack_key = prepare_packed_sort_keys(site.profile.rack_keys[spread], usage, demand).figure
+        tied_racks = _find_lowest_items({site.rack_by_machine[machine] for machine in machines}, rack_key)
+        position = tie_break.break_rack_tie(vm_text, site.encoded_rack_names, tied_racks, is_sample=is_sample)
+        rack_machines = [machine for machine in machines if site.rack_by_machine[machine] == tied_racks[position]]
         machine_key = prepare_packed_sort_keys(site.profile.machine_keys, usage, demand).figure
-        tied_racks = _find_lowest_items({site.rack_by_machine[machine] for machine in passing}, rack_key)
-        if is_sample:
-            rack = tied_racks[tie_break.select_tied_rack(tie_break.draw_sample_number(vm_text), len(tied_racks))]
-        else:
-            rack = tied_racks[tie_break.find_lowest_digest(vm_text, site.encoded_rack_names, tied_racks)]
-        machines = [machine for machine in passing if site.rack_by_machine[machine] == rack]
-        tied_machines = _find_lowest_items(machines, machine_key)
-    if tied_for_pool is not None:
-        tied_for_pool.update(tied_machines)
-    if is_sample:
-        machine = tied_machines[
-            tie_break.select_tied_machine(tie_break.draw_sample_number(vm_text), len(tied_machines))
-        ]
-    else:
-        machine = tied_machines[tie_break.find_lowest_digest(vm_text, site.encoded_machine_names, tied_machines)]
+        tied_machines = _find_lowest_items(rack_machines, machine_key)
+    if pool_ties is not None:
+        pool_ties.update(tied_machines)
+    position = tie_break.break_machine_tie(vm_text, site.encoded_machine_names, tied_machines, is_sample=is_sample)
+    machine = tied_machines[position]
     shape = site.get_shape(demand.sku)
     step = shape.steps[ledger.capacities[machine]]
-    assert step is not None
+    assert step is not None, "a machine without capacity passes every filter"
     return VmRecord(site.add_pool(demand.vm), shape.number, machine, step.cells, demand.vm.number)
 
 
@@ -290,8 +276,8 @@ def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> d
 
 
 def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:
-    """Return the tied machines by number: the heaviest ones, as many as `subset_size` of the profile, and any others of
-    the same weight as the last of these; [] without machines.
+    """Return the numbers of the machines tied for a VM by their weights; [] without machines. The `subset_size`
+    heaviest machines of the profile tie, and all others of the same weight as the last of them.
     """
     weights = weigh_machines(ledger, demand, list(machines))
     ranked = sorted(weights.values(), reverse=True)

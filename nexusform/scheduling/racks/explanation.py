@@ -10,12 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.scheduling.placement_decision import Rejection
 from nexusform.scheduling.racks import demand_rules
-from nexusform.scheduling.racks.demand_rules import (
-    OpenKey,
-    exclude_last_resort,
-    select_heaviest_machines,
-    weigh_machines,
-)
+from nexusform.scheduling.racks.demand_rules import OpenKey
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.rule import CapacityFilter, Filter, MachineVm, RankingFigure, RejectionCheck
@@ -113,6 +108,11 @@ class RankedCandidate(Struct, frozen=True):
     keys: tuple[RankingFigure, ...]
     digest: str = ""
 
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Values of the keys; lower ones are better."""
+        return tuple(figure.value for figure in self.keys)
+
 
 class DecisionExplanation(Struct, frozen=True):
     """One decision, step by step. `filters` follow the profile's order. `racks` and `machines` (of the chosen rack) are
@@ -190,9 +190,9 @@ def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread:
 
 def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
     """Rank the heaviest (tied) machines by digest, then the others by weight; the only rack is the first machine's."""
-    weights = weigh_machines(ledger, demand, candidates)
+    weights = demand_rules.weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
-    tied = set(select_heaviest_machines(ledger, demand, candidates))
+    tied = set(demand_rules.select_heaviest_machines(ledger, demand, candidates))
     digests = {machine: compute_digest(seed, demand.vm, names[machine]) for machine in candidates}
     ranked = sorted(tied, key=digests.__getitem__)
     others = [machine for machine in candidates if machine not in tied]
@@ -243,12 +243,12 @@ class MachineRanking:
 
     def _remove_excluded_machines(self, numbers: Sequence[int], excluded: Collection[str]) -> Sequence[int]:
         machines = self._site.machines
-        return [number for number in numbers if machines[number].name not in excluded] if excluded else numbers
+        return [number for number in numbers if machines[number].name not in excluded]
 
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
         """Return the names of the candidates not outranked by a rival: best in their rack, with no better rack."""
         if self._site.profile.weigh is not None:  # weighers rank machines only, and ignore splits
-            heaviest = select_heaviest_machines(self._ledger, self._demand, candidates)
+            heaviest = demand_rules.select_heaviest_machines(self._ledger, self._demand, candidates)
             return frozenset(self._site.machines[machine].name for machine in heaviest)
         rivals_by_rack: dict[int, list[int]] = {}
         for machine in rivals:
@@ -292,20 +292,27 @@ class _FigureCache:
 
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
-    """Return the machines with capacity for the VM in any layout of VMs in unknown cells, and those with it in all."""
+    """Return two lists of machines: those with capacity for the VM in some layout, and those with it in every layout.
+
+    The layouts differ in the NUMA cells of existing VMs, if their cells are unknown. Most machines have one layout.
+    """
     passing = list(range(len(ledger.site.machines)))
     for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
         # Machines with VMs in unknown cells have several possible capacities: all of them are checked below.
         checked_below = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
         passing = [machine for machine in passing if machine in checked_below or find_rejection(machine) is None]
     shape = ledger.site.get_shape(demand.sku)
-    vm_counts = {  # fewest and most VMs with capacity over all layouts; other machines have capacity in each
-        machine: ledger.find_split_capacities(machine).count(shape)
-        for machine in passing
-        if machine in ledger.unknown_cells
-    }
-    fitting = [machine for machine in passing if machine not in vm_counts or vm_counts[machine].maximum]
-    return fitting, [machine for machine in fitting if machine not in vm_counts or vm_counts[machine].minimum]
+    fitting: list[int] = []
+    always_fitting: list[int] = []
+    for machine in passing:
+        fitting_vms = Interval(1, 1)  # with one layout, the filters above are exact
+        if machine in ledger.unknown_cells:
+            fitting_vms = ledger.find_split_capacities(machine).count(shape)  # fewest and most over all layouts
+        if fitting_vms.maximum:
+            fitting.append(machine)
+        if fitting_vms.minimum:
+            always_fitting.append(machine)
+    return fitting, always_fitting
 
 
 def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tuple[Filter, str]]:
@@ -338,7 +345,7 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
         text = rule.describe_remaining(demand, remaining, before)
         filter_results.append(FilterCount(rule.name, len(passing), remaining, rule.line or f"  {rule.name}", text))
         before = remaining
-    candidates = exclude_last_resort(ledger, demand, passing)
+    candidates = demand_rules.exclude_last_resort(ledger, demand, passing)
     if len(candidates) < len(passing):  # the last resort is not needed
         rejections.append(
             Rejection(demand.last_resort or "", _LAST_RESORT, "the current machine is used only as a last resort")
@@ -359,17 +366,21 @@ class _PossibleCapacities:
         self._remaining = {machine: list(capacities) for machine, capacities in self._all.items()}
 
     def apply_filter(self, rule: Filter, find_rejection: RejectionCheck, demand: Demand) -> None:
-        """Apply a filter: one of capacity to each possible capacity, others to the machine (rejected, it keeps [])."""
-        check_capacity = rule.build_check(demand.sku) if isinstance(rule, CapacityFilter) else None
+        """Remove the capacities rejected by a filter. A capacity filter rejects single capacities of a machine, every
+        other filter the machine with all its capacities.
+        """
+        if not isinstance(rule, CapacityFilter):
+            for machine in self._remaining:
+                if find_rejection(machine) is not None:
+                    self._remaining[machine] = []
+            return
+        check_capacity = rule.build_check(demand.sku)
         for machine, capacities in self._remaining.items():
-            if check_capacity is not None:
-                self._remaining[machine] = [
-                    capacity
-                    for capacity in capacities
-                    if check_capacity(self._capacity_table.get_free_capacity(capacity)) is None
-                ]
-            elif find_rejection(machine) is not None:
-                self._remaining[machine] = []
+            self._remaining[machine] = [
+                capacity
+                for capacity in capacities
+                if check_capacity(self._capacity_table.get_free_capacity(capacity)) is None
+            ]
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
         """Count the remaining machines over all NUMA layouts; `sampled` are those remaining in the assumed one."""
@@ -383,14 +394,19 @@ class _PossibleCapacities:
 def _rank_candidates(
     numbers: Iterable[int], names: Sequence[str], keys: Sequence[OpenKey], demand: Demand, seed: int
 ) -> tuple[RankedCandidate, ...]:
-    """Rank the candidates by their keys, then by digest, best first; those tied with the best have a digest."""
-    figures = {number: tuple(_build_ranking_figure(key, demand, number) for key in keys) for number in numbers}
-    values = {number: tuple(figure.value for figure in figures[number]) for number in figures}
-    digests = {number: compute_digest(seed, demand.vm, names[number]) for number in figures}
-    ranked = sorted(figures, key=lambda number: (values[number], digests[number]))
-    tied = [number for number in ranked if values[number] == values[ranked[0]]]
-    shown_digests = {number: digests[number].hex() for number in tied} if len(tied) > 1 else {}
-    return tuple(RankedCandidate(names[number], figures[number], shown_digests.get(number, "")) for number in ranked)
+    """Rank racks or machines (`numbers`, at least one) by their keys, then by digest, best first. Only those tied with
+    the best keep their digest: for others it decides nothing.
+    """
+    ranked: list[RankedCandidate] = []
+    for number in numbers:
+        figures = tuple(_build_ranking_figure(key, demand, number) for key in keys)
+        digest = compute_digest(seed, demand.vm, names[number]).hex()
+        ranked.append(RankedCandidate(names[number], figures, digest))
+    ranked.sort(key=lambda candidate: (candidate.values, candidate.digest))
+    tied_count = sum(candidate.values == ranked[0].values for candidate in ranked)
+    digest_count = tied_count if tied_count > 1 else 0  # a single best candidate needs no tie-break
+    others = [replace(candidate, digest="") for candidate in ranked[digest_count:]]
+    return (*ranked[:digest_count], *others)
 
 
 def _build_ranking_figure(opened_key: OpenKey, demand: Demand, number: int) -> RankingFigure:

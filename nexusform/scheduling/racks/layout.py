@@ -15,18 +15,6 @@ from nexusform.scheduling.racks.vms import Machine, VmSku
 class NumberedSite:
     """Machines and racks of one site, numbered from 0; every list is indexed by one of the two."""
 
-    __slots__ = (
-        "encoded_machine_names",
-        "encoded_rack_names",
-        "machine_index",
-        "machines",
-        "machines_by_rack",
-        "rack_by_machine",
-        "rack_index",
-        "rack_name",
-        "rack_zone",
-    )
-
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.machines = tuple(machines)
         self.machine_index = {machine.name: number for number, machine in enumerate(self.machines)}
@@ -78,11 +66,6 @@ class OwnerVmCounts:
         self.machines = machines
         self.racks = racks
         self.extra_large = extra_large
-
-    @classmethod
-    def create_empty(cls) -> OwnerVmCounts:
-        """Create a tally without counts."""
-        return cls(VmCounts(), VmCounts(), VmCounts())
 
     def copy(self) -> OwnerVmCounts:
         """Return an independent copy."""
@@ -158,8 +141,6 @@ UNKNOWN_CELLS: Final = 0
 
 class CapacityTable:
     """Interned capacities and cell tuples of a site. They only grow."""
-
-    __slots__ = ("_capacities", "_capacity_numbers", "_cells", "_cells_numbers", "_free")
 
     def __init__(self) -> None:
         self._capacities: list[FreeCapacity] = []  # by number; negative figures are debts (see FreeCapacity)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from nexusform.scheduling.racks.layout import NO_VMS, UNKNOWN_CELLS, OwnerVmCounts, Usage, VmCounts
 from nexusform.scheduling.racks.site import (
@@ -26,7 +28,8 @@ from nexusform.scheduling.racks.vms import ScheduledVm, VmName
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.uncertainty.splits import Cells, SplitChoice
 
-REMOVED = -1
+REMOVED = -1  # in place of the packed record of a removed VM
+_Owner = TypeVar("_Owner", str, tuple[str, str])  # a cluster, or a cluster and a pool
 
 
 class VmRecord(NamedTuple):
@@ -39,31 +42,20 @@ class VmRecord(NamedTuple):
     number: int | str
 
 
-class UnknownCellVms:
-    """VMs of a machine in unknown NUMA cells: their SKUs by handle, and their `cells` in the chosen split, a possible
-    assignment (None: not chosen yet, or there is none). `known_capacity` is the capacity left by all other VMs; its
-    disk is the disk left by all VMs. `is_stale`: a new split is needed.
+class UnknownCellVms(Struct):
+    """VMs of a machine in unknown NUMA cells: their SKUs by handle, and their `cells` by handle in the chosen split, a
+    possible assignment (empty: not chosen yet, or there is none). `known_capacity` is the capacity left by all other
+    VMs; its disk is the disk left by all VMs. `is_stale`: a new split is needed.
     """
 
-    __slots__ = ("cells", "is_stale", "known_capacity", "shapes")
-
-    def __init__(
-        self,
-        known_capacity: int,
-        shapes: dict[int, int] | None = None,
-        cells: dict[int, tuple[int, ...]] | None = None,
-        *,
-        is_stale: bool = True,
-    ) -> None:
-        self.known_capacity = known_capacity
-        self.shapes: dict[int, int] = {} if shapes is None else shapes
-        self.cells = cells
-        self.is_stale = is_stale
+    known_capacity: int
+    shapes: dict[int, int] = {}
+    cells: dict[int, tuple[int, ...]] = {}
+    is_stale: bool = True
 
     def copy(self) -> UnknownCellVms:
         """Return an independent copy."""
-        cells = None if self.cells is None else self.cells.copy()
-        return UnknownCellVms(self.known_capacity, self.shapes.copy(), cells, is_stale=self.is_stale)
+        return UnknownCellVms(self.known_capacity, self.shapes.copy(), self.cells.copy(), self.is_stale)
 
 
 class Ledger:
@@ -71,27 +63,6 @@ class Ledger:
     unknown cells, by number; their `capacities` are right once splits are chosen. All others have the capacities left
     by their VMs.
     """
-
-    __slots__ = (
-        "_first",
-        "_layers",
-        "_own",
-        "_removed",
-        "_starts",
-        "capacities",
-        "clusters",
-        "extra_large",
-        "machine_vms",
-        "memory",
-        "new_vms",
-        "numbers",
-        "pools",
-        "rack_memory",
-        "rack_vms",
-        "records",
-        "site",
-        "unknown_cells",
-    )
 
     def __init__(self, site: SiteTables) -> None:
         racks = len(site.rack_name)
@@ -143,20 +114,14 @@ class Ledger:
         ledger._removed = self._removed.copy()  # noqa: SLF001 - as above
         return ledger
 
-    def get_cluster_counts(self, owner: str) -> OwnerVmCounts:
-        """Return the cluster's counts to change: a copy if they were shared with another ledger."""
-        tally = self.clusters.get(owner)
-        if tally is None or id(tally) not in self._own:
-            tally = self.clusters[owner] = tally.copy() if tally else OwnerVmCounts.create_empty()
-            self._own.add(id(tally))
-        return tally
+    def _get_writable_counts(self, counts: dict[_Owner, OwnerVmCounts], owner: _Owner) -> OwnerVmCounts:
+        """Return the counts of a cluster or pool (an entry of `counts`) to be changed.
 
-    def get_pool_counts(self, owner: str, pool: str) -> OwnerVmCounts:
-        """Return the pool's counts to change: a copy if they were shared with another ledger."""
-        key = (owner, pool)
-        tally = self.pools.get(key)
-        if tally is None or id(tally) not in self._own:
-            tally = self.pools[key] = tally.copy() if tally else OwnerVmCounts.create_empty()
+        After `copy`, two ledgers share their counts. The first change in either of them replaces them by a copy there.
+        """
+        tally = counts.get(owner, NO_VMS)
+        if id(tally) not in self._own:
+            tally = counts[owner] = tally.copy()
             self._own.add(id(tally))
         return tally
 
@@ -166,7 +131,8 @@ class Ledger:
 
     def get_live_usage(self, owner: str, pool: str) -> Usage:
         """Return the live usage for this cluster and pool; valid until the ledger is copied."""
-        return self._build_usage(self.get_cluster_counts(owner), self.get_pool_counts(owner, pool))
+        cluster_counts = self._get_writable_counts(self.clusters, owner)
+        return self._build_usage(cluster_counts, self._get_writable_counts(self.pools, (owner, pool)))
 
     def get_neutral_usage(self) -> Usage:
         """Return the live usage for a cluster without a VM on the site."""
@@ -185,11 +151,15 @@ class Ledger:
         """Record a counted VM on a machine with an assumed layout, and return its handle. On a real site its cells are
         unknown too, so it is recorded without them; the assumed cells hold its capacity.
         """
-        cells = packed & CELLS_MASK
-        handle = self.write(packed - cells + UNKNOWN_CELLS, number)
-        upper = packed >> CELLS_BITS
-        machine, shape = upper & MACHINE_MASK, upper >> MACHINE_BITS & SKU_MASK
-        self._mark_cells_unknown(machine, handle, shape, self.site.capacity_table.get_cells(cells))
+        record = _unpack_record(packed, number)
+        handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)
+        table, unknown_vms = self.site.capacity_table, self.unknown_cells[record.machine]
+        # The VM is already counted in the assumed layout. Of its resources only the disk is known to be taken.
+        disk = self.site.shapes[record.shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
+        unknown_vms.known_capacity = table.apply_share(unknown_vms.known_capacity, disk, (), -1)
+        assert unknown_vms.cells, "a machine without a split takes no VM"
+        unknown_vms.shapes[handle] = record.shape
+        unknown_vms.cells[handle] = table.get_cells(record.cells)
         return handle
 
     def add(self, record: VmRecord) -> int:
@@ -197,8 +167,7 @@ class Ledger:
         if record.cells == UNKNOWN_CELLS and record.machine not in self.unknown_cells:  # the first such VM there
             self.unknown_cells[record.machine] = UnknownCellVms(self.capacities[record.machine])
         self.count(record, 1)
-        base = pack_placement_record(record.pool, record.shape)
-        handle = self.write(base | record.machine << CELLS_BITS | record.cells, record.number)
+        handle = self.write(_pack_record(record), record.number)
         if record.cells == UNKNOWN_CELLS:
             unknown_vms = self.unknown_cells[record.machine]
             unknown_vms.shapes[handle] = record.shape
@@ -210,17 +179,7 @@ class Ledger:
         unknown_vms = self.unknown_cells.pop(record.machine)  # so that `count` leaves its known capacity unchanged
         self.count(record, 1)
         self.unknown_cells[record.machine] = unknown_vms
-        base = pack_placement_record(record.pool, record.shape)
-        return self.write_without_cells(base | record.machine << CELLS_BITS | record.cells, record.number)
-
-    def _mark_cells_unknown(self, machine: int, handle: int, shape: int, cells: tuple[int, ...]) -> None:
-        """Add a VM, already counted in the assumed layout, to those in unknown cells: only its disk is known."""
-        unknown_vms = self.unknown_cells[machine]
-        disk = self.site.shapes[shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
-        unknown_vms.known_capacity = self.site.capacity_table.apply_share(unknown_vms.known_capacity, disk, (), -1)
-        unknown_vms.shapes[handle] = shape
-        assert unknown_vms.cells is not None, "a machine without a split takes no VM"
-        unknown_vms.cells[handle] = cells
+        return self.write_without_cells(_pack_record(record), record.number)
 
     def remove(self, handle: int) -> VmRecord:
         """Remove a VM from the counts and return its record. Removing a handle twice is a bug."""
@@ -238,7 +197,7 @@ class Ledger:
             if not unknown_vms.shapes:  # the last one
                 self.capacities[machine] = unknown_vms.known_capacity
                 del self.unknown_cells[machine]
-            elif unknown_vms.cells is None:  # there was no possible split; now there may be one
+            elif handle not in unknown_vms.cells:  # no split was possible, or none is chosen yet: choose one later
                 unknown_vms.is_stale = True
             else:
                 share = site.shapes[record.shape].share.cells_share
@@ -263,7 +222,7 @@ class Ledger:
             cells = self._choose_cells(machine, choice, handles, split_capacities)
             unknown_vms.is_stale = False
             if cells is None:  # there is no split: the machine counts as full
-                unknown_vms.cells = None
+                unknown_vms.cells = {}
                 self.capacities[machine] = site.capacity_table.get_full_capacity_number(unknown_vms.known_capacity)
             else:
                 unknown_vms.cells = dict(zip(handles, cells, strict=True))
@@ -273,8 +232,10 @@ class Ledger:
     def _choose_cells(
         self, machine: int, choice: SplitChoice, handles: Sequence[int], split_capacities: SplitCapacities
     ) -> tuple[Cells, ...] | None:
-        """Return the cells of each VM (`handles`) in one split; None if there is no split. A choice is a LargestSplit
-        (most capacity for its SKUs), the number of a sample, or PACKED or SPREAD (VMs in order of arrival).
+        """Return the NUMA cells of each VM of a machine in one split, in the order of `handles`; None without a split.
+
+        `choice` selects the split. A LargestSplit leaves the most capacity for its SKUs. A number is a random sample.
+        PACKED and SPREAD assign cells to the VMs in their order of arrival.
         """
         from nexusform.scheduling.racks.uncertainty.splits import SPREAD, LargestSplit
 
@@ -284,8 +245,9 @@ class Ledger:
             if roomiest is not None:  # else packed, as below
                 return roomiest
         if isinstance(choice, int):
-            text = f"{choice}|split|{self.site.machines[machine].name}|"
-            return splits.sample_cells(text, lambda: [self._build_digest_text(handle) for handle in handles])
+            digest_prefix = f"{choice}|split|{self.site.machines[machine].name}|"
+            # `map` is lazy: most samples do not need the texts of the VMs.
+            return splits.sample_cells(digest_prefix, map(self._build_digest_text, handles))
         # Handles increase in the order of arrival.
         arrival_order = sorted(range(len(handles)), key=handles.__getitem__)
         return splits.assign_cells_in_order(arrival_order, packed=choice != SPREAD)
@@ -318,12 +280,13 @@ class Ledger:
             unknown_vms.known_capacity = site.capacity_table.apply_share(
                 unknown_vms.known_capacity, shape.share, cells, -sign
             )
-            unknown_vms.is_stale |= unknown_vms.cells is None  # now a NUMA layout may be possible, or none any more
+            unknown_vms.is_stale |= not unknown_vms.cells  # now a NUMA layout may be possible, or none any more
         self.machine_vms[machine] += sign
         self.memory[machine] += sign * shape.memory
         self.rack_memory[rack] += sign * shape.memory
         self.rack_vms[rack] += sign
-        cluster, pool = self.get_cluster_counts(key.owner), self.get_pool_counts(key.owner, key.pool)
+        cluster = self._get_writable_counts(self.clusters, key.owner)
+        pool = self._get_writable_counts(self.pools, (key.owner, key.pool))
         for counts, index in (
             (cluster.machines, machine),
             (cluster.racks, rack),
@@ -376,11 +339,22 @@ def pack_placement_record(pool: int, shape: int) -> int:
     return (pool << SKU_BITS | shape) << MACHINE_BITS << CELLS_BITS
 
 
+def _pack_record(record: VmRecord) -> int:
+    """Pack all numbers of a VM except its own in one whole number: pool, SKU, machine, cells, the last in the lowest
+    bits. A site has many VMs, and a whole number takes less memory than a record.
+    """
+    return pack_placement_record(record.pool, record.shape) | record.machine << CELLS_BITS | record.cells
+
+
 def _unpack_record(packed: int, number: int | str) -> VmRecord:
-    """Return the record of a packed one (see `pack_placement_record`)."""
-    upper = packed >> CELLS_BITS >> MACHINE_BITS
-    machine = packed >> CELLS_BITS & MACHINE_MASK
-    return VmRecord(upper >> SKU_BITS, upper & SKU_MASK, machine, packed & CELLS_MASK, number)
+    """Return the record packed by `_pack_record`: take its numbers off one by one, from the lowest bits."""
+    cells = packed & CELLS_MASK
+    packed >>= CELLS_BITS
+    machine = packed & MACHINE_MASK
+    packed >>= MACHINE_BITS
+    shape = packed & SKU_MASK
+    pool = packed >> SKU_BITS
+    return VmRecord(pool, shape, machine, cells, number)
 
 
 def _adjust_count_by_sign(counts: VmCounts, index: int, sign: int) -> None:

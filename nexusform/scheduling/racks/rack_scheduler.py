@@ -18,7 +18,6 @@ from nexusform.scheduling.racks.session import NOWHERE, PoolPlacementSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, SiteTables, rank_cells
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
-    NONE_FITS,
     Demand,
     Interval,
     Machine,
@@ -43,18 +42,6 @@ class RackScheduler:
     explanation then use one split (possible assignment of these VMs to cells) of each such machine, selected by
     `split_choice` (splits.py); counts cover all splits.
     """
-
-    __slots__ = (
-        "_ledger",
-        "_queues",
-        "_session",
-        "_site",
-        "is_sample",
-        "seed",
-        "split_choice",
-        "spread",
-        "tied_machines",
-    )
 
     def __init__(
         self,
@@ -134,9 +121,9 @@ class RackScheduler:
 
     def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
         """Place one more VM by a scan of every machine; None if no machine fits."""
-        ledger, spread, seed, tied_machines = self._ledger, self.spread, self.seed, self._get_tied_machines(demand)
+        ledger, pool_ties = self._ledger, self._get_tied_machines(demand)
         record = demand_rules.choose_placement(
-            ledger, demand, spread, seed, is_sample=self.is_sample, tied_for_pool=tied_machines
+            ledger, demand, self.spread, self.seed, is_sample=self.is_sample, pool_ties=pool_ties
         )
         if record is None:
             return None
@@ -167,7 +154,9 @@ class RackScheduler:
 
     def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
         """Count how many more VMs like this one fit on the site: at least and most over all layouts of unknown cells.
-        `known_counts` has the counts of earlier calls: valid as long as no VM is added or removed.
+
+        `known_counts` collects the counts of several calls, by all facts read of a demand. Callers drop it once a VM is
+        added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
@@ -192,6 +181,9 @@ class RackScheduler:
     def count_free_slots_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
         """Count how many more VMs like this one fit on each rack alone, for the racks allowed by the demand, by name in
         site order.
+
+        Without limits on numbers of VMs (count filters), machines do not depend on each other: their free capacities
+        are added up. With such limits each VM may exclude others, so VMs are placed until none fits.
         """
         self._choose_missing_splits()
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
@@ -199,18 +191,23 @@ class RackScheduler:
         passes_rack = demand_rules.build_combined_check(
             [find_rejection for rule, find_rejection in filters if demand_rules.is_rack_selection(rule)]
         )
-        racks: Iterable[int] = range(len(self._site.rack_name))
-        if passes_rack is not None:
-            racks = list(filter(passes_rack, racks))
-        if any(isinstance(rule, CountFilter) for rule, _ in filters):  # each VM may exclude others: place them
-            minimum_counts, maximum_counts = (_fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku))
-            intervals = {  # a rack may take more VMs in the smaller copy: other racks took fewer
-                rack: Interval(min(minimum_counts[rack], maximum_counts[rack]), maximum_counts[rack]) for rack in racks
-            }
+        if any(isinstance(rule, CountFilter) for rule, _ in filters):
+            intervals = self._count_slots_by_placement(demand)
         else:
             machine_checks = [find_rejection for rule, find_rejection in filters if rule.item is RankedItemKind.MACHINE]
             intervals = self._count_slots_by_capacity(demand.sku, demand_rules.build_combined_check(machine_checks))
-        return {self._site.rack_name[rack]: intervals.get(rack, NONE_FITS) for rack in racks}
+        names = enumerate(self._site.rack_name)
+        return {name: intervals[rack] for rack, name in names if passes_rack is None or passes_rack(rack)}
+
+    def _count_slots_by_placement(self, demand: Demand) -> dict[int, Interval]:
+        """Count how many more VMs like this one fit on each rack, by placing them in two copies of the site."""
+        minimum_counts, maximum_counts = (_fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku))
+        intervals: dict[int, Interval] = {}
+        for rack in range(len(self._site.rack_name)):
+            maximum = maximum_counts[rack]
+            # A rack may take more VMs in the smaller copy, because other racks took fewer there.
+            intervals[rack] = Interval(min(minimum_counts[rack], maximum), maximum)
+        return intervals
 
     def _count_slots_by_capacity(self, sku: VmSku, passes: Callable[[int], bool] | None) -> dict[int, Interval]:
         """Count how many more VMs of a SKU fit on each rack by the capacity of machines passing a check (None: all)."""
@@ -236,8 +233,9 @@ class RackScheduler:
         return counts
 
     def _copy_extremes(self, sku: VmSku) -> tuple[RackScheduler, RackScheduler]:
-        """Return two copies: VMs in unknown NUMA cells have the split (possible layout) with capacity for the fewest
-        VMs of the SKU in the first copy, for the most in the second.
+        """Return two copies of the scheduler with known NUMA cells for all VMs, for the smallest and the largest
+        capacity. VMs in unknown cells get the layout with capacity for the fewest VMs of the SKU in the first copy, for
+        the most in the second.
         """
         shape = self._site.get_shape(sku)
         extremes = {
@@ -358,8 +356,10 @@ class RackScheduler:
         self._choose_missing_splits()
         for vm in self.list_vms():
             unknown_vms = self._ledger.unknown_cells.get(self._site.machine_index[vm.placement.machine])
-            cells = unknown_vms.cells.get(vm.handle) if unknown_vms is not None and unknown_vms.cells else None
-            yield vm if cells is None else replace(vm, placement=replace(vm.placement, cells=cells))
+            if unknown_vms is None or vm.handle not in unknown_vms.cells:
+                yield vm
+            else:
+                yield replace(vm, placement=replace(vm.placement, cells=unknown_vms.cells[vm.handle]))
 
     def list_vms(self) -> Iterator[ScheduledVm]:
         """Yield every VM in the order of addition."""

@@ -17,35 +17,6 @@ class PoolPlacementSession:
     its opening and `close`.
     """
 
-    __slots__ = (
-        "_base",
-        "_capacities",
-        "_drawn_number",
-        "_encoded_machine_names",
-        "_encoded_rack_names",
-        "_full_racks",
-        "_is_sample",
-        "_ledger",
-        "_machine_key",
-        "_machine_queues",
-        "_machines_counted",
-        "_neutral_keys",
-        "_number",
-        "_passing",
-        "_queues",
-        "_rack_queue",
-        "_shape",
-        "_start",
-        "_steps",
-        "_text",
-        "_usage",
-        "_vm",
-        "constraints",
-        "shortage",
-        "sku",
-        "tied_machines",
-    )
-
     def __init__(
         self,
         queues: CandidateQueues,

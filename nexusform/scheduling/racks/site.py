@@ -83,8 +83,6 @@ class SplitCapacities:
     cells. `capacities` are empty without a split, and with too many (then `splits.is_known` is False).
     """
 
-    __slots__ = ("_free_vfs", "_known_capacity", "_table", "capacities", "splits")
-
     def __init__(self, table: CapacityTable, known_capacity: int, shares: tuple[Share, ...]) -> None:
         from nexusform.scheduling.racks.uncertainty.splits import CellSplits
 
@@ -169,22 +167,6 @@ class SiteTables(NumberedSite):
     """Layout with its tables. `open_machines_by_rack` are the machines of each rack not excluded from new VMs at all.
     `demand_filters` are the profile's demand and count filters.
     """
-
-    __slots__ = (
-        "_placements",
-        "_pool_ids",
-        "_shape_by_id",
-        "_shape_by_sku",
-        "_split_capacities",
-        "capacity_table",
-        "demand_filters",
-        "is_open",
-        "open_machines_by_rack",
-        "pools",
-        "profile",
-        "shapes",
-        "start_capacities",
-    )
 
     def __init__(self, machines: Sequence[Machine], profile: profiles.SchedulerProfile | None = None) -> None:
         super().__init__(machines)

@@ -60,9 +60,10 @@ def collect_appliance_claims(
     *,
     is_complete: bool = False,
 ) -> dict[str, ApplianceClaim]:
-    """Return the claims on the storage appliance among the objects of one cluster, by unique names: of StatefulSets and
-    existing objects (`namespace/name`), and of ephemeral volumes of pods. `pod_counts`: number of pods per workload.
-    `observed_names` are the claims (namespace and name) listed by kubectl; `is_complete`: there are no others.
+    """Return the claims on the storage appliance among the objects of one cluster, by unique names. They are claims of
+    StatefulSets, existing objects (`namespace/name`), and ephemeral volumes of pods. `pod_counts` has the number of
+    pods by workload. `observed_names` are the claims (namespace and name) listed by kubectl; `is_complete`: there are
+    no others.
     """
     default_binding = False if is_complete else None
     reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, default_binding)
@@ -173,15 +174,17 @@ def compute_planned_storage_demand(
     stateful_sets: AbstractSet[tuple[str, str]],
     removed_namespaces: AbstractSet[str],
 ) -> ClaimDemand:
-    """Return the demand after a plan is applied. `stateful_sets` are the remaining StatefulSets (namespace
-    and name): claims of removed ones may be retained. Claims in `removed_namespaces` are deleted.
+    """Return the demand after a plan is applied: of new claims, and of planned or retained prior claims.
+
+    `stateful_sets` are the remaining StatefulSets (namespace and name): claims of removed ones may be retained, by
+    their policy. All claims in `removed_namespaces` are deleted.
     """
-    retained_claims = {
-        name: claim
-        for name, claim in prior_claims.items()
-        if name in planned_claims  # unchanged or resized
-        or (_is_retained(claim, stateful_sets) and name.partition("/")[0] not in removed_namespaces)
-    }
+    retained_claims: dict[str, ApplianceClaim] = {}
+    for name, claim in prior_claims.items():
+        namespace, _, _ = name.partition("/")
+        outlives_owner = namespace not in removed_namespaces and _is_retained(claim, stateful_sets)
+        if name in planned_claims or outlives_owner:
+            retained_claims[name] = claim
     new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
     size = sum(claim.final_size for claim in new_claims)
     size += sum(_compute_final_size(claim, planned_claims.get(name)) for name, claim in retained_claims.items())

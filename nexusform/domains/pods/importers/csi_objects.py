@@ -92,8 +92,8 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
 
 
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
-    """Return the size of the largest possible volume by a CSIStorageCapacity (by default its whole capacity) and its
-    nodes (term None: all); None without a valid selector or amount.
+    """Return the storage of a CSIStorageCapacity: the size of its largest possible volume, and its nodes (term None:
+    all). Without such a size, its whole capacity counts. Return None without a valid selector or amount.
     """
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")

@@ -11,21 +11,9 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
-from nexusform.domains.pods.importers.device_objects import (
-    DeviceObjects,
-    add_claims,
-    collect_device_objects,
-    find_claim_names,
-    list_allocated_claims,
-    parse_device_claims,
-)
-from nexusform.domains.pods.importers.kubernetes_pod_spec import (
-    PodOwner,
-    Priorities,
-    parse_containers,
-    parse_pod_spec,
-    parse_taints,
-)
+from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_conditions
+from nexusform.domains.pods.importers.device_objects import DeviceObjects
+from nexusform.domains.pods.importers.kubernetes_pod_spec import PodOwner, Priorities
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_amount, parse_volumes
 from nexusform.domains.pods.importers.live_workloads import (
     LIVE_KINDS,
@@ -36,12 +24,7 @@ from nexusform.domains.pods.importers.live_workloads import (
     select_present_fields,
 )
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer
-from nexusform.domains.pods.importers.pod_conditions import (
-    CONTAINERS,
-    apply_allocated_requests,
-    reduce_node_condition,
-    reduce_pod_condition,
-)
+from nexusform.domains.pods.importers.pod_conditions import CONTAINERS
 from nexusform.domains.pods.scheduling.cluster_records import ClaimedUses, ObservedPodTemplate, PodCondition, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
@@ -283,7 +266,7 @@ def _keep_needed_node_fields(body: _Object) -> _Object:
         **select_present_fields(status, ("capacity", "allocatable")),
         "images": sizes,
         "version": get_text(status, "nodeInfo", "kubeletVersion"),
-        **{name: value for name, value in reduce_node_condition(body).items() if value},
+        **{name: value for name, value in pod_conditions.reduce_node_condition(body).items() if value},
     }
 
 
@@ -311,7 +294,7 @@ def _reduce_pod(body: _Object) -> _Object:
     containers: dict[str, list[_Object]] = {}
     is_resized = False
     for section in CONTAINERS:
-        allocated = apply_allocated_requests(body, section)
+        allocated = pod_conditions.apply_allocated_requests(body, section)
         containers[section] = [select_present_fields(item, _CONTAINER_FIELDS) for item in list_mappings(allocated)]
         is_resized = is_resized or allocated != spec.get(section)
     if not spec.get("nodeName"):  # a node may be reserved for the pod until its victims are gone
@@ -324,8 +307,8 @@ def _reduce_pod(body: _Object) -> _Object:
         "promised": not get_value_at_path(body, "spec", "nodeName"),
         **({"resized": True} if is_resized else {}),
         **select_present_fields(status, ("startTime",)),
-        **({"claims": names} if (names := find_claim_names(body)) else {}),
-        "condition": reduce_pod_condition(body),
+        **({"claims": names} if (names := device_objects.find_claim_names(body)) else {}),
+        "condition": pod_conditions.reduce_pod_condition(body),
         "spec": {**select_present_fields(spec, _POD_FIELDS), **containers},
     }
 
@@ -342,7 +325,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     objects = tuple(_build_observed_manifest(body) for body in bodies)
     missing_kinds = find_missing_kinds(bodies)
     is_complete = NAMESPACE not in missing_kinds
-    storage, devices = collect_storage(objects, is_complete=is_complete), collect_device_objects(objects)
+    storage, devices = collect_storage(objects, is_complete=is_complete), device_objects.collect_device_objects(objects)
     build_pod = partial(_build_pod, storage=storage, devices=devices, is_complete=is_complete)
     pods: list[ObservedPod] = []
     nominated_pods: list[ObservedPod] = []
@@ -392,7 +375,7 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
         name=name,
         provider_id=get_text(body, "providerID"),
         labels={key: str(value) for key, value in body["labels"].items()},
-        taints=parse_taints(body),
+        taints=kubernetes_pod_spec.parse_taints(body),
         unschedulable=body.get("unschedulable") is True,
         capacity=_parse_node_size(capacity),
         allocatable=_parse_node_size(allocatable),
@@ -436,13 +419,23 @@ def _build_pod(
     root, metadata = (Fields(manifest, [], data) for data in (manifest.body, {"labels": labels}))
     selector = _build_spread_selector(kind, labels)
     pod_owner = PodOwner(namespace=namespace, kind=kind, added_labels={}, spread_selector=selector, template="")
-    pod_spec = parse_pod_spec(metadata, root.get_mapping("spec"), pod_owner, Priorities())
+    pod_spec = kubernetes_pod_spec.parse_pod_spec(metadata, root.get_mapping("spec"), pod_owner, Priorities())
     is_terminating = body["terminating"] is True
     volumes = parse_volumes(manifest, root.get_mapping("spec"), templates=(), storage=storage)
-    device_claims = parse_device_claims(namespace, root.get_mapping("spec"), devices, is_complete=is_complete)
-    pod_spec = msgspec.structs.replace(add_claims(pod_spec, volumes, device_claims), is_terminating=is_terminating)
+    device_claims = device_objects.parse_device_claims(
+        namespace, root.get_mapping("spec"), devices, is_complete=is_complete
+    )
+    pod_spec = msgspec.structs.replace(
+        device_objects.add_claims(pod_spec, volumes, device_claims), is_terminating=is_terminating
+    )
+    template = None  # unknown: the resources of a resized pod are no longer those of its template
+    if not body.get("resized"):
+        revision = next((str(labels[key]) for key in _REVISION_LABELS if key in labels), "")
+        containers = kubernetes_pod_spec.parse_containers(root.get_mapping("spec"))
+        template = ObservedPodTemplate(revision, containers)
     # A terminating pod counts for no controller.
     workload = "" if is_terminating else f"{namespace}/{kind}/{owner_name}"
+    claim_names = [f"{namespace}/{claim}" for claim in get_list(body, "claims")]
     return ObservedPod(
         workload=workload,
         namespace=namespace,
@@ -450,14 +443,9 @@ def _build_pod(
         node=node,
         spec=pod_spec,
         start_time=str(body.get("startTime", "")),
-        template=None
-        if body.get("resized")  # its resources are no longer those of its template
-        else ObservedPodTemplate(
-            next((str(labels[key]) for key in _REVISION_LABELS if key in labels), ""),  # the revision
-            parse_containers(root.get_mapping("spec")),
-        ),
+        template=template,
         condition=PodCondition(**get_mapping(body, "condition")),
-        devices=list_allocated_claims((f"{namespace}/{name}" for name in get_list(body, "claims")), devices),
+        devices=device_objects.list_allocated_claims(claim_names, devices),
     )
 
 

@@ -10,13 +10,8 @@ from typing import Any, Final, TypeAlias
 
 from nexusform.documents.yaml_documents import Node
 from nexusform.json_data.plain_data import Path, get_mapping
-from nexusform.kubernetes.matching import (
-    Requirement,
-    build_label_selector,
-    is_selected,
-    validate_label_value,
-    validate_qualified_name,
-)
+from nexusform.kubernetes import matching
+from nexusform.kubernetes.matching import Requirement
 from nexusform.kubernetes.quantity import Quantity, read_quantity
 
 CheckFailure: TypeAlias = tuple[Node, str, str]
@@ -100,7 +95,7 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
     is_invalid = any([*_check_requirement(expression)] for expression in expressions.list_items())
     if not has_only_texts or is_invalid:
         return  # reported as invalid
-    if not is_selected(build_label_selector(match_labels, requirements), template_labels):
+    if not matching.is_selected(matching.build_label_selector(match_labels, requirements), template_labels):
         yield selector, ".selector", "does not match the labels of the template."
 
 
@@ -277,15 +272,15 @@ def list_metadata_problems(metadata: Node) -> Iterator[MetadataProblem]:
     yield from list_label_problems(metadata.get_node("labels"), "metadata.labels", ("labels",))
     for key, value_node in metadata.get_node("annotations").list_fields():
         # The case of an annotation key does not matter.
-        for problem in validate_qualified_name(key.lower()):
+        for problem in matching.validate_qualified_name(key.lower()):
             yield value_node, ("annotations", key), f'metadata.annotations: key "{key}": {problem}.'
 
 
 def list_label_problems(labels: Node, name: str, path: Path = ()) -> Iterator[MetadataProblem]:
     """Yield invalid labels; `name` is the path of the label mapping."""
     for key, value_node in labels.list_fields():
-        for problem in validate_qualified_name(key):
+        for problem in matching.validate_qualified_name(key):
             yield value_node, (*path, key), f'{name}: key "{key}": {problem}.'
         if isinstance(value_node.data, str):
-            for problem in validate_label_value(value_node.data):
+            for problem in matching.validate_label_value(value_node.data):
                 yield value_node, (*path, key), f'{name}.{key} is "{value_node.data}": {problem}.'

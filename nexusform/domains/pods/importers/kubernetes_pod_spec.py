@@ -30,23 +30,8 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 )
 from nexusform.domains.pods.scheduling.rules.image_locality import add_default_tag
 from nexusform.json_data.plain_data import get_text, list_mappings
-from nexusform.kubernetes.matching import (
-    EQUAL,
-    EXISTS,
-    GREATER,
-    IN,
-    LESS,
-    NO_SCHEDULE,
-    NOT_IN,
-    LabelSelector,
-    NodeSelectorTerm,
-    Requirement,
-    Taint,
-    Toleration,
-    build_label_selector,
-    validate_selector,
-    validate_selector_requirement,
-)
+from nexusform.kubernetes import matching
+from nexusform.kubernetes.matching import LabelSelector, NodeSelectorTerm, Requirement, Taint, Toleration
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 from nexusform.scheduling.kubelet import HUGEPAGES
 
@@ -62,19 +47,21 @@ IN_DOUBT: Final = "in-doubt"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _MAX_WEIGHT: Final = 100
-_EFFECTS: Final = ("", NO_SCHEDULE, "NoExecute", "PreferNoSchedule")
+_EFFECTS: Final = ("", matching.NO_SCHEDULE, "NoExecute", "PreferNoSchedule")
 _NODE: Final = "node.kubernetes.io/"
 _TOLERATION_SECONDS: Final = 300
 # Admission adds these to every pod; the DaemonSet controller adds the others to its pods.
 _DEFAULT_TOLERATIONS: Final = (
-    Toleration(_NODE + "not-ready", EXISTS, value="", effect="NoExecute", seconds=_TOLERATION_SECONDS),
-    Toleration(_NODE + "unreachable", EXISTS, value="", effect="NoExecute", seconds=_TOLERATION_SECONDS),
+    Toleration(_NODE + "not-ready", matching.EXISTS, value="", effect="NoExecute", seconds=_TOLERATION_SECONDS),
+    Toleration(_NODE + "unreachable", matching.EXISTS, value="", effect="NoExecute", seconds=_TOLERATION_SECONDS),
 )
 _DAEMON_TOLERATIONS: Final = tuple(
-    Toleration(_NODE + what, EXISTS, value="", effect=NO_SCHEDULE)
+    Toleration(_NODE + what, matching.EXISTS, value="", effect=matching.NO_SCHEDULE)
     for what in ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
 )
-_HOST_NETWORK_TOLERATION: Final = Toleration(_NODE + "network-unavailable", EXISTS, value="", effect=NO_SCHEDULE)
+_HOST_NETWORK_TOLERATION: Final = Toleration(
+    _NODE + "network-unavailable", matching.EXISTS, value="", effect=matching.NO_SCHEDULE
+)
 
 Amounts = dict[str, int]
 
@@ -236,7 +223,8 @@ def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFiel
     """Return the fields of a pod spec read by ResourceQuotas besides requests."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     unspecified = []
-    sections = () if _get_reported_amounts(spec, "requests") else ("requests", "limits")  # unless the pod has its own
+    # A pod with requests of its own needs none in its containers.
+    sections = () if _get_reported_amounts(spec, "requests") else ("requests", "limits")
     for section, name in product(sections, ("cpu", "memory")):
         if not all(name in _get_reported_amounts(container, section) for container in containers):
             unspecified.append(f"{section}.{name}")
@@ -303,7 +291,9 @@ def _list_host_ports(spec: Fields) -> tuple[HostPort, ...]:
     ports = []
     for container in (*spec.list_mappings("containers"), *_list_sidecars(spec)):
         for port in container.list_mappings("ports"):
-            number = port.get_integer("hostPort", 0) or (port.get_integer("containerPort", 0) if shares_network else 0)
+            number = port.get_integer("hostPort", 0)
+            if shares_network and not number:
+                number = port.get_integer("containerPort", 0)
             if number:
                 address = port.get_text("hostIP") or HostPort(0).address  # by default every address
                 ports.append(HostPort(number, port.get_text("protocol", "TCP"), address))
@@ -404,8 +394,8 @@ def parse_selector(parent: Fields, key: str) -> LabelSelector | None:
     fields = parent.get_mapping(key)
     pairs = fields.get_text_mapping("matchLabels")
     expressions = tuple(_parse_requirement(item) for item in fields.list_mappings("matchExpressions"))
-    selector = build_label_selector(pairs, expressions)
-    for problem in validate_selector(selector):
+    selector = matching.build_label_selector(pairs, expressions)
+    for problem in matching.validate_selector(selector):
         fields.report("", problem + ".")
     return selector
 
@@ -437,14 +427,14 @@ def parse_node_term(fields: Fields) -> NodeSelectorTerm:
     labels = tuple(_parse_requirement(item) for item in fields.list_mappings("matchExpressions"))
     names = tuple(_parse_requirement(item) for item in fields.list_mappings("matchFields"))
     for requirement in labels:
-        if requirement.operator in (GREATER, LESS):  # only node selectors have these operators
+        if requirement.operator in (matching.GREATER, matching.LESS):  # only node selectors have these operators
             if len(requirement.values) != 1:
                 fields.report("matchExpressions", f"needs exactly one value for {requirement.operator}.")
             continue  # the check of label selectors below rejects both operators
-        for problem in validate_selector_requirement(requirement):
+        for problem in matching.validate_selector_requirement(requirement):
             fields.report("matchExpressions", problem + ".")
     for requirement in names:
-        if requirement.key != "metadata.name" or requirement.operator not in (IN, NOT_IN):
+        if requirement.key != "metadata.name" or requirement.operator not in (matching.IN, matching.NOT_IN):
             fields.report("matchFields", "can only use metadata.name with In or NotIn.")
     return NodeSelectorTerm(labels, names)
 
@@ -489,8 +479,8 @@ def _merge_match_label_keys(
     """Return a selector with requirements for the values of the pod's own labels by matchLabelKeys and
     mismatchLabelKeys; keys without a label are ignored. None selects nothing.
     """
-    keys = [(key, IN) for key in fields.get_texts("matchLabelKeys")]
-    keys += [(key, NOT_IN) for key in fields.get_texts("mismatchLabelKeys")]
+    keys = [(key, matching.IN) for key in fields.get_texts("matchLabelKeys")]
+    keys += [(key, matching.NOT_IN) for key in fields.get_texts("mismatchLabelKeys")]
     if not keys:
         return selector
     if selector is None:
@@ -529,9 +519,9 @@ def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
     """
     tolerations = []
     for fields in spec.list_mappings("tolerations"):
-        operator = fields.get_choice("operator", (EQUAL, EXISTS), EQUAL)
+        operator = fields.get_choice("operator", (matching.EQUAL, matching.EXISTS), matching.EQUAL)
         key = fields.get_text("key")
-        if not key and operator != EXISTS:
+        if not key and operator != matching.EXISTS:
             fields.report("operator", "must be Exists when key is empty.")
         effect = fields.get_choice("effect", _EFFECTS, default="")  # "" is every effect
         seconds = fields.data.get("tolerationSeconds")  # any integer is valid: a negative one means no time at all

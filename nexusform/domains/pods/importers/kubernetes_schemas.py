@@ -69,8 +69,8 @@ def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
 
 
 def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
-    """Return the shape of a type text: `[X` is a list of X, `{X` a mapping to X, one letter a scalar, any other text
-    the name of a type. `rule` limits the value, or each item of a list or mapping; named types ignore it.
+    """Return the shape of a type text: `[X` is a list of X, `{X` a mapping to X, one letter a scalar. Any other text is
+    the name of a type. `rule` limits the value, or each item of a list or mapping. Named types ignore it.
     """
     prefix = type_text[0]
     if prefix in _CONTAINERS:

@@ -14,13 +14,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.documents.scalars import parse_integer
 from nexusform.documents.yaml_documents import build_problem
-from nexusform.domains.pods.importers.csi_objects import (
-    CsiLimits,
-    build_attach_limits,
-    collect_csi_objects,
-    find_csi_provisioner,
-    find_volume_driver,
-)
+from nexusform.domains.pods.importers import csi_objects
+from nexusform.domains.pods.importers.csi_objects import CsiLimits
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term, parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer, read_silently
 from nexusform.domains.pods.scheduling.cluster_records import (
@@ -124,7 +119,7 @@ def collect_storage(
         default_class=max(sorted(default_classes), key=default_classes.__getitem__, default=""),
         is_complete=is_complete,
         has_all_classes=has_all_classes,
-        csi=collect_csi_objects(manifests),
+        csi=csi_objects.collect_csi_objects(manifests),
     )
 
 
@@ -284,7 +279,11 @@ def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
     reserved_volume = storage.reserved_volumes.get((claim.namespace, claim.name))
     volume = storage.volumes.get(spec.get_text("volumeName"), reserved_volume)
     storage_class = storage.classes.get(spec.get_text("storageClassName"))
-    driver = find_volume_driver(volume) if volume is not None else find_csi_provisioner(storage_class)
+    driver = (
+        csi_objects.find_volume_driver(volume)
+        if volume is not None
+        else csi_objects.find_csi_provisioner(storage_class)
+    )
     return ((f"{claim.namespace}/{claim.name}", driver),) if driver else ()
 
 
@@ -360,7 +359,7 @@ def collect_cluster_storage(
             reference = (claim, "")  # place of findings: the claim itself
             claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage))
     immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
-    attach_limits = build_attach_limits(storage.csi, storage.volumes)
+    attach_limits = csi_objects.build_attach_limits(storage.csi, storage.volumes)
     return ClusterStorage(tuple(volumes), immediate_claims, tuple(invalid_claims), attach_limits)
 
 
@@ -381,7 +380,7 @@ def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volum
         terms=_parse_node_terms(manifest),
         zones=_list_zone_requirements(manifest),
         claim=claim_name,
-        driver=find_volume_driver(manifest),
+        driver=csi_objects.find_volume_driver(manifest),
     )
 
 
@@ -459,22 +458,11 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
         is_block=claim.get_text("volumeMode") == _BLOCK,
         selector=parse_selector(claim, "selector"),
     )
+    if configured_class == "":
+        return unbound_claim  # nothing is provisioned: an existing volume is required
     class_object = storage.classes.get(class_name)
     if class_object is None:
-        # Claims and volumes of a class without an object are matched all the same, at once (IsDelayBindingMode).
-        can_bind = _can_bind_free_volume(unbound_claim, storage)
-        if configured_class == "" or (can_bind and storage.has_all_classes):
-            return unbound_claim  # nothing is provisioned: an existing volume is required
-        if class_name and can_bind:
-            return replace(unbound_claim, waits_for_pod=True)
-        class_text = f'of the StorageClass "{class_name}"' if class_name else "of the default StorageClass"
-        text = f"requests a volume {class_text}, but no manifest defines it"
-        summary = (
-            f"StorageClass {class_name} is not on the cluster" if class_name else "there is no default StorageClass"
-        )
-        outcome = "its pods stay Pending" if storage.has_all_classes else _REACHABILITY_UNKNOWN
-        _warn_unknown_nodes(reference, text, summary, outcome)
-        return unbound_claim if storage.has_all_classes else None
+        return _complete_claim_of_unknown_class(unbound_claim, reference, storage)
     waits_for_pod = class_object.body.get("volumeBindingMode") == "WaitForFirstConsumer"
     provisioning_terms = (  # nodes in reach of a new volume; () if none is created
         () if class_object.body.get("provisioner") == _NO_PROVISIONER else _parse_allowed_topologies(class_object)
@@ -482,7 +470,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     if provisioning_terms is _ALL_NODES and not waits_for_pod:
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
         _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
-    driver = find_csi_provisioner(class_object)
+    driver = csi_objects.find_csi_provisioner(class_object)
     has_node_differences = _can_bind_free_volume(unbound_claim, storage) or storage.csi.has_volume_limit(driver)
     if provisioning_terms is _ALL_NODES and not has_node_differences:
         return None  # no node is better than another
@@ -518,6 +506,29 @@ def _parse_node_terms(volume: Manifest) -> Terms | None:
 def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
     labels = volume.labels
     return tuple(Requirement(key, IN, tuple(labels[key].split("__"))) for key in ZONE_LABELS if key in labels)
+
+
+def _complete_claim_of_unknown_class(claim: Claim, reference: _FieldReference, storage: Storage) -> Claim | None:
+    """Return an unbound claim of a StorageClass without an object, or None if its volume is unknown (reported).
+
+    Kubernetes matches free volumes with such a claim all the same, at once (IsDelayBindingMode).
+    """
+    can_bind = _can_bind_free_volume(claim, storage)
+    if can_bind and storage.has_all_classes:
+        return claim
+    if can_bind and claim.storage_class:
+        return replace(claim, waits_for_pod=True)
+    class_text = "the default StorageClass"
+    summary = "there is no default StorageClass"
+    if claim.storage_class:
+        class_text = f'the StorageClass "{claim.storage_class}"'
+        summary = f"StorageClass {claim.storage_class} is not on the cluster"
+    text = f"requests a volume of {class_text}, but no manifest defines it"
+    if storage.has_all_classes:
+        _warn_unknown_nodes(reference, text, summary, "its pods stay Pending")
+        return claim
+    _warn_unknown_nodes(reference, text, summary)
+    return None
 
 
 def _parse_allowed_topologies(storage_class: Manifest) -> Terms | None:

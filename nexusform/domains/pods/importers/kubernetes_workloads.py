@@ -13,24 +13,9 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.yaml_documents import build_problem
-from nexusform.domains.pods.importers.device_objects import (
-    DeviceObjects,
-    add_claims,
-    collect_device_objects,
-    parse_device_claims,
-)
-from nexusform.domains.pods.importers.kubernetes_pod_spec import (
-    DEVICE_CLAIMS,
-    GANGS,
-    PodOwner,
-    Priorities,
-    collect_priority_classes,
-    compute_template_hash,
-    find_priority_rejection,
-    parse_containers,
-    parse_pod_spec,
-    parse_selector,
-)
+from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_admission
+from nexusform.domains.pods.importers.device_objects import DeviceObjects
+from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, GANGS, PodOwner, Priorities
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_volumes
 from nexusform.domains.pods.importers.live_workloads import (
     LiveWorkload,
@@ -40,12 +25,7 @@ from nexusform.domains.pods.importers.live_workloads import (
     select_placement_fields,
 )
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, read_silently, select_manifests
-from nexusform.domains.pods.importers.pod_admission import (
-    AdmissionRules,
-    apply_pod_admission,
-    collect_admission_rules,
-    find_admission_rejection,
-)
+from nexusform.domains.pods.importers.pod_admission import AdmissionRules
 from nexusform.domains.pods.importers.unpredicted_kinds import list_unpredicted_problems
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, PodSpec, Strategy, Workload
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
@@ -99,8 +79,8 @@ def collect_workloads(
         selectors.setdefault(manifest.namespace, []).append(selector)
     previous_by_title = {(item.kind, item.namespace, item.name): item for item in previous_manifests}
     reader = _WorkloadReader(
-        priorities=collect_priority_classes(all_manifests, is_complete=is_complete),
-        rules=collect_admission_rules(all_manifests),
+        priorities=kubernetes_pod_spec.collect_priority_classes(all_manifests, is_complete=is_complete),
+        rules=pod_admission.collect_admission_rules(all_manifests),
         storage=collect_storage(all_manifests, is_complete=is_complete, has_all_classes=has_all_classes),
         services=selectors,
         autoscalers=_collect_autoscalers(all_manifests),
@@ -108,7 +88,7 @@ def collect_workloads(
         replica_sets=group_replica_sets(live_workloads.values()),
         previous_manifests=previous_by_title,
         device_classes=_collect_device_classes(all_manifests),
-        devices=collect_device_objects(all_manifests),
+        devices=device_objects.collect_device_objects(all_manifests),
         is_complete=is_complete,
     )
     workloads = []
@@ -161,7 +141,7 @@ class _WorkloadReader(Struct):
     def parse_workload(self, manifest: Manifest, controller: _WorkloadKind) -> Workload:
         """Return the workload of a manifest, its pods as changed by admission, and report problems of its fields."""
         # Fields of other managers are no part of the template that this manifest applies.
-        template_digest = compute_template_hash(_get_template(manifest))
+        template_digest = kubernetes_pod_spec.compute_template_hash(_get_template(manifest))
         (manifest, has_unknown_fields), original = self._merge_live_fields(manifest), manifest
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.get_mapping("spec")
@@ -180,18 +160,20 @@ class _WorkloadReader(Struct):
         )
         _check_restart_policy(template.get_mapping("spec"), controller.restart_policies)
         metadata = template.get_mapping("metadata")
-        pod_spec = apply_pod_admission(manifest.namespace, metadata, template.get_mapping("spec"), self.rules)
+        pod_spec = pod_admission.apply_pod_admission(
+            manifest.namespace, metadata, template.get_mapping("spec"), self.rules
+        )
         volumes = parse_volumes(manifest, pod_spec, spec.list_mappings("volumeClaimTemplates"), self.storage)
-        pod = parse_pod_spec(metadata, pod_spec, owner, self.priorities)
+        pod = kubernetes_pod_spec.parse_pod_spec(metadata, pod_spec, owner, self.priorities)
         is_gang = manifest.kind == "Job" and "scheduling" in spec
         has_devices = self._report_device_classes(template.get_mapping("spec"), pod)
         if is_gang:
             detail = "schedules its pods as a gang: together or not at all, which is not predicted."
             spec.report("scheduling", detail, Severity.WARNING, id=GANGS)
-        device_claims = parse_device_claims(
+        device_claims = device_objects.parse_device_claims(
             manifest.namespace, template.get_mapping("spec"), self.devices, is_complete=self.is_complete
         )
-        pod = replace(add_claims(pod, volumes, device_claims), missing_objects=volumes.missing_objects)
+        pod = replace(device_objects.add_claims(pod, volumes, device_claims), missing_objects=volumes.missing_objects)
         if is_gang or has_devices or has_unknown_fields:
             pod = replace(pod, has_unknown_rules=True)
         workload = Workload(
@@ -201,9 +183,9 @@ class _WorkloadReader(Struct):
             replicas=controller.parse_replicas(spec),
             pod=pod,
             line=manifest.line,
-            containers=parse_containers(pod_spec),
-            admission_error=find_priority_rejection(pod_spec, self.priorities)
-            or find_admission_rejection(manifest.namespace, pod_spec, self.rules),
+            containers=kubernetes_pod_spec.parse_containers(pod_spec),
+            admission_error=kubernetes_pod_spec.find_priority_rejection(pod_spec, self.priorities)
+            or pod_admission.find_admission_rejection(manifest.namespace, pod_spec, self.rules),
             keeps_replicas=_get_replicas(manifest) != _get_replicas(original),  # set by another manager
         )
         workload = self._add_revisions(manifest, workload, _get_template(manifest))
@@ -225,8 +207,8 @@ class _WorkloadReader(Struct):
         return bool(classes)
 
     def _add_revisions(self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]) -> Workload:
-        """Return a workload as far as the live objects show it: with the revisions of its current template and its
-        previous maximum of pods, or for a Job with the pods left to run.
+        """Return a workload with the facts shown by its live objects. They are the revisions of its current template
+        and its previous maximum of pods. A Job has the number of pods left to run.
         """
         key = manifest.workload_key
         live, replica_sets = self.live_workloads.get(key, LiveWorkload(key)), self.replica_sets.get(key, ())
@@ -291,8 +273,8 @@ class _WorkloadReader(Struct):
         return None if spread_selector.is_empty else spread_selector
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
-        """Return a workload with the replicas set by its autoscaler before the first measurement (none with 0 replicas:
-        it is disabled), and report the bounds; unchanged without an autoscaler.
+        """Return a workload with the replicas set by its autoscaler before the first measurement, and report the
+        bounds. With 0 replicas the autoscaler is disabled. A workload without an autoscaler is returned unchanged.
         """
         scalers = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name), ())
         if not scalers:
@@ -338,7 +320,7 @@ def _get_replicas(manifest: Manifest) -> Any:
 
 def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSelector | None:
     """Return the selector of a controller, and report a missing one, or one without the pods of the template."""
-    selector = parse_selector(spec, "selector")
+    selector = kubernetes_pod_spec.parse_selector(spec, "selector")
     if selector is None or selector.is_empty:
         spec.report("selector", "must be set: it selects the pods of the controller.")
     elif not is_selected(selector, labels):

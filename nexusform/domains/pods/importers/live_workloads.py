@@ -75,15 +75,10 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the required parts of a live workload as plain data, without environments and arguments."""
     metadata, spec = get_mapping(body, "metadata"), get_mapping(body, "spec")
     managers = list_mappings(metadata, "managedFields")
-    # A subresource (scale) is written by another manager, such as an autoscaler.
-    other_managers = [item for item in managers if item.get("manager") not in _APPLIERS or item.get("subresource")]
     is_scaled = _AUTOSCALER in [(item.get("manager"), item.get("subresource")) for item in managers]
-    fields = [
-        (*leaf, item.get("manager") == _KUBECTL and not item.get("subresource"))
-        for item in other_managers
-        for leaf in _list_owned_field_values(get_mapping(item, "fieldsV1", "f:spec"), _select_spec(spec), path=())
-    ]
-    if not managers:  # those not set by the last manifest
+    if managers:
+        fields = list(_list_fields_of_other_managers(managers, spec))
+    else:  # without known managers: the fields not set by the last manifest
         applied = _read_applied_spec(metadata)
         leaves = _list_leaf_values(_select_spec(spec))
         fields = [(path, value, False) for path, value in leaves if _find_value_at_path(applied, path) is None]
@@ -108,6 +103,22 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
 def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the reference to the controller of an object; {} without one."""
     return next((owner for owner in list_mappings(metadata, "ownerReferences") if owner.get("controller")), {})
+
+
+def _list_fields_of_other_managers(
+    managers: Iterable[Mapping[str, Any]], spec: Mapping[str, Any]
+) -> Iterator[tuple[FieldPath, Any, bool]]:
+    """Yield the fields of a live spec not written by an apply: their path, their value, and whether kubectl owns them.
+    A subresource (scale) is always written by another manager, such as an autoscaler.
+    """
+    for item in managers:
+        name, subresource = item.get("manager"), item.get("subresource")
+        if name in _APPLIERS and not subresource:
+            continue
+        is_kubectl = name == _KUBECTL and not subresource
+        owned_fields = get_mapping(item, "fieldsV1", "f:spec")
+        for path, value in _list_owned_field_values(owned_fields, _select_spec(spec), path=()):
+            yield path, value, is_kubectl
 
 
 def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
@@ -189,9 +200,11 @@ def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> tuple[Manifest, set[str]]:
-    """Return a manifest with the live fields it leaves to other managers, and the names of fields of unknown managers.
-    `previous` was applied before: the apply removes its fields, unless another manager (not kubectl) is known to own
-    them.
+    """Return a manifest with the live fields it leaves to other managers, such as the replicas set by an autoscaler.
+    The second result has the names of fields of unknown managers: it is not clear whether they stay.
+
+    `previous` is the manifest applied before. The apply removes fields of this one alone, unless another manager
+    (not kubectl) is known to own them.
     """
     unknown: set[str] = set()
     if not live.foreign_fields:

@@ -14,14 +14,9 @@ from typing import Any, Final, TypeGuard
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Severity
+from nexusform.domains.pods.importers import manifest_parser
 from nexusform.domains.pods.importers.kubernetes_pod_spec import IN_DOUBT, parse_selector, sum_container_amounts
-from nexusform.domains.pods.importers.manifest_parser import (
-    Fields,
-    Manifest,
-    format_scalar,
-    read_silently,
-    select_manifests,
-)
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget, ResourceQuota, ResourceQuotaScope
 from nexusform.json_data.plain_data import get_mapping, list_mappings
 from nexusform.kubernetes.matching import EXISTS
@@ -90,7 +85,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
                 name = manifest.namespace
                 _add_limit_range(manifest, defaults.setdefault(name, []), bounds.setdefault(name, []))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
-                annotations = read_silently(manifest, "metadata").get_mapping("annotations")
+                annotations = manifest_parser.read_silently(manifest, "metadata").get_mapping("annotations")
                 resource = annotations.get_text(_NETWORK_RESOURCE)
                 # A namespaced object of an unknown group: without a namespace it is in "default".
                 networks[manifest.namespace or "default", manifest.name] = resource
@@ -99,7 +94,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
 
 def _add_limit_range(manifest: Manifest, defaults: list[LimitRangeDefaults], bounds: list[LimitRangeBounds]) -> None:
     """Add the defaults and bounds of a LimitRange to those of its namespace."""
-    for item in read_silently(manifest, "spec").list_mappings("limits"):
+    for item in manifest_parser.read_silently(manifest, "spec").list_mappings("limits"):
         target = item.get_text("type")
         minimum, maximum = item.get_mapping("min").data, item.get_mapping("max").data
         if target in ("Container", "Pod"):
@@ -116,17 +111,12 @@ def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules
     owner = rules.namespaces.get(namespace)
     if owner and "deletionTimestamp" in get_mapping(owner.body, "metadata"):
         return f"unable to create new content in namespace {namespace} because it is being terminated"
-    name, overhead = spec.get_text("runtimeClassName"), _read_amounts(spec.data, "overhead")
-    runtime = rules.runtimes.get(name)
-    class_overhead = _read_amounts(runtime.body if runtime else {}, "overhead", "podFixed")
-    if overhead and overhead != class_overhead and (runtime or not name):  # else the class is unknown
-        if class_overhead:
-            return "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-        return "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
-    excess = next(filter(None, map(_find_excess_request, containers)), "")
-    if excess or not rules.bounds.get(namespace):
-        return excess
+    rejections = [_find_overhead_rejection(spec, rules), *map(_find_excess_request, containers)]
+    rejection = next(filter(None, rejections), "")
+    if rejection or not rules.bounds.get(namespace):
+        return rejection
+    # The LimitRanges of the namespace bound each container, and the pod as a whole.
     container_amounts = [(_read_requests(container), _read_limits(container)) for container in containers]
     pod_requests = _read_limits(spec) | sum_container_amounts(spec, _read_requests)
     pod_requests |= _read_amounts(spec.data, *_REQUESTS)
@@ -134,6 +124,20 @@ def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules
     amounts = {"Container": container_amounts, "Pod": [(pod_requests, pod_limits)]}
     reasons = (_find_bounds_violation(item, *pair) for item in rules.bounds[namespace] for pair in amounts[item.target])
     return next(filter(None, reasons), "")
+
+
+def _find_overhead_rejection(spec: Fields, rules: AdmissionRules) -> str:
+    """Return why the overhead of a pod is rejected, "" if it is valid: its RuntimeClass must have the same one."""
+    name, overhead = spec.get_text("runtimeClassName"), _read_amounts(spec.data, "overhead")
+    runtime = rules.runtimes.get(name)
+    if not overhead or (name and runtime is None):
+        return ""  # nothing to check, or an unknown class
+    class_overhead = _read_amounts(runtime.body if runtime else {}, "overhead", "podFixed")
+    if not class_overhead:
+        return "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    if overhead != class_overhead:
+        return "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+    return ""
 
 
 def _find_excess_request(container: Fields) -> str:
@@ -183,8 +187,8 @@ def _read_limits(container: Fields) -> _NanoAmounts:
 def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuota, ...]:
     """Return the ResourceQuotas among the objects of a cluster, with their observed usage."""
     quotas = []
-    for manifest in select_manifests(manifests, "", "ResourceQuota"):
-        spec = read_silently(manifest, "spec")
+    for manifest in manifest_parser.select_manifests(manifests, "", "ResourceQuota"):
+        spec = manifest_parser.read_silently(manifest, "spec")
         scopes = [ResourceQuotaScope(name) for name in spec.get_texts("scopes")]
         for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
             operator = item.get_text("operator", EXISTS)
@@ -209,13 +213,13 @@ def _read_quota_amounts(values: Mapping[str, Any]) -> tuple[tuple[str, int], ...
 def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDisruptionBudget, ...]:
     """Return the PodDisruptionBudgets with a selector among the objects of a cluster."""
     budgets = []
-    for manifest in select_manifests(manifests, "policy", "PodDisruptionBudget"):
-        spec = read_silently(manifest, "spec")
+    for manifest in manifest_parser.select_manifests(manifests, "policy", "PodDisruptionBudget"):
+        spec = manifest_parser.read_silently(manifest, "spec")
         selector = parse_selector(spec, "selector")
         if selector is not None:  # else it covers no pod
             minimum, maximum = (
-                format_scalar(spec.data.get("minAvailable")),
-                format_scalar(spec.data.get("maxUnavailable")),
+                manifest_parser.format_scalar(spec.data.get("minAvailable")),
+                manifest_parser.format_scalar(spec.data.get("maxUnavailable")),
             )
             evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
             names = (manifest.namespace, manifest.name)
@@ -270,7 +274,7 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
         summary = f"RuntimeClass {name} is not on the cluster"
         spec.report("runtimeClassName", detail, Severity.WARNING, summary=summary)
         return _replace_data(spec, {**spec.data, IN_DOUBT: True})
-    scheduling = read_silently(runtime, "scheduling")
+    scheduling = manifest_parser.read_silently(runtime, "scheduling")
     pod_selector, class_selector = spec.get_text_mapping("nodeSelector"), scheduling.get_text_mapping("nodeSelector")
     for key in sorted(pod_selector.keys() & class_selector.keys()):
         if pod_selector[key] != class_selector[key]:
@@ -290,7 +294,9 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
 
 
 def _apply_limit_ranges(spec: Fields, ranges: Sequence[LimitRangeDefaults]) -> Fields:
-    """Return the spec with the LimitRange defaults of its namespace, in doubt if their (random) order matters."""
+    """Return the spec with the LimitRange defaults of its namespace. Kubernetes applies them in random order: they are
+    tried with each of them first, and the pod is in doubt if the results differ.
+    """
     changed_specs = []
     for first in ranges:
         changed_spec = dict(spec.data)
@@ -344,19 +350,24 @@ def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, ru
 
 
 def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
-    """Return namespace and name of each network, once per interface: from `ns/name@interface, ...`, or from JSON."""
+    """Return namespace and name of each network, once per interface: from `ns/name@interface, ...`, or from JSON. The
+    default namespace is the one of the pod.
+    """
     text = annotations.get_text(NETWORKS).strip()
-    if text.startswith("["):
+    names: list[tuple[str, str]] = []
+    if not text.startswith("["):
+        for part in text.split(","):
+            path, _, _interface = part.strip().partition("@")
+            own_namespace, _, name = path.rpartition("/")
+            names.append((own_namespace.rpartition("/")[2] or namespace, name))
+    else:
         try:
             networks = list_mappings(json.loads(text))
         except ValueError:
             annotations.report(NETWORKS, "is neither a list of names nor JSON.")
             return []
-        names = [(str(item.get("namespace") or namespace), str(item.get("name") or "")) for item in networks]
-    else:
-        paths = [f"{namespace}/{part.strip()}".partition("@")[0].split("/") for part in text.split(",")]
-        names = [(path[-2] or namespace, path[-1]) for path in paths]
-    return [pair for pair in names if pair[1]]
+        names += [(str(item.get("namespace") or namespace), str(item.get("name") or "")) for item in networks]
+    return [(own_namespace, name) for own_namespace, name in names if name]
 
 
 def _sum_requested(containers: Iterable[Any], name: str) -> int:

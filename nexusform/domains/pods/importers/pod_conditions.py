@@ -68,8 +68,8 @@ def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
-    """Return the containers of a pod (`section`: one of CONTAINERS), the running ones with their allocated requests:
-    the larger of requested and actual resources (different during a resize in place). Source: kubernetes
+    """Return the containers of a pod, the running ones with their allocated requests. `section` is one of CONTAINERS.
+    During a resize in place, requested and actual resources differ: the larger ones count. Source: kubernetes
     component-helpers/resource, determineContainerReqs.
     """
     status = get_mapping(pod, "status")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import count
+from itertools import count, filterfalse
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -252,9 +252,10 @@ def merge_observed_pods(
     nodes: Mapping[str, Node],
     is_replaced: Callable[[ExistingPod], bool] = lambda _: False,
 ) -> dict[str, list[ExistingPod]]:
-    """Replace pods of one cluster by the observed ones, and return the observed ones by workload. Further pods
-    predicted in state are kept, as they are newer. So are the state's pods in place of observed ones evicted by
-    a NoExecute taint, or matched by `is_replaced`.
+    """Replace the pods of one cluster (`existing_pods`, from state) by the observed ones; return these by workload.
+
+    Pods in state are kept if the plan knows better: further predicted pods are newer than the observation. A pod in
+    state also replaces an observed one evicted by a NoExecute taint, or matched by `is_replaced`.
     """
     predicted_nodes: dict[str, dict[int, str]] = {}  # by workload: the node of each number
     for (workload, number), pod in existing_pods.items():
@@ -263,12 +264,11 @@ def merge_observed_pods(
     for pod in pods:
         if is_replaced(pod):
             continue
-        is_evicted = (  # now or later
-            "/DaemonSet/" not in pod.workload
-            and taints.compute_toleration_seconds(pod.spec, nodes[pod.node]) is not None
-        )
-        if not is_evicted or pod.workload not in predicted_nodes:  # else state has the predicted replacement
-            observed_pods.setdefault(pod.workload, []).append(pod)
+        seconds = taints.compute_toleration_seconds(pod.spec, nodes[pod.node])
+        is_evicted = seconds is not None and "/DaemonSet/" not in pod.workload  # now or later
+        if is_evicted and pod.workload in predicted_nodes:
+            continue  # state has the predicted replacement
+        observed_pods.setdefault(pod.workload, []).append(pod)
     numbered_pods: dict[str, list[ExistingPod]] = {}
     for key, own_pods in observed_pods.items():
         numbered_pods[key] = _assign_predicted_numbers(own_pods, predicted_nodes.get(key, {}))
@@ -277,18 +277,18 @@ def merge_observed_pods(
 
 
 def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]) -> list[ExistingPod]:
-    """Return pods of one workload with the numbers of the pods predicted for their nodes (`predicted_nodes`: by
-    number), others with the lowest free numbers.
+    """Return the pods of one workload with numbers of the prediction in state (`predicted_nodes`: node by number).
+
+    A pod gets the number of a pod predicted for its node, another pod the lowest free number.
     """
     if "/StatefulSet/" in pods[0].workload:
         return list(pods)  # numbered by their ordinals
     numbers_by_node = group_by(predicted_nodes, lambda number: predicted_nodes[number])
-    numbers: list[int | None] = []
+    numbers: list[int | None] = []  # None: a free number
     for pod in pods:
         node_numbers = numbers_by_node.get(pod.node)
         numbers.append(node_numbers.pop(0) if node_numbers else None)
-    used_numbers = set(numbers)
-    free_numbers = (number for number in count() if number not in used_numbers)
+    free_numbers = filterfalse(set(numbers).__contains__, count())
     return [
         replace(pod, number=next(free_numbers) if number is None else number)
         for pod, number in zip(pods, numbers, strict=True)
@@ -367,8 +367,8 @@ def _find_unlisted_usage(snapshot: KubectlSnapshot) -> _UsageByQuota:
 def apply_observed_usage(
     quotas: Iterable[ResourceQuota], observed: ObservedCluster, managed_keys: AbstractSet[str]
 ) -> tuple[ResourceQuota, ...]:
-    """Return quotas with their usage by pods outside of predictions: those missing in the snapshot, and those without a
-    node of workloads (keys) that are not managed.
+    """Return quotas with their usage by pods outside of predictions. These are pods missing in the snapshot, and
+    waiting pods of workloads outside of `managed_keys`.
     """
     unlisted = observed.unlisted_usage
     usage = QuotaUsage(replace(quota, used=unlisted.get((quota.namespace, quota.name), ())) for quota in quotas)

@@ -9,24 +9,16 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.pods.importers.appliance_claims import (
-    Claims,
-    collect_appliance_claims,
-    compute_planned_storage_demand,
-    compute_storage_demand,
-)
+from nexusform.domains.pods.importers import appliance_claims
+from nexusform.domains.pods.importers.appliance_claims import Claims
 from nexusform.domains.pods.importers.device_objects import collect_device_inventory
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.live_workloads import REPLICAS_PATH, LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest, select_manifests
 from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
-from nexusform.domains.pods.planning.cluster_observation import (
-    ObservedCluster,
-    apply_observed_budget_status,
-    apply_observed_usage,
-    merge_observed_pods,
-)
+from nexusform.domains.pods.planning import cluster_observation
+from nexusform.domains.pods.planning.cluster_observation import ObservedCluster
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
     ObjectPods,
@@ -119,7 +111,9 @@ class PodsByCluster:
         # Observed pods replaced since by an applied plan do not count.
         is_replaced = create_replacement_check(objects, prior_workloads, is_complete=observed_cluster.is_complete)
         node_by_name = observed_cluster.cluster.node_by_name
-        observed_pods = merge_observed_pods(existing_pods, observed_cluster.existing_pods, node_by_name, is_replaced)
+        observed_pods = cluster_observation.merge_observed_pods(
+            existing_pods, observed_cluster.existing_pods, node_by_name, is_replaced
+        )
         observed_keys = {pod.key for pod in chain.from_iterable(observed_pods.values())}
         self._lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset()) - observed_keys
         return observed_pods
@@ -165,7 +159,9 @@ class PodsByCluster:
             nodes=cluster.nodes,
             namespaces=namespaces,
             quotas=self._collect_quotas(manifests, cluster.id),
-            budgets=apply_observed_budget_status(collect_pod_disruption_budgets(manifests), observed_cluster),
+            budgets=cluster_observation.apply_observed_budget_status(
+                collect_pod_disruption_budgets(manifests), observed_cluster
+            ),
             volumes=storage.volumes,
             claims=storage.claims,
             invalid_claims=storage.invalid_claims,
@@ -180,13 +176,11 @@ class PodsByCluster:
     def _collect_quotas(self, manifests: Iterable[Manifest], cluster_id: str) -> tuple[ResourceQuota, ...]:
         """Return the quotas of a cluster with their usage by pods outside of predictions."""
         quotas = collect_resource_quotas(manifests)
-        if not quotas:
-            return ()
         counted_keys = self._list_managed_keys(cluster_id)
         counted_keys |= {key for other_id, key in self._recreated_workloads if other_id == cluster_id}  # deleted
         # Pending pods of forgotten objects and of other states are existing pods: they count themselves.
         counted_keys |= {pod.workload for pod in self._existing_pods.get(cluster_id, {}).values() if not pod.node}
-        return apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), counted_keys)
+        return cluster_observation.apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), counted_keys)
 
     def _list_managed_keys(self, cluster_id: str) -> set[str]:
         """Return the keys of the workloads of all objects on a cluster, those in state included."""
@@ -210,8 +204,27 @@ class PodsByCluster:
         Fleet applies them (`is_placed`), one of these is kubectl.
         """
         address, cluster_id = key
-        # The live workloads of a cluster by key. Without an observed one, that of its known pods.
         observed_cluster = self._get_observed_cluster(cluster_id)
+        live_workloads = self._collect_live_workloads(key, observed_cluster, is_placed=is_placed)
+        for other_id, name in self._recreated_workloads:
+            if other_id == cluster_id:
+                live_workloads.pop(name, None)
+        reading = collect_workloads(
+            object_pods.manifests,
+            self._collect_manifests(cluster_id),
+            is_complete=observed_cluster.is_complete,
+            has_all_classes=observed_cluster.has_all_classes,
+            live_workloads=live_workloads,
+            previous_manifests=self._prior_pods.get(key, NO_PRIOR_PODS).manifests,
+        )
+        self.findings += [(address, finding) for finding in reading.findings]
+        object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
+
+    def _collect_live_workloads(
+        self, key: ObjectKey, observed_cluster: ObservedCluster, *, is_placed: bool
+    ) -> dict[str, LiveWorkload]:
+        """Return the live workloads of a cluster by key: as observed, else as far as known by their pods."""
+        _, cluster_id = key
         known_pods = self._existing_pods.get(cluster_id, {}).values()
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         known_keys = {pod.workload for pod in pods}
@@ -219,29 +232,20 @@ class PodsByCluster:
         live_workloads = {name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas}
         prior = self._prior_pods.get(key, NO_PRIOR_PODS)
         for job in select_manifests(prior.manifests, "batch", "Job"):
-            name, prior_spec = job.workload_key, get_mapping(job.body, "spec")
-            # A Job recorded without its pods has ended, unless it has pods again. Fleet re-creates one deleted by its
-            # time to live.
-            is_repeated = is_placed and "ttlSecondsAfterFinished" in prior_spec
+            name = job.workload_key
+            # A Job recorded without its pods has ended, unless it has pods again.
             had_pods = self._prior_workloads[cluster_id][name].replicas > 0
-            if had_pods and prior.workloads.get(name) == {} and not is_repeated and name not in known_keys:
+            has_ended = had_pods and prior.workloads.get(name) == {} and name not in known_keys
+            # Fleet re-creates a Job that was deleted by its time to live.
+            is_repeated = is_placed and "ttlSecondsAfterFinished" in get_mapping(job.body, "spec")
+            if has_ended and not is_repeated:
                 live_workloads[name] = LiveWorkload(name, remaining_pods=0)
         for name, live in observed_cluster.cluster.live_workloads.items():
-            fields = tuple(item for item in live.foreign_fields if is_placed or not item[2])
+            fields = live.foreign_fields
+            if not is_placed:  # the plan applies the object as kubectl: fields of kubectl are its own
+                fields = tuple([field for field in fields if not field[2]])
             live_workloads[name] = replace(live, foreign_fields=fields)
-        known_workloads = {
-            name: live for name, live in live_workloads.items() if (cluster_id, name) not in self._recreated_workloads
-        }
-        reading = collect_workloads(
-            object_pods.manifests,
-            self._collect_manifests(cluster_id),
-            is_complete=observed_cluster.is_complete,
-            has_all_classes=observed_cluster.has_all_classes,
-            live_workloads=known_workloads,
-            previous_manifests=prior.manifests,
-        )
-        self.findings += [(address, finding) for finding in reading.findings]
-        object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
+        return live_workloads
 
     def _is_complete(self, cluster_id: str) -> bool:
         """Return whether all objects of a cluster that affect pods are known."""
@@ -278,8 +282,10 @@ class PodsByCluster:
         planned_claims = self._collect_claims(manifests, pods_after, cluster_id)
         stateful_sets = {(item.namespace, item.name) for item in select_manifests(manifests, "apps", "StatefulSet")}
         removed_namespaces = list_namespaces(prior_manifests.values()) - list_namespaces(manifests)
-        planned = compute_planned_storage_demand(prior_claims, planned_claims, stateful_sets, removed_namespaces)
-        return compute_storage_demand(prior_claims), planned
+        planned = appliance_claims.compute_planned_storage_demand(
+            prior_claims, planned_claims, stateful_sets, removed_namespaces
+        )
+        return appliance_claims.compute_storage_demand(prior_claims), planned
 
     def _collect_claims(self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str) -> Claims:
         """Return the claims of these pods on storage appliances; observed claims have their volume already."""
@@ -287,7 +293,9 @@ class PodsByCluster:
         observed_claims = select_manifests(objects, "", "PersistentVolumeClaim")
         observed_names = {(claim.namespace, claim.name) for claim in observed_claims}
         has_all_claims = cluster_id in self._observed_clusters and self._is_complete(cluster_id)
-        return collect_appliance_claims(manifests, pod_counts, observed_names, is_complete=has_all_claims)
+        return appliance_claims.collect_appliance_claims(
+            manifests, pod_counts, observed_names, is_complete=has_all_claims
+        )
 
 
 def list_namespaces(manifests: Iterable[Manifest]) -> set[str]:

@@ -77,11 +77,10 @@ def list_data_blocks(
     kind: PlanningKind, request: PlanRequest, evaluation: Evaluation
 ) -> Iterator[tuple[ResourceBlock, Mapping[str, Any] | None]]:
     """Yield the data blocks of a kind with the attributes read, None if unreadable."""
-    sources = request.registries.data_sources
+    types = {name for name, source in request.registries.data_sources.items() if source.kind is kind}
     for module in iterate_modules(request.configuration.root):
-        for block in module.resources.values():
-            if block.mode != "data" or block.type not in sources or sources[block.type].kind is not kind:
-                continue
+        blocks = [block for block in module.resources.values() if block.mode == "data" and block.type in types]
+        for block in blocks:
             for instance in evaluation.list_module_instances(module.path):
                 for item in evaluation.get_resource(instance, block).items.values():  # by count or for_each
                     yield block, item.attributes

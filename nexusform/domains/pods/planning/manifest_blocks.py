@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
-from nexusform.diagnostics.phrases import format_first_items, select_word_form
+from nexusform.diagnostics.phrases import enclose, format_first_items, select_word_form
 from nexusform.domains.pods.importers.appliance_claims import collect_appliance_claims, compute_storage_demand
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests, unwrap_envelopes
@@ -136,58 +136,69 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
     phase_blocks = [block for block in fleet_blocks if types[block.type].build_fleet_object is not None]
     manifest_addresses = {block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST}
     problems: list[Diagnostic] = []
-    # A batch ends at a block depending on one of its manifests; any other type of block is a batch of its own.
-    batches: list[list[ResourceBlock]] = []
-    open_batch: list[ResourceBlock] = []
+    waiting_manifests: list[ResourceBlock] = []  # independent ones, to be planned together
     for block in phase_blocks:
         dependencies = blocks.order.get_direct_dependencies(block.address)
-        if any(other.address in dependencies for other in open_batch):
-            batches.append(open_batch)
-            open_batch = []
+        if any(manifest.address in dependencies for manifest in waiting_manifests):
+            problems += plan_manifests(waiting_manifests, blocks, evaluation, pods)
+            waiting_manifests = []
         if block.address in manifest_addresses:
-            open_batch.append(block)
+            waiting_manifests.append(block)
         else:
-            batches.append([block])
-    for batch in filter(None, [*batches, open_batch]):
-        if batch[0].address in manifest_addresses:
-            problems += plan_manifests(batch, blocks, evaluation, pods)
-        else:
-            blocks.plan_block(batch[0], evaluation)
-    return problems
+            blocks.plan_block(block, evaluation)
+    return problems + plan_manifests(waiting_manifests, blocks, evaluation, pods)
 
 
 def plan_manifests(
     manifest_blocks: Sequence[ResourceBlock], blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase
 ) -> list[Diagnostic]:
-    """Plan hub manifests together: their pods are scheduled in one queue. Return errors for unknown clusters."""
+    """Plan independent hub manifests. Return errors for unknown clusters.
+
+    All pods of a cluster are scheduled in one queue. So every manifest is evaluated before the first pod is placed, and
+    all pods are placed before the first action is decided: the placement is an attribute (`workloads`).
+    """
     instances: list[Instance] = []
     for block in manifest_blocks:
-        expanded = blocks.expand(block, evaluation)
-        assert expanded is not None
-        blocks.diagnostics += expanded.diagnostics
-        for instance in expanded.instances:
-            if instance.is_configured:
-                blocks.diagnostics += blocks.evaluate_known(instance, evaluation)
-                if instance.config is not None and not instance.is_invalid:
-                    blocks.set_predicted_action(instance, evaluation)
-        instances += expanded.instances
+        instances += _evaluate_manifests(block, blocks, evaluation)
     _remove_former_pods(instances, pods)
-    problems: list[Diagnostic] = []
-    known_cluster_ids = sorted(pods.clusters)
-    for instance in instances:
-        cluster_id = _get_cluster_id(instance.config)
-        if not cluster_id or instance.is_removed or instance.is_invalid or cluster_id in pods.clusters:
-            continue  # nothing to place, or on a known cluster
-        choice = f" Known: {', '.join(known_cluster_ids[:10])}." if known_cluster_ids else ""
-        detail = f'No cluster has the id "{cluster_id}".{suggest_name(cluster_id, known_cluster_ids)}{choice}'
-        problems.append(instance.build_diagnostic(Problem(("cluster_id",), "unknown-cluster", detail)))
-        instance.is_invalid = True
+    problems = list(_reject_unknown_clusters(instances, sorted(pods.clusters)))
     workloads = _place_pods(instances, pods)
     for instance in instances:
         if instance.is_configured:
             blocks.decide_action(instance, {"workloads": workloads.get(instance.address)}, evaluation)
         blocks.add_instance(instance, evaluation)
     return problems
+
+
+def _evaluate_manifests(block: ResourceBlock, blocks: BlockPlanner, evaluation: Evaluation) -> list[Instance]:
+    """Return the instances of a manifest's block (by count or for_each), with their attributes as far as known."""
+    expanded = blocks.expand(block, evaluation)
+    assert expanded is not None, "a block of this phase has a resource type"
+    blocks.diagnostics += expanded.diagnostics
+    for instance in expanded.instances:
+        if instance.is_configured:
+            blocks.diagnostics += blocks.evaluate_known(instance, evaluation)
+            if instance.config is not None and not instance.is_invalid:
+                blocks.set_predicted_action(instance, evaluation)
+    return list(expanded.instances)
+
+
+def _reject_unknown_clusters(instances: Iterable[Instance], known_ids: Sequence[str]) -> Iterator[Diagnostic]:
+    """Yield an error for each manifest of an unknown cluster, and mark its instance as invalid."""
+    for cluster_id, instance in _list_applied_manifests(instances):
+        if cluster_id not in known_ids:
+            choice = enclose(" Known: ", ", ".join(known_ids[:10]), ".")
+            detail = f'No cluster has the id "{cluster_id}".{suggest_name(cluster_id, known_ids)}{choice}'
+            yield instance.build_diagnostic(Problem(("cluster_id",), "unknown-cluster", detail))
+            instance.is_invalid = True
+
+
+def _list_applied_manifests(instances: Iterable[Instance]) -> Iterator[tuple[str, Instance]]:
+    """Yield the valid manifests to apply to one cluster, each with the id of the cluster."""
+    for instance in instances:
+        cluster_id = _get_cluster_id(instance.config)
+        if cluster_id and not instance.is_removed and not instance.is_invalid:
+            yield cluster_id, instance
 
 
 def _get_cluster_id(attributes: Mapping[str, Any] | None) -> str:
@@ -212,10 +223,7 @@ def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
 def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]:
     """Return the `workloads` of every instance with a cluster, cluster by cluster, older objects first."""
     by_cluster: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = {}
-    for instance in instances:
-        cluster_id = _get_cluster_id(instance.config)
-        if instance.is_invalid or instance.is_removed or not cluster_id:
-            continue  # it has no pods to place
+    for cluster_id, instance in _list_applied_manifests(instances):
         body = get_value_at_path(instance.config, "yaml_body")
         if isinstance(body, str):  # else it is unknown until the apply
             by_cluster.setdefault(cluster_id, []).append((instance, parse_objects(body)))

@@ -4,6 +4,7 @@ shows the combined change of a pod.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -12,16 +13,9 @@ from msgspec.structs import replace
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest
+from nexusform.domains.pods.planning import pod_rows
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.domains.pods.planning.pod_rows import (
-    OBSERVED,
-    RecordedPod,
-    RejectedPods,
-    build_pod_values,
-    format_pod_spec,
-    parse_pod_record,
-    parse_pod_spec,
-)
+from nexusform.domains.pods.planning.pod_rows import OBSERVED, RecordedPod, RejectedPods
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, PodSpec, PodState, Workload
@@ -56,7 +50,7 @@ class PriorPods(Struct, frozen=True):
         for key, pods in self.workloads.items():
             spec = workloads[key].pod if key in workloads else PodSpec(namespace=key.partition("/")[0])
             for name, values in pods.items():
-                record = parse_pod_record(values)
+                record = pod_rows.parse_pod_record(values)
                 _, kind, _ = key.split("/", 2)
                 is_permanent = record.state == PodState.FAILED and kind in _PERMANENT_FAILURE_KINDS
                 rejection = (record.reason or "") if is_permanent else ""
@@ -80,8 +74,9 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
 def add_previous_maximums(
     workloads: Iterable[Workload], previous_workloads: Mapping[str, Workload]
 ) -> tuple[Workload, ...]:
-    """Return workloads with `previous_max_pods`: the maximum number of pods in the state before this plan, surge
-    included, or 0 if the plan does not scale them. Workloads with an observed maximum, or not in state, are unchanged.
+    """Return workloads with their maximum number of pods before this plan, as recorded in state. It includes the surge,
+    and is 0 if the plan does not scale the workload. Workloads with an observed maximum, or not in state, are
+    unchanged.
     """
     scaled: list[Workload] = []
     for workload in workloads:
@@ -161,7 +156,7 @@ class ObjectPods(Struct):
             self.prior_pods.setdefault(key, {})[name] = pod
             yield pod
 
-    def list_nodes_with_open_pods(self) -> dict[str, set[str]]:
+    def list_nodes_with_outdated_pods(self) -> dict[str, set[str]]:
         """Return, by workload, the nodes with possibly outdated pods in state: observed, or of a former template."""
         nodes: dict[str, set[str]] = {}
         for workload, pods in self.prior_pods.items():
@@ -178,7 +173,7 @@ class ObjectPods(Struct):
         state = str(PodState.SCHEDULED if pod.node else PodState.PENDING)
         record = RecordedPod(pod.node, machine, zone, is_certain=True, provenance=OBSERVED, state=state)
         if pod.spec.template != template:
-            record = replace(record, former_template=pod.spec.template, former_pod=format_pod_spec(pod.spec))
+            record = replace(record, former_template=pod.spec.template, former_pod=pod_rows.format_pod_spec(pod.spec))
         self.prior_pods.setdefault(pod.workload, {})[pod.name] = pod
         self.records[pod.workload, pod.name] = record
 
@@ -203,11 +198,11 @@ class ObjectPods(Struct):
     def record_uncreated_pods(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
         """Record the pods not created, by the forecasts of workloads."""
         self.uncreated_keys, self.rejections, self.has_rejected_pods = set(), [], False
-        for key in [workload.key for workload in self.workloads]:
-            forecast = forecasts[key]
+        for workload in self.workloads:
+            forecast = forecasts[workload.key]
             self.has_rejected_pods |= forecast.has_rejected_pods
             if forecast.uncreated:
-                self.uncreated_keys.add(key)
+                self.uncreated_keys.add(workload.key)
                 if forecast.workload.admission_error:
                     rejected = RejectedPods(forecast.workload, forecast.uncreated, forecast.rejection)
                     self.rejections.append(rejected)
@@ -222,13 +217,17 @@ class ObjectPods(Struct):
             self._merge_pod_outcome(outcome)
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
-        """Record an outcome. If it continues an earlier change of the pod in this plan, both are recorded as one."""
+        """Record an outcome. If it continues an earlier change of the pod in this plan, both are recorded as one.
+
+        A pod may be predicted several times in a plan. Its earlier change may also be an eviction (`displacements`).
+        """
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
         displacement = self.displacements.get(outcome.key)  # its eviction for another object of this plan
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
-            if earlier_outcome.node and earlier_outcome.node == outcome.node and not outcome.trigger:
-                outcome = earlier_outcome  # kept on its node since
+            has_same_node = earlier_outcome.node == outcome.node != ""
+            if has_same_node and not outcome.trigger:  # kept there since the earlier change
+                outcome = earlier_outcome
             else:  # one change from the earlier origin
                 outcome = replace(
                     outcome,
@@ -242,18 +241,19 @@ class ObjectPods(Struct):
         outcome_by_number[outcome.number] = outcome
 
     def list_controller_doubts(self, missing_namespaces: Collection[str]) -> Iterator[tuple[PodKey, PodDoubt]]:
-        """Yield doubts about new pods in missing namespaces (the API server rejects their objects), and about pods of
-        Deployments in a rollout under a full quota: their controllers retry at any time.
+        """Yield doubts about pods because of their controllers. In a missing namespace the API server rejects new
+        objects. A Deployment in a rollout under a full quota retries at any time.
         """
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)
             if workload.namespace in missing_namespaces:
-                new_outcomes = [item for item in outcomes if item.feasible_nodes is not None]
-                yield from ((item.key, PodDoubt(_MISSING_NAMESPACE)) for item in new_outcomes)
-            # A rejection on admission (not by a quota) is the same whenever the controller retries.
-            can_retry = self.uncreated_keys and workload.kind == "Deployment" and not workload.admission_error
-            if can_retry and pod_outcomes.TEMPLATE_CHANGED in [item.trigger for item in outcomes]:
-                yield from ((item.key, PodDoubt(_QUOTA)) for item in outcomes)
+                new_keys = [outcome.key for outcome in outcomes if outcome.feasible_nodes is not None]
+                yield from zip(new_keys, repeat(PodDoubt(_MISSING_NAMESPACE)))
+            if workload.kind != "Deployment" or not self.uncreated_keys or workload.admission_error:
+                continue  # without a quota, or with a rejection that stays the same whenever the controller retries
+            keys = [outcome.key for outcome in outcomes]
+            if any(outcome.trigger == pod_outcomes.TEMPLATE_CHANGED for outcome in outcomes):
+                yield from zip(keys, repeat(PodDoubt(_QUOTA)))
 
     def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:
         """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""
@@ -285,7 +285,7 @@ class ObjectPods(Struct):
             if workload.kind == "Job" and workload.key in self.uncreated_keys and not self.outcomes.get(workload.key):
                 continue
             self.values[workload.key] = {
-                outcome.name: build_pod_values(
+                outcome.name: pod_rows.build_pod_values(
                     cluster, workload, outcome, self.records.get((outcome.workload, outcome.name))
                 )
                 for outcome in self.list_outcomes(workload.key)
@@ -306,7 +306,7 @@ def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod) -> PodSpec:
     """Return the spec of a pod in state: the one of its workload (`spec`), or of its former template as recorded."""
     if not record.former_template:
         return spec
-    return replace(parse_pod_spec(record.former_pod) or spec, template=record.former_template)
+    return replace(pod_rows.parse_pod_spec(record.former_pod) or spec, template=record.former_template)
 
 
 def parse_pod_number(workload: str, pod: str) -> int:

@@ -117,10 +117,12 @@ def _evaluate_outcomes(workloads: Iterable[Workload], outcomes: Sequence[PodOutc
     requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
     running = _count_running(outcomes)
     reasons = [outcome.reason for outcome in outcomes if not outcome.node]
-    result, reason = FeasibilityResult.RUNS, ""
-    if reasons or running < requested:
-        result, reason = FeasibilityResult.CANNOT_RUN, next(filter(None, reasons), _REJECTED)
-    return ObjectFeasibility(result, reason=reason, replicas_requested=requested, replicas_max=running)
+    feasibility = ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=running)
+    if not reasons and running >= requested:
+        return feasibility
+    # Without a reason of a waiting pod, some pods are not created at all.
+    reason = next(filter(None, reasons), _REJECTED)
+    return replace(feasibility, result=FeasibilityResult.CANNOT_RUN, reason=reason)
 
 
 def _count_running(outcomes: Iterable[PodOutcome]) -> int:
@@ -131,17 +133,20 @@ def _count_running(outcomes: Iterable[PodOutcome]) -> int:
 def _can_run(
     workloads: Iterable[Workload], keys: Container[str], inputs: PredictionInput, cluster: NodeCluster
 ) -> bool:
-    """Return whether the pods of the workloads with these keys may run with enough nodes: they have no scheduling gates
-    and no missing claims, fit an empty node, and pods for their affinity exist.
-    """
+    """Return whether the pods of the workloads with these keys may run with enough nodes."""
     nodes = list(inputs.cluster.nodes)
     nodes += [copy_node(node, 0) for node in list_pool_nodes(cluster).values()]  # one more of each pool
-    for spec in [workload.pod for workload in workloads if workload.key in keys]:
-        is_rejected = any(rule.find_rejection(spec) for rule in profile.POD_FILTERS)
-        has_node = any(_is_node_usable_by_pod(spec, node) for node in nodes)
-        if spec.gates or is_rejected or not has_node or not _has_affinity_match(spec, inputs):
-            return False
-    return True
+    specs = [workload.pod for workload in workloads if workload.key in keys]
+    return all(_is_runnable(spec, nodes, inputs) for spec in specs)
+
+
+def _is_runnable(spec: PodSpec, nodes: Iterable[Node], inputs: PredictionInput) -> bool:
+    """Return whether a pod may run: it has no scheduling gates and no missing claims, it fits one of these nodes
+    without other pods, and the pods required by its affinity exist.
+    """
+    if spec.gates or any(rule.find_rejection(spec) for rule in profile.POD_FILTERS):
+        return False
+    return any(_is_node_usable_by_pod(spec, node) for node in nodes) and _has_affinity_match(spec, inputs)
 
 
 def _try_more_nodes(
@@ -201,8 +206,9 @@ class ClusterLossEffects:
 
 
 def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str, Counter[str]]:
-    """Count the waiting pods by workload, after the loss of each place (a machine or rack; `places` has that of each
-    node); empty if the place of a node is not known (""), or for a cluster with too many pods and places.
+    """Count the waiting pods by workload after the loss of each place, a machine or a rack. `places` has the place of
+    each node, "" if unknown. The result is empty with an unknown place, and for a cluster with too many pods and
+    places.
     """
     pod_count = len(inputs.existing_pods) + sum(workload.replicas for workload in inputs.workloads)
     if not all(places) or len(set(places)) * pod_count > MAX_LOST_PODS:
@@ -365,5 +371,6 @@ def _is_node_usable_by_pod(spec: PodSpec, node: Node) -> bool:
 def _has_affinity_match(spec: PodSpec, inputs: PredictionInput) -> bool:
     """Return whether some pod of the cluster, or the pod itself, matches each required term of pod affinity."""
     cache = SchedulerCache(inputs.cluster)
-    specs = [*(workload.pod for workload in inputs.workloads), *(pod.spec for pod in inputs.existing_pods)]
-    return all(any(cache.is_selected(term, cache.get_group(other)) for other in specs) for term in spec.affinity)
+    groups = [cache.get_group(workload.pod) for workload in inputs.workloads]
+    groups += [cache.get_group(pod.spec) for pod in inputs.existing_pods]
+    return all(any(cache.is_selected(term, group) for group in groups) for term in spec.affinity)

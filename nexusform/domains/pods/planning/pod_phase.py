@@ -12,25 +12,14 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace, unwrap_envelopes
+from nexusform.domains.pods.planning import template_matching
 from nexusform.domains.pods.planning.cluster_pods import NO_PRIOR_PODS, ObjectKey, PodsByCluster, list_namespaces
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import ObjectPods, PodMap, PredictionInput, PriorPods
 from nexusform.domains.pods.planning.pod_rows import RecordedPod, build_pod_row, build_rejected_rows
 from nexusform.domains.pods.planning.snapshot_doubts import find_pods_in_doubt
-from nexusform.domains.pods.planning.template_matching import (
-    add_observed_changes,
-    assign_pod_numbers,
-    assign_template_specs,
-    find_orphan_pods,
-    is_replaced_orphan,
-)
-from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.assumptions import (
-    PodDoubt,
-    PredictionScenario,
-    find_doubtful_pods,
-    has_permanent_failure,
-)
+from nexusform.domains.pods.scheduling import assumptions, pod_outcomes
+from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PredictionScenario
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodKey, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
@@ -76,10 +65,12 @@ class PodPhase(PodsByCluster):
             prior_template = object_pods.prior_templates.get(workload.key)
             is_changed = prior_template not in (None, workload.pod.template)  # by this plan
             is_complete = self._is_complete(cluster.id)
-            adjusted = add_observed_changes(workload, workload_pods, is_complete=is_complete, is_changed=is_changed)
+            adjusted = template_matching.add_observed_changes(
+                workload, workload_pods, is_complete=is_complete, is_changed=is_changed
+            )
             orphans = self._take_orphaned_pods(object_pods, workload, cluster.id, workload_pods)
-            pods = assign_template_specs(adjusted, workload_pods, orphans, is_complete=is_complete)
-            is_stuck = has_permanent_failure(adjusted, pods)
+            pods = template_matching.assign_template_specs(adjusted, workload_pods, orphans, is_complete=is_complete)
+            is_stuck = assumptions.has_permanent_failure(adjusted, pods)
             # Too many pods with those adopted: the ReplicaSet deletes some of either kind.
             has_orphans = workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
             workloads.append(replace(adjusted, is_stuck=is_stuck, has_orphans=has_orphans))
@@ -91,33 +82,35 @@ class PodPhase(PodsByCluster):
     def _take_orphaned_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, own_pods: Sequence[ExistingPod]
     ) -> list[ExistingPod]:
-        """Remove observed pods without a controller if a workload adopts them; return them as its pods, without those
-        replaced since by an applied plan. Pods with a manifest, or recorded in state, stay.
+        """Return the observed pods without a controller adopted by a workload (by its selector), as its own pods.
+
+        They are removed from the other observed pods. Those replaced since by an applied plan are not returned. Pods
+        with a manifest, or recorded in state, are never adopted.
         """
         # Observed pods by workload key: a pod without a controller is its own workload.
         observed_pods, observed_cluster = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
         managed_keys = self._list_managed_keys(cluster_id)
-        candidates = [
-            *chain.from_iterable(observed_pods[key] for key in sorted(observed_pods.keys() - managed_keys)),
-            *(pod for pod in observed_cluster.waiting_pods if pod.workload not in managed_keys and not pod.spec.gates),
-        ]
-        orphans = list(find_orphan_pods(workload, object_pods.manifests, candidates))
+        unmanaged_keys = sorted(observed_pods.keys() - managed_keys)
+        candidates = list(chain.from_iterable(observed_pods[key] for key in unmanaged_keys))
+        waiting_pods = [pod for pod in observed_cluster.waiting_pods if pod.workload not in managed_keys]
+        candidates += [pod for pod in waiting_pods if not pod.spec.gates]
+        orphans = list(template_matching.find_orphan_pods(workload, object_pods.manifests, candidates))
         if not orphans:
             return []
         for pod in orphans:
             observed_pods.pop(pod.workload, None)
             self._existing_pods[cluster_id].pop(pod.key, None)
         orphan_keys = {pod.workload for pod in orphans}
-        waiting_pods = tuple(pod for pod in observed_cluster.waiting_pods if pod.workload not in orphan_keys)
-        self._observed_clusters[cluster_id] = replace(observed_cluster, waiting_pods=waiting_pods)
-        orphans = [pod for pod in orphans if not is_replaced_orphan(object_pods, workload, pod)]
+        other_waiting_pods = tuple(pod for pod in observed_cluster.waiting_pods if pod.workload not in orphan_keys)
+        self._observed_clusters[cluster_id] = replace(observed_cluster, waiting_pods=other_waiting_pods)
+        orphans = [pod for pod in orphans if not template_matching.is_replaced_orphan(object_pods, workload, pod)]
         own_numbers = {pod.number for pod in own_pods}
         known_pods = self._existing_pods.get(cluster_id, {}).items()
         # The nodes of the workload's pods in state, without those in `own_pods`.
         recorded_nodes = {
             number: pod.node for (key, number), pod in known_pods if key == workload.key and number not in own_numbers
         }
-        return assign_pod_numbers(workload, orphans, recorded_nodes, own_numbers)
+        return template_matching.assign_pod_numbers(workload, orphans, recorded_nodes, own_numbers)
 
     def _list_waiting_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, first_number: int
@@ -258,7 +251,7 @@ class PodPhase(PodsByCluster):
             observed, manifests = self._get_observed_cluster(cluster_id), self._collect_manifests(cluster_id)
             workloads = {workload.key: workload for workload in scene.workloads}
             direct_doubts = [*find_pods_in_doubt(outcomes, workloads, observed, manifests, now).items(), *direct_doubts]
-            doubts = find_doubtful_pods(scene, outcomes)
+            doubts = assumptions.find_doubtful_pods(scene, outcomes)
             for pod_key, doubt in direct_doubts:
                 if doubts.get(pod_key) is None:  # without a doubt so far, or certain (None)
                     doubts[pod_key] = doubt

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_first_items, join_texts
+from nexusform.diagnostics.phrases import enclose, format_first_items, join_texts
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.pod_kind import POD, PodLocation
 from nexusform.domains.pods.scheduling import pod_outcomes
@@ -213,7 +213,7 @@ def build_rejected_rows(
 
 def _build_pod_reason(outcome: PodOutcome) -> str:
     """Return why a pod has no node, else its victims, the cause of its eviction, its trigger, or why it is unready."""
-    reason = f"preempted by {outcome.preempted_by}" if outcome.preempted_by else ""
+    reason = enclose("preempted by ", outcome.preempted_by)
     if not outcome.node and not outcome.is_removed:
         return join_texts((reason, outcome.reason), "; ")
     if outcome.victims:  # more important than its own eviction

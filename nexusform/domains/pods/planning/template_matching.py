@@ -32,7 +32,10 @@ _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
 
 def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool) -> set[int]:
-    """Return the numbers of observed pods of an earlier template. `is_complete`: all LimitRange defaults are known."""
+    """Return the numbers of observed pods of an earlier template. `is_complete`: all LimitRange defaults are known.
+
+    The pods of one template have one revision, a label set by their controller.
+    """
     if workload.kind not in _UPDATED_KINDS:
         return set()  # their pods have no other template
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
@@ -52,18 +55,20 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
 def _find_matching_revisions(
     workload: Workload, pods_by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
 ) -> list[str]:
-    """Return the revisions with the containers of the template in some pod. If the live template is another one, its
-    revision (`replaced_revision`) does not count, and all pods of a returned one must have the template's rules, too.
+    """Return the revisions with the containers of the template in some pod.
+
+    If the live template is another one, its revision (`replaced_revision`) does not count. Then all pods of a returned
+    revision must have the scheduling rules of the template, too.
     """
     replaced_revision: str | None = workload.replaced_revision
     if replaced_revision == NEWEST_REVISION:  # its label is unknown
         replaced_revision = _find_newest_revision(pods_by_revision, pods_by_revision)
     revisions: list[str] = []
     for revision, pods in pods_by_revision.items():
-        has_containers = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in pods)
+        if not any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in pods):
+            continue
         has_rules = all(_has_template_rules(workload.pod, pod.spec) for pod in pods)
-        is_replaced = replaced_revision and (revision == replaced_revision or not has_rules)
-        if has_containers and not is_replaced:
+        if not replaced_revision or (has_rules and revision != replaced_revision):
             revisions.append(revision)
     return revisions
 
@@ -76,17 +81,19 @@ def _find_newest_revision(revisions: Iterable[str], by_revision: Mapping[str, Se
 def add_observed_changes(
     workload: Workload, pods: Sequence[ExistingPod], *, is_complete: bool, is_changed: bool
 ) -> Workload:
-    """Return a workload for new pods like the observed ones, if all of its template are alike: with requests and images
-    as changed on admission. `is_changed`: this plan changes the template, so observed pods differ for this reason.
+    """Return a workload with the requests and images of its observed pods, if all pods of its template have the same.
+
+    They may differ from the template, because webhooks change pods on admission; new pods are changed alike.
+    `is_changed`: this plan changes the template, so observed pods differ for this reason.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
         return workload  # there is nothing to compare
-    is_template_new = is_changed or bool(workload.replaced_revision)
-    if workload.current_revisions is None and not is_template_new:
+    if not is_changed and not workload.replaced_revision and workload.current_revisions is None:
+        # The live template is unknown: all pods may differ from the template, as if changed on admission.
         has_plain_pod = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
         revisions = _find_rewritten_revisions(workload, observed_pods)
-        if not has_plain_pod and revisions:  # all observed pods differ from the template as if changed on admission
+        if revisions and not has_plain_pod:
             workload = replace(workload, is_rewritten=True, current_revisions=revisions)
     outdated_numbers = find_outdated_pod_numbers(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
@@ -210,12 +217,13 @@ def _is_same_container(template_container: Container, observed_container: Contai
 def create_replacement_check(
     objects: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
 ) -> Callable[[ExistingPod], bool]:
-    """Return a check whether an applied plan has replaced an observed pod: it has another template than the workload
-    in state (`prior_workloads`), and no pod in state on its node is observed or of a former template.
+    """Return a check whether an applied plan has replaced an observed pod since. A replaced pod has another template
+    than the workload in state (`prior_workloads`). On its node, state has no observed pod and none of a former
+    template.
     """
     outdated_nodes: dict[str, set[str]] = {}  # by workload: nodes with pods possibly of a former template in state
     for object_pods in objects:
-        outdated_nodes |= object_pods.list_nodes_with_open_pods()
+        outdated_nodes |= object_pods.list_nodes_with_outdated_pods()
 
     def is_replaced(pod: ExistingPod) -> bool:
         workload, nodes = prior_workloads.get(pod.workload), outdated_nodes.get(pod.workload)
@@ -233,24 +241,22 @@ def find_orphan_pods(
     its selector. A StatefulSet adopts only pods with its names. Source: kubernetes
     pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.
     """
-    title = (workload.kind, workload.namespace, workload.name)
+    manifest = next((item for item in manifests if item.workload_key == workload.key), None)
+    if manifest is None or workload.kind not in _ADOPTING_KINDS:
+        return
+    selector = parse_selector(Fields(manifest, [], manifest.body).get_mapping("spec"), "selector")
     prefix = f"{workload.namespace}/Pod/"
-    for manifest in manifests if workload.kind in _ADOPTING_KINDS else ():
-        if (manifest.kind, manifest.namespace, manifest.name) != title:
-            continue  # not the manifest of the workload
-        selector = parse_selector(Fields(manifest, [], manifest.body).get_mapping("spec"), "selector")
-        if selector is None:
-            return  # reported as invalid
-        for pod in pods:
-            name = pod.workload.removeprefix(prefix)
-            has_name = workload.kind != "StatefulSet" or _parse_ordinal(workload, name) is not None
-            if pod.workload.startswith(prefix) and has_name and is_selected(selector, dict(pod.spec.labels)):
-                yield pod
+    for pod in pods:
+        if not pod.workload.startswith(prefix) or not is_selected(selector, dict(pod.spec.labels)):
+            continue
+        ordinal = _parse_ordinal(workload, pod.workload.removeprefix(prefix))
+        if workload.kind != "StatefulSet" or ordinal is not None:
+            yield pod
 
 
 def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: ExistingPod) -> bool:
-    """Return whether state has a pod of the current template instead of a pod to adopt, as an applied plan replaced it:
-    with the ordinal of the orphan in a StatefulSet, else on its node.
+    """Return whether an applied plan has replaced a pod to adopt: state has a pod of the current template instead. In a
+    StatefulSet the replacement has the ordinal of the orphan, in other workloads its node.
     """
     if workload.kind == "ReplicaSet" or _get_revision(orphan):
         return False  # a ReplicaSet keeps it, and with a revision it counts like any other pod

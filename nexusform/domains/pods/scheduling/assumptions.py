@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling import pod_orders, pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
@@ -22,12 +22,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Strategy,
     Workload,
 )
-from nexusform.domains.pods.scheduling.pod_orders import (
-    QUEUE_ORDER,
-    ArrivalOrder,
-    count_controller_hops,
-    has_differing_concurrent_pods,
-)
+from nexusform.domains.pods.scheduling.pod_orders import QUEUE_ORDER, ArrivalOrder
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
@@ -110,74 +105,80 @@ class PredictionAssumption(Struct, frozen=True):
 
 
 def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, PodDoubt | None]:
-    """Return the doubt about each pod (workload and number) with another outcome under another assumption; None for a
-    pod placed at random among equal nodes (a tie), but alike in every sample. Pods without doubt have no entry.
+    """Return the doubt about each pod (workload and number) with another outcome under another assumption.
+
+    A pod placed at random among equal nodes (a tie) is doubtful, too. If every sample gave it the same outcome, its
+    value is None. Pods without doubt have no entry.
     """
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
         return {}  # no pod is placed or removed
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
     # The most predictions per assumption: fewer in larger plans, as each predicts all pods.
     samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, len(placed_pods) + len(scene.existing_pods) // 20))
-    outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
     doubts: dict[PodKey, PodDoubt | None] = {
         outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain
     }
-    open_keys = {outcome.key for outcome in outcomes} - doubts.keys()  # pods without a doubt so far
-    # Pods with ties are certain if no sample moves them: on few nodes, and with no other doubt about any pod.
-    unmoved_tie_keys: set[PodKey] = set()
+    tied_keys = frozenset(doubts)
+    undecided_keys = {outcome.key for outcome in outcomes}
     has_enough_samples = samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
-    if has_enough_samples and all(outcome.doubt in ("", TIES) for outcome in placed_pods):
-        unmoved_tie_keys = set(doubts)
+    if not has_enough_samples or any(outcome.doubt not in ("", TIES) for outcome in placed_pods):
+        undecided_keys -= tied_keys  # too few samples to show that a tie has no effect
+    outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
     tie_seeds = iter(range(1, 1 + samples))  # shared by all scenes: each is used once
     for assumption in ASSUMPTIONS:
+        seeds = () if assumption.has_samples else tie_seeds  # its scenes have a seed each
         for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
-            # Every pod has its doubt, or many samples have changed none.
-            if not (open_keys or unmoved_tie_keys) or (number >= _SAMPLES_WITHOUT_DOUBT and not doubts):
+            has_no_effect = number >= _SAMPLES_WITHOUT_DOUBT and not doubts  # many samples have changed no pod
+            if has_no_effect or not undecided_keys:
                 break
-            seeds = () if assumption.has_samples else tie_seeds  # its scenes have a seed each
-            changed_nodes = _sample_changed_pods(outcomes_by_workload, alternative, seeds, open_keys)
+            changed_nodes = _sample_changed_pods(
+                outcomes_by_workload, alternative, seeds, sampled_keys=undecided_keys - tied_keys
+            )
             for key, node in changed_nodes.items():
-                text = f"{node or 'no node'} {condition}".strip()
-                if key in open_keys:
-                    doubts[key] = PodDoubt(assumption.name, text)
-                elif key in unmoved_tie_keys:
-                    doubts[key] = PodDoubt(TIES, text)
-            open_keys -= changed_nodes.keys()
-            unmoved_tie_keys -= changed_nodes.keys()
+                if key in undecided_keys:
+                    name = TIES if key in tied_keys else assumption.name
+                    doubts[key] = PodDoubt(name, f"{node or 'no node'} {condition}")
+            undecided_keys -= changed_nodes.keys()
     if samples < _FEWEST_SAMPLES:
-        doubts |= _list_unsampled_doubts(scene, placed_pods, open_keys)
-    return doubts | dict.fromkeys(unmoved_tie_keys)
+        doubts |= _list_unsampled_doubts(scene, placed_pods, undecided_keys - tied_keys)
+    return doubts | dict.fromkeys(undecided_keys & tied_keys)
 
 
 def _list_unsampled_doubts(
-    scene: PredictionScenario, placed_pods: Iterable[PodOutcome], open_keys: Collection[PodKey]
+    scene: PredictionScenario, placed_pods: Iterable[PodOutcome], undecided_keys: Collection[PodKey]
 ) -> dict[PodKey, PodDoubt]:
-    """Return the possible doubts about pods (`open_keys`) of a plan too large for samples. None of them is tried."""
+    """Return the possible doubts about the undecided pods of a plan too large for samples: no assumption is tried."""
     if len(scene.workloads) > 1:
-        return dict.fromkeys(open_keys, PodDoubt(ARRIVAL_ORDER))
+        return dict.fromkeys(undecided_keys, PodDoubt(ARRIVAL_ORDER))
     if scene.cluster.version:  # one workload and a known version: no other choice
         return {}
-    keys_with_choice = {outcome.key for outcome in placed_pods if outcome.feasible_nodes not in (None, 0, 1)}
-    return dict.fromkeys(keys_with_choice.intersection(open_keys), PodDoubt(VERSION))
+    # The scores of an unknown version matter only to pods with a choice between nodes.
+    keys_with_choice = {outcome.key for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
+    return dict.fromkeys(keys_with_choice.intersection(undecided_keys), PodDoubt(VERSION))
 
 
 def _sample_changed_pods(
     by_workload: Mapping[str, Sequence[PodOutcome]],
     alternative: PredictionScenario,
     seeds: Iterable[int],
-    open_keys: Collection[PodKey],
+    sampled_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative, each with its node there. If it has random choices of
-    its own, it is predicted with further `seeds`, too, for the pods without a doubt so far (`open_keys`).
+    """Return the pods with another outcome in an alternative, each with its node there ("" for none).
+
+    If an alternative has more random choices than the plan, it is predicted with further `seeds`, too;
+    of these predictions, only the pods of `sampled_keys` count.
     """
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)
-    new_uncertain = _count_uncertain(prediction.outcomes) - _count_uncertain(chain.from_iterable(by_workload.values()))
-    if new_uncertain:  # some workload has more uncertain pods, so the alternative has further random choices
+    planned_outcomes = chain.from_iterable(by_workload.values())
+    # The difference of the counters has the workloads with more uncertain pods than in the plan.
+    if _count_uncertain(prediction.outcomes) - _count_uncertain(planned_outcomes):
         for seed in islice(seeds, _TIE_SAMPLES):
             sample = replace(alternative, seed=alternative.seed + seed)
             sampled_pods = _find_moved_pods(by_workload, sample.predict())
-            changed_pods = {key: node for key, node in sampled_pods.items() if key in open_keys} | changed_pods
+            for key, node in sampled_pods.items():
+                if key in sampled_keys:
+                    changed_pods.setdefault(key, node)
     return changed_pods
 
 
@@ -232,7 +233,8 @@ def _find_surplus_pods_by_node(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
     """Yield the pods in excess on a node compared with the other prediction, each with a node in excess there ("" if
-    none is left). Pods of one template are interchangeable.
+    none is left). Pods of one template are interchangeable. With two pods on n0 here, and one on n0 and one on n1 in
+    the other prediction, one of the two pods is in excess, and its other node is n1.
     """
     # Number of pods left to compare, by node ("" without one) and template.
     others_by_location = Counter((other.node, other.spec.template) for other in others if not other.is_removed)
@@ -270,10 +272,10 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 
 
 def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene with other orders of arrival, each with other random choices, and with its condition as text:
-    one workload after the other, then each order of a few workloads, then drawn times of arrival of all pods.
+    """Yield the scene with other orders of arrival and other random choices, each with its condition as a text. First
+    one workload arrives after the other, in several orders. Then the times of arrival of all pods are drawn.
     """
-    if len(scene.workloads) < 2 and not any(map(has_differing_concurrent_pods, scene.workloads)):
+    if len(scene.workloads) < 2 and not any(map(pod_orders.has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
     keys = scene.workload_keys
     # Pods with claims from a template wait for another controller to create them.
@@ -303,17 +305,16 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
 
 
 def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return orders of arrival of workloads, each with its condition: in order of creation, by the hops of their
-    controllers, and with one controller later, or faster, than all others.
+    """Return orders of arrival of workloads, each with its condition. Workloads arrive in order of creation, or by the
+    hops of their controllers. Then one controller after the other is faster or later than all others.
     """
-    orders = [list(keys), sorted(keys, key=count_controller_hops)]
+    orders = [list(keys), sorted(keys, key=pod_orders.count_controller_hops)]
     rankings = [(f"if {_get_name(order[0])} arrives first", tuple(order)) for order in orders]
     for key in keys[:_MOST_LATE_WORKLOADS]:
-        if count_controller_hops(key) or key in claiming_keys:  # the time of its controllers is unknown
-            # Move the key to one end: False is sorted before True.
-            first_order, last_order = sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)
-            rankings.append((f"if {_get_name(key)} arrives first", tuple(first_order)))
-            rankings.append((f"if {_get_name(key)} arrives last", tuple(last_order)))
+        if pod_orders.count_controller_hops(key) or key in claiming_keys:  # the time of its controllers is unknown
+            other_keys = [other for other in keys if other != key]
+            rankings.append((f"if {_get_name(key)} arrives first", (key, *other_keys)))
+            rankings.append((f"if {_get_name(key)} arrives last", (*other_keys, key)))
     return rankings
 
 
@@ -429,8 +430,9 @@ def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Itera
 
 
 def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
-    """Yield the existing pods with other ages: of each workload's pods created in one second, each is the newest once,
-    with the others in their order or in the reverse one. The number of orders is limited.
+    """Yield the existing pods with other ages, for each possible order of pods created in one second. Of each
+    workload's pods created in one second, each is the newest once. The others follow in their order or the reverse one.
+    The number of orders is limited.
     """
     groups = group_by(  # by workload and time of creation, else of the predicted start
         scene.existing_pods, lambda pod: (pod.workload, pod.condition.creation_time if pod.is_observed else pod.age)

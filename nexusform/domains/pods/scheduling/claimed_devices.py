@@ -102,13 +102,13 @@ class ClaimedDevices:
         except AllocationError as problem:
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
         scores = {name: allocation.score for name, allocation in allocations.items() if allocation is not None}
-        unreachable_names = {node.name for node in self._nodes if not self._has_allocated_claims(claims, node)}
         needs = []
         if len(scores) < len(allocations):
             needs.append(build_node_volume_need(scores, NO_DEVICES))
-        if unreachable_names:
-            # Nodes without free devices are rejected by the need above, for one reason only.
-            names = [name for name in allocations if name not in unreachable_names.intersection(scores)]
+        reachable_names = {node.name for node in self._nodes if self._has_allocated_claims(claims, node)}
+        if len(reachable_names) < len(allocations):
+            # A node gets one reason only: this need accepts the nodes rejected by the need above.
+            names = [name for name in allocations if name in reachable_names or name not in scores]
             needs.append(build_node_volume_need(names, UNAVAILABLE_CLAIM))
         return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, set(scores.values())))
 
@@ -118,10 +118,12 @@ class ClaimedDevices:
             return _VERSION
         if self._has_gated_slices and self._version < _ORDERED_POOLS:  # the features are off by default
             return GATED
-        may_release_claim = any(claim.name in self._unheld_claims for claim in claims)  # no known pod uses it
+        if self._random_nodes:  # the devices of some pods are unknown
+            return RANDOM
+        if any(claim.name in self._unheld_claims for claim in claims):  # no known pod uses it: it may be released
+            return RANDOM
         has_scores = len(scores) > 1 and self._version >= _ORDERED_POOLS  # they change the choice of a node
-        # With random nodes, the devices of some pods are unknown.
-        return RANDOM if self._random_nodes or may_release_claim or has_scores else ""
+        return RANDOM if has_scores else ""
 
     def _has_allocated_claims(self, claims: Iterable[DeviceClaim], node: Node) -> bool:
         """Return whether a node can use the devices of the allocated claims among these; unknown devices are allowed.

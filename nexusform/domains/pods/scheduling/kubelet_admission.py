@@ -5,7 +5,7 @@ pkg/kubelet/lifecycle/predicate.go (order and texts of the reasons) and pkg/kube
 declared: without it no pod has exclusive CPUs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, combinations
 from typing import Final
 
@@ -101,20 +101,25 @@ class NodeNumaCells:
             self._change_free_capacity(allocation[1], sign=1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...]:
-        """Return the smallest set of NUMA cells with enough free resources for a container and permitted by the policy
-        of kubelet's topology manager, the lowest numbers first; () without one.
+        """Return the NUMA cells for a container by the policy of kubelet's topology manager, the lowest numbers first;
+        () if the policy permits none with enough free resources.
+
+        The policy single-numa-node permits one cell. The policy restricted permits only as many cells as each resource
+        would need on an empty node, so all resources must need equally many.
         """
-        widest = 1 if self._is_single else len(self._free)
-        for width in range(1, widest + 1):
-            # Policy restricted: every resource comes from as few cells as it could on an empty node.
-            if not self._is_single and any(
-                self._count_required_cells(name, amount) != width for name, amount in container
-            ):
-                continue
-            for cells in combinations(range(len(self._free)), width):
-                if all(sum(self._free[cell].get(name, 0) for cell in cells) >= amount for name, amount in container):
-                    return cells
+        widths = {1}
+        if not self._is_single:
+            widths = {self._count_required_cells(name, amount) for name, amount in container}
+        if len(widths) != 1:
+            return ()
+        for cells in combinations(range(len(self._free)), *widths):
+            if all(self._sum_free_amount(name, cells) >= amount for name, amount in container):
+                return cells
         return ()
+
+    def _sum_free_amount(self, name: str, cells: Iterable[int]) -> int:
+        """Return the free amount of a resource in these cells together."""
+        return sum(self._free[cell].get(name, 0) for cell in cells)
 
     def _count_required_cells(self, name: str, amount: int) -> int:
         """Return the minimum number of cells needed for a resource on the empty node."""
@@ -144,9 +149,9 @@ class NodeNumaCells:
 def compute_cells(
     cpus: int, reserved: frozenset[int], resources: Mapping[str, Sequence[int]], count: int
 ) -> tuple[dict[str, int], ...]:
-    """Return the capacity of each of `count` NUMA cells: whole CPUs except reserved ones, and further `resources`, each
-    with an amount per cell, or with one amount to spread evenly (the first cells get the remainder). CPUs are numbered
-    in blocks, beginning with the first cell.
+    """Return the capacity of each of `count` NUMA cells: whole CPUs except reserved ones, and further `resources`. CPUs
+    are numbered in blocks, beginning with the first cell. A resource has an amount per cell, or one amount to spread
+    evenly (the first cells get the remainder).
     """
     cells: list[dict[str, int]] = []
     for cell in range(count):

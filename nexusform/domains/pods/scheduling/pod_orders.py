@@ -54,7 +54,9 @@ class ArrivalOrder(Struct, frozen=True):
     has_fast_replacements: bool = False
 
     def select_next_workload(self, counts: Mapping[str, int]) -> str:
-        """Return the workload of the next pod by the numbers of arrived pods (-1 before the first step)."""
+        """Return the workload of the next pod to arrive. `counts` has the number of arrived pods by workload, -1 before
+        the first step.
+        """
         # The next pod of an ordered set waits until the one before runs, unless only such sets are left.
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
         if not self.sample:
@@ -97,9 +99,10 @@ QUEUE_ORDER: Final = ArrivalOrder()
 def sort_for_removal(
     pods: Sequence[ExistingPod], related_pods: Sequence[ExistingPod] = (), now: int = 0
 ) -> list[ExistingPod]:
-    """Return the pods in the order of removal by a ReplicaSet: first those without a node, then those not ready, with
-    the lowest deletion cost, with most `related_pods` on their node (of all templates of the workload, by default
-    `pods`), or ready last. Times are compared by their order of magnitude before `now` (seconds since 1970).
+    """Return the pods in the order of removal by a ReplicaSet. Pods without a node come first, then those not ready,
+    then by the lowest deletion cost. Next are pods on nodes with most `related_pods` (of all templates of the workload,
+    by default `pods`), then the last ready ones. Times are compared by their order of magnitude before `now` (seconds
+    since 1970).
     """
     pods_by_node = Counter(pod.node for pod in related_pods or pods)
     compare = partial(_compare_for_removal, pods_by_node=pods_by_node, now=now)
@@ -107,7 +110,9 @@ def sort_for_removal(
 
 
 def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: Counter[str], now: int) -> int:
-    """Return a negative number if the first pod is removed first, a positive one if the second is."""
+    """Return a negative number if the first pod is removed first, a positive one if the second is. Observed conditions
+    decide only between pods with equal sort keys; the age decides last.
+    """
     first_key, second_key = _build_removal_sort_key(first, pods_by_node), _build_removal_sort_key(second, pods_by_node)
     difference = (first_key > second_key) - (first_key < second_key)
     if not difference and first.is_observed and second.is_observed:
@@ -136,9 +141,9 @@ def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tup
 
 
 def _compare_magnitudes(first_time: int, second_time: int, one: PodCondition, two: PodCondition, now: int) -> int:
-    """Compare two times by the logarithm of their distance from now (negative: the first pod is removed first): the
-    later one is smaller, an unknown one (0) the smallest. Pods with times of one magnitude are compared by uid. `now`
-    is 0 if unknown.
+    """Compare two times by the order of magnitude of their distance from `now`; the later time is smaller. The pod with
+    the smaller time is removed first (a negative result). An unknown time (0) is the smallest. Times of one magnitude
+    are compared by the uid of their pods. Without `now` (0), the exact times decide.
     """
     if not first_time or not second_time:
         return first_time - second_time

@@ -7,10 +7,11 @@ the same number per domain. With several keys, or several affinity terms, they a
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import enclose
+from nexusform.diagnostics.phrases import enclose, group_by
 from nexusform.domains.pods.scheduling.cluster_records import (
     ClaimedUses,
     ExistingPod,
@@ -210,28 +211,35 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
     # With affinity to its own group, the first pod decides the domain of all others.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.has_affinity_match
-    capacity: dict[int, int] = {}  # by node: the number of further pods with capacity next to its current ones
-    limits: dict[int, int] = {}  # of capacity, by usage number (equal sizes and usage, but for other resources)
-    usage_numbers = range(len(cache.nodes)) if spec.requests.other_resources else cache.usage_numbers
+    nodes: list[int] = []
     for bucket in scheduler.list_buckets():
         node = next(bucket)  # the rules below reject all nodes of a bucket, or none
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
-        if any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
-            continue
-        for member in (node, *bucket):
-            usage_number = usage_numbers[member]
-            if usage_number not in limits:
-                limits[usage_number] = _compute_pod_limit(spec, cache.nodes[member], cache.usage[member], further)
-            capacity[member] = limits[usage_number]
-    anti_affinity, spread = _list_own_counters(scheduler, capacity)
+        if not any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
+            nodes += (node, *bucket)
+    capacity = _compute_pod_limits(scheduler, nodes, further)
+    own_counters = _collect_own_counters(scheduler, capacity)
     if is_first_pod:
-        return _compute_affinity_range(scheduler, capacity, further, anti_affinity, spread)
-    topologies = {id(counter.domain_by_node) for counter in (*anti_affinity, *spread)}
-    if len(topologies) > 1 or len(spread) > 1 or len(counts.affinity) > 1:  # the number depends on the order
-        return _compute_placeable_bounds(scheduler, capacity, further, anti_affinity, spread)
-    total = min(_sum_node_capacity(capacity, anti_affinity, spread), further)
+        return _compute_affinity_range(scheduler, capacity, further, own_counters)
+    if own_counters.have_several_keys or len(own_counters.spread) > 1 or len(counts.affinity) > 1:
+        return _compute_placeable_bounds(scheduler, capacity, further, own_counters)  # it depends on the order
+    total = min(_sum_node_capacity(capacity, own_counters), further)
     return PlaceablePodRange(total, total, is_exact=True)
+
+
+class _OwnCounters(NamedTuple):
+    """Counters of the rules between pods of one spec: of anti-affinity (one per topology key), and of hard spread
+    constraints.
+    """
+
+    anti_affinity: Sequence[DomainCounter] = ()
+    spread: Sequence[SpreadCounter] = ()
+
+    @property
+    def have_several_keys(self) -> bool:
+        """Whether they count by several topology keys."""
+        return len({id(counter.domain_by_node) for counter in (*self.anti_affinity, *self.spread)}) > 1
 
 
 def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
@@ -243,6 +251,20 @@ def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
         return False  # its count changes with the pods to place
     skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count()
     return skew > counter.constraint.max_skew
+
+
+def _compute_pod_limits(scheduler: PodSpecScheduler, nodes: Iterable[int], further: int) -> dict[int, int]:
+    """Return how many further pods of the spec each of these nodes can take by its free capacity."""
+    spec, cache = scheduler.group.spec, scheduler.cache
+    if spec.requests.other_resources:  # each node has its own amounts of these
+        return {node: _compute_pod_limit(spec, cache.nodes[node], cache.usage[node], further) for node in nodes}
+    # Many nodes have equal sizes and usage: compute one limit for all of them.
+    limits: dict[int, int] = {}  # by usage number
+    for node in nodes:
+        usage_number = cache.usage_numbers[node]
+        if usage_number not in limits:
+            limits[usage_number] = _compute_pod_limit(spec, cache.nodes[node], cache.usage[node], further)
+    return {node: limits[cache.usage_numbers[node]] for node in nodes}
 
 
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
@@ -258,11 +280,11 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
     return min(further, *[free // amount for amount, free in amounts if amount])
 
 
-def _list_own_counters(
-    scheduler: PodSpecScheduler, capacity: dict[int, int]
-) -> tuple[list[DomainCounter], list[SpreadCounter]]:
-    """Return the counters of rules between pods of this spec: anti-affinity, and hard spread constraints. Anti-affinity
-    with one node per domain is left out, and limits these nodes in `capacity` to one pod.
+def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int]) -> _OwnCounters:
+    """Return the counters of the rules between pods of this spec.
+
+    Anti-affinity over a key with one node per domain (such as the host name) needs no counter: it limits each of these
+    nodes to one pod. The limit is written to `capacity`, the number of further pods by node.
     """
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
     anti_affinity: dict[int, DomainCounter] = {}  # one counter per topology
@@ -276,15 +298,16 @@ def _list_own_counters(
         else:
             anti_affinity[id(counter.domain_by_node)] = counter
     spread = [counter for counter in counts.hard_spread if counter.counts_itself]
-    return list(anti_affinity.values()), spread
+    return _OwnCounters(list(anti_affinity.values()), spread)
 
 
-def _sum_node_capacity(
-    capacity: Mapping[int, int], anti_affinity: Sequence[DomainCounter], spread: Sequence[SpreadCounter]
-) -> int:
-    """Return the number of pods with room on all nodes together (`capacity`: by node), limited by the counters of the
-    rules between them: at most one of anti-affinity and one of spreading, over the same topology key.
+def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) -> int:
+    """Return how many further pods fit on all nodes together, within the rules between them.
+
+    `capacity` is the number of further pods by node without these rules. The counters are at most one of anti-affinity
+    and one of spreading, over the same topology key.
     """
+    anti_affinity, spread = own_counters
     if not anti_affinity and not spread:
         return sum(capacity.values())
     counter = (*anti_affinity, *spread)[0]
@@ -311,23 +334,18 @@ def _sum_node_capacity(
     return sum(pods_by_domain.values())
 
 
-def _list_single_limits(
-    capacity: Mapping[int, int], anti_affinity: Sequence[DomainCounter], spread: Sequence[SpreadCounter]
-) -> list[int]:
+def _list_single_limits(capacity: Mapping[int, int], own_counters: _OwnCounters) -> list[int]:
     """Return the number of pods for all nodes together, limited by each counter alone. They may count by other keys."""
-    limits = [_sum_node_capacity(capacity, [counter], spread=[]) for counter in anti_affinity]
-    return limits + [_sum_node_capacity(capacity, anti_affinity=[], spread=[counter]) for counter in spread]
+    single_counters = [_OwnCounters(anti_affinity=[counter]) for counter in own_counters.anti_affinity]
+    single_counters += [_OwnCounters(spread=[counter]) for counter in own_counters.spread]
+    return [_sum_node_capacity(capacity, counter) for counter in single_counters]
 
 
 def _compute_affinity_range(
-    scheduler: PodSpecScheduler,
-    capacity: Mapping[int, int],
-    further: int,
-    anti_affinity: Sequence[DomainCounter],
-    spread: Sequence[SpreadCounter],
+    scheduler: PodSpecScheduler, capacity: Mapping[int, int], further: int, own_counters: _OwnCounters
 ) -> PlaceablePodRange:
-    """Return the number of pods with room, if required affinity to their own group sends all to one domain of the
-    topology key, not known yet. `capacity`: room for pods by node; `further`: pods to place.
+    """Return how many of `further` pods fit, if all of them must run in the domain of the first one (required affinity
+    to their own group). The first pod may choose any domain of the topology key: the range covers all of them.
     """
     counts = scheduler.counts
     counter = counts.affinity[0]
@@ -339,38 +357,37 @@ def _compute_affinity_range(
             capacity_by_domain.setdefault(counter.domain_by_node[node], {})[node] = pods
     totals: list[int] = []  # number of pods with room, by domain
     for domain_capacity in capacity_by_domain.values():
-        if len({id(item.domain_by_node) for item in (*anti_affinity, *spread)}) > 1:  # several topology keys
-            limits = _list_single_limits(domain_capacity, anti_affinity, spread)
+        if own_counters.have_several_keys:
+            limits = _list_single_limits(domain_capacity, own_counters)
         else:
-            limits = [_sum_node_capacity(domain_capacity, anti_affinity, spread)]
+            limits = [_sum_node_capacity(domain_capacity, own_counters)]
         totals.append(min(further, *limits))
     maximum = max(totals, default=0)
-    if len(counts.affinity) == 1 and not anti_affinity and not spread:
+    if len(counts.affinity) == 1 and not any(own_counters):
         return PlaceablePodRange(min(totals, default=0), maximum, is_exact=True)  # by the domain of the first pod
     # The first pod fits; the number of others depends on its node.
     return PlaceablePodRange(min(1, further, maximum), maximum, is_exact=False)
 
 
 def _compute_placeable_bounds(
-    scheduler: PodSpecScheduler,
-    capacity: Mapping[int, int],
-    further: int,
-    anti_affinity: Sequence[DomainCounter],
-    spread: Sequence[SpreadCounter],
+    scheduler: PodSpecScheduler, capacity: Mapping[int, int], further: int, own_counters: _OwnCounters
 ) -> PlaceablePodRange:
-    """Return the range of the number of pods with room: at most the smallest limit of one counter, at least the number
-    known to fit in the worst order of placement.
+    """Return bounds of the number of placeable `further` pods, if it depends on the order of placement: at most the
+    smallest limit of one counter, at least the number known to fit in the worst order.
     """
-    maximum = min([further, *_list_single_limits(capacity, anti_affinity, spread)])
-    if spread or len(scheduler.counts.affinity) > 1:
+    maximum = min([further, *_list_single_limits(capacity, own_counters)])
+    if own_counters.spread or len(scheduler.counts.affinity) > 1:
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)  # only the next pod is known to fit
         return PlaceablePodRange(minimum, maximum, is_exact=False)
-    node_counts = [(counter, Counter(counter.domain_by_node[node] for node in capacity)) for counter in anti_affinity]
-    # A pod on a node excludes the node itself, and per key the other nodes of its domain.
-    excluded_nodes = 1
-    for node in capacity:
-        domains = [(nodes_by_domain, counter.domain_by_node[node]) for counter, nodes_by_domain in node_counts]
-        neighbours = sum(nodes_by_domain[domain] - 1 for nodes_by_domain, domain in domains if domain >= 0)
-        excluded_nodes = max(excluded_nodes, 1 + neighbours)
-    minimum = min(maximum, -(-len(capacity) // excluded_nodes))  # rounded up
+    # A pod on a node excludes the node itself, and by each anti-affinity the other nodes of its domain.
+    excluded_counts = dict.fromkeys(capacity, 1)
+    for counter in own_counters.anti_affinity:
+        nodes_by_domain = group_by(capacity, counter.domain_by_node.__getitem__)
+        nodes_by_domain.pop(-1, None)  # nodes without the topology key
+        for nodes in nodes_by_domain.values():
+            for node in nodes:
+                excluded_counts[node] += len(nodes) - 1
+    # In the worst order, each pod excludes as many nodes as any pod can.
+    most_excluded = max(excluded_counts.values(), default=1)
+    minimum = min(maximum, -(-len(capacity) // most_excluded))  # rounded up
     return PlaceablePodRange(minimum, maximum, is_exact=minimum == maximum)

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.pods.scheduling import pod_outcomes, profile
+from nexusform.domains.pods.scheduling import pod_outcomes, profile, template_rollout, workload_progress
 from nexusform.domains.pods.scheduling.cluster_records import (
     DEFAULT_SEED,
     Cluster,
@@ -28,27 +28,8 @@ from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, count
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import Observer, PodVerdict, SchedulingSession
-from nexusform.domains.pods.scheduling.template_rollout import (
-    NONE_STUCK,
-    DaemonRollout,
-    TemplateRollout,
-    build_waiting_verdict,
-    drop_deferred_pods,
-    find_stuck_number,
-)
-from nexusform.domains.pods.scheduling.workload_progress import (
-    PodToPlace,
-    WorkloadProgress,
-    apply_deployment_pause,
-    build_forecast,
-    drop_rejected_pods,
-    find_unused_pod_numbers,
-    has_stuck_template,
-    is_pending_outdated,
-    list_numbers,
-    select_surplus_pods,
-    sort_workload_queue,
-)
+from nexusform.domains.pods.scheduling.template_rollout import NONE_STUCK, DaemonRollout, TemplateRollout
+from nexusform.domains.pods.scheduling.workload_progress import PodToPlace, WorkloadProgress
 
 
 def predict(
@@ -97,7 +78,7 @@ class PodPredictor:
     ) -> None:
         self.nodes = cluster.node_by_name
         self.lost_pods = frozenset(lost_pods)
-        self.workload_queue = sort_workload_queue(workloads)
+        self.workload_queue = workload_progress.sort_workload_queue(workloads)
         self.creation_order = {workload.key: at for at, workload in enumerate(workloads)}
 
         managed_pods: list[ExistingPod] = []
@@ -161,13 +142,15 @@ class PodPredictor:
         self._retry_waiting_pods(progress_list)
         self._evict_pods_after_toleration(progress_list)
         for progress in progress_list:
-            drop_deferred_pods(progress)
+            template_rollout.drop_deferred_pods(progress)
             # An ordered set removes its surplus pods once all others have a node.
             if all(outcome.node for outcome in progress.outcomes.values()):
                 self._remove_deferred_pods(progress)
 
         removed_outcomes = [pod_outcomes.build_removal(pod, pod_outcomes.WORKLOAD_REMOVED) for pod in self.removed_pods]
-        forecasts = {progress.workload.key: build_forecast(progress, self.nodes) for progress in progress_list}
+        forecasts = {
+            progress.workload.key: workload_progress.build_forecast(progress, self.nodes) for progress in progress_list
+        }
         displaced_outcomes = self._collect_outcomes(self.displaced_workloads.values())
         kept_pods = [pod for pod in self.unmanaged_pods if pod.key not in self.displaced_pods]
         outcomes = (*self._collect_outcomes(progress_list), *removed_outcomes)
@@ -208,18 +191,19 @@ class PodPredictor:
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
-        """Return a workload with its existing pods sorted: kept (current template), outdated (a former one), surplus,
-        failed, and those to place again; with too few pods, new ones are added.
+        """Return a workload with its existing pods sorted by their fate, and new pods if there are too few. Running
+        pods are kept (current template) or outdated (a former one). Others are surplus, failed for good, or placed
+        again.
         """
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         if workload.is_paused:
-            workload = apply_deployment_pause(workload, pods)
+            workload = workload_progress.apply_deployment_pause(workload, pods)
         progress = WorkloadProgress(workload, had_pods=bool(pods))
         if progress.is_daemon:
             self._prepare_daemons(progress, pods)
             return progress
         # No pod of the current template gets ready, so a rollout waits after the first new ones.
-        progress.is_template_stuck = workload.is_stuck or has_stuck_template(workload, pods)
+        progress.is_template_stuck = workload.is_stuck or workload_progress.has_stuck_template(workload, pods)
         pods = self._remove_surplus(progress, pods)
         for pod in pods:
             is_current = workload.is_current(pod.spec)
@@ -233,35 +217,41 @@ class PodPredictor:
             else:  # Pending, or a former template's pod rejected by kubelet
                 retried_pod = PodToPlace(pod.number, was_pending=True, age=pod.age)
                 former_pod = replace(retried_pod, former_spec=pod.spec)
-                if is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
+                if workload_progress.is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
                     progress.pending_outdated_pods.append(former_pod)
                 else:  # an ordered set (OrderedReady) replaces no pod of a former template before it runs
                     keeps_template = workload.is_ordered and not is_current
                     progress.pods_to_place.append(former_pod if keeps_template else retried_pod)
         missing_count = max(0, workload.replicas - len(pods))
-        numbers = find_unused_pod_numbers(list_numbers(pods), workload.first_ordinal, missing_count)
+        numbers = workload_progress.find_unused_pod_numbers(
+            workload_progress.list_numbers(pods), workload.first_ordinal, missing_count
+        )
         progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in numbers]
         return progress
 
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
-        """Remove surplus pods (running ones of an ordered set later, if it must wait) and return the others."""
+        """Remove the surplus pods of a workload, and return the others. An ordered set removes its running surplus pods
+        only after all others are ready: these become `deferred_removals`.
+        """
         now = self.session.cluster.observation_time
-        surplus = select_surplus_pods(progress.workload, pods, self._is_running, now)
+        surplus = workload_progress.select_surplus_pods(progress.workload, pods, self._is_running, now)
+        running_surplus = [pod for pod in surplus if self._is_running(pod)]
         remaining_pods = [pod for pod in pods if pod not in surplus]
         ready_count = sum(self._is_running(pod) and not pod.is_stuck for pod in remaining_pods)
         if progress.workload.is_ordered and ready_count < progress.workload.replicas:
-            progress.deferred_removals = [pod for pod in surplus if self._is_running(pod)]
-        for pod in surplus:
-            if pod in progress.deferred_removals:
-                continue  # removed once all others have a node
-            if self._is_running(pod):
+            progress.deferred_removals = running_surplus
+            surplus = [pod for pod in surplus if pod not in running_surplus]
+        else:
+            for pod in running_surplus:
                 self.session.remove_pod(pod, may_linger=True)
-            progress.removals.append((pod, pod_outcomes.SCALE_IN))
+        progress.record_removals(surplus, pod_outcomes.SCALE_IN)
         return remaining_pods
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
         """Plan one pod of a DaemonSet per permitted node: record kept, removed and surge pods, and the pods to place.
-        Nodes without a running pod get the Pending ones first, then new ones.
+
+        A node without a running pod gets one of the Pending pods; once these are used up, a new one. Pending pods
+        beyond these nodes belong to a rollout with maxSurge (surge pods).
         """
         spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
         waiting_pods = [pod for pod in pods if not pod.node]
@@ -280,7 +270,7 @@ class PodPredictor:
             progress.pods_to_place.append(PodToPlace(pod.number, node, was_pending=True, age=pod.age))
         progress.surge_pods = waiting_pods[len(unserved_nodes) :]  # beyond the nodes without a pod
         open_nodes = unserved_nodes[len(waiting_pods) :]  # without a running or waiting pod
-        numbers = find_unused_pod_numbers(list_numbers(pods), 0, len(open_nodes))
+        numbers = workload_progress.find_unused_pod_numbers(workload_progress.list_numbers(pods), 0, len(open_nodes))
         progress.pods_to_place += [
             PodToPlace(number, node, trigger=progress.creation_trigger)
             for number, node in zip(numbers, open_nodes, strict=True)
@@ -298,10 +288,13 @@ class PodPredictor:
                 if not pod_to_place.is_new:
                     quota_usage.add(pod_to_place.get_spec(progress.workload))
         for progress in sorted(progress_list, key=lambda progress: self.creation_order[progress.workload.key]):
-            drop_rejected_pods(progress, quota_usage)
+            workload_progress.drop_rejected_pods(progress, quota_usage)
 
     def _place_workloads(self, progress_list: Sequence[WorkloadProgress]) -> None:
-        """Place the pods of all workloads one by one: workload by workload, or as they arrive."""
+        """Place the pods of all workloads one by one: workload by workload, or as they arrive.
+
+        `_place_workload` is a generator: each step places one pod, so the pods of several workloads can alternate.
+        """
         steps = {progress.workload.key: self._place_workload(progress) for progress in progress_list}
         if self._arrival == QUEUE_ORDER:
             for workload_steps in steps.values():
@@ -361,7 +354,7 @@ class PodPredictor:
 
     def _remove_deferred_pods(self, progress: WorkloadProgress) -> None:
         """Remove the surplus pods of an ordered workload, as the caller found a node for all others."""
-        if find_stuck_number(progress) < NONE_STUCK:
+        if template_rollout.find_stuck_number(progress) < NONE_STUCK:
             return  # a pod with a node is not ready
         for pod in progress.deferred_removals:
             self.session.remove_pod(pod)
@@ -373,13 +366,15 @@ class PodPredictor:
         An ordered workload creates no pod after the first one without a node, or after a stuck (not starting) one.
         """
         workload = progress.workload
-        blocking_number = find_stuck_number(progress)  # of the pod that all later ones of an ordered workload wait for
+        blocking_number = template_rollout.find_stuck_number(
+            progress
+        )  # of the pod that all later ones of an ordered workload wait for
         verdicts: dict[int, PodVerdict] = {}
-        positions = self._arrival.compute_positions(workload, list_numbers(progress.pods_to_place))
+        positions = self._arrival.compute_positions(workload, workload_progress.list_numbers(progress.pods_to_place))
         for pod in sorted(progress.pods_to_place, key=lambda pod: positions[pod.number]):
             yield workload.key
             if pod.number > blocking_number and not pod.was_pending:  # a Pending pod exists already, so it is retried
-                verdict = build_waiting_verdict(workload.format_pod_name(blocking_number))
+                verdict = template_rollout.build_waiting_verdict(workload.format_pod_name(blocking_number))
             else:
                 verdict = self._place_pod(progress, pod)
             verdicts[pod.number] = verdict
@@ -571,7 +566,9 @@ class PodPredictor:
         """Retry waiting and failed pods of a workload, and return whether one got a node."""
         workload = progress.workload
         has_changed = False
-        blocking_number = find_stuck_number(progress)  # of the pod that all later ones of an ordered workload wait for
+        blocking_number = template_rollout.find_stuck_number(
+            progress
+        )  # of the pod that all later ones of an ordered workload wait for
         pod_by_number = progress.requested_pods
         for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
             if number > blocking_number and not pod_by_number[number].was_pending:

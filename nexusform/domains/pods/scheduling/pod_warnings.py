@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Final
 
 from nexusform.diagnostics.phrases import group_by, select_word_form
-from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling import profile, workload_warnings
 from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Cluster, ExistingPod, Node, PodState
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
 from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, PodsPrediction, describe_condition
@@ -18,27 +18,7 @@ from nexusform.domains.pods.scheduling.pod_spec_scheduler import FeasibleNodesCa
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.domains.pods.scheduling.template_rollout import TEMPLATE_KEY, SurgeCapacityCheck
-from nexusform.domains.pods.scheduling.workload_warnings import (
-    DEADLOCK,
-    FAILED,
-    GATED,
-    NO_EXECUTE_EVICTS,
-    NOT_MADE,
-    NOWHERE,
-    PENDING,
-    PREEMPTS,
-    SHARED_MACHINE,
-    SHARED_RACK,
-    STUCK,
-    STUCK_PODS,
-    TOO_MANY,
-    UNKNOWN_KEY,
-    UNLABELLED,
-    VOLUMES,
-    WorkloadContext,
-    WorkloadWarning,
-    format_names,
-)
+from nexusform.domains.pods.scheduling.workload_warnings import WorkloadContext, WorkloadWarning, format_names
 from nexusform.kubernetes.matching import is_selected
 
 # Default volume limit of a node in Kubernetes. Source: pkg/scheduler/framework/plugins/nodevolumelimits
@@ -90,7 +70,7 @@ def _warn_too_many_replicas(context: WorkloadContext) -> Iterator[WorkloadWarnin
                 "the rule preferred."
             )
             summary = f"{replicas} replicas must not share a {term.topology_key}; its workers have {domain_count}"
-            yield context.build_warning(TOO_MANY, detail, summary=summary)
+            yield context.build_warning(workload_warnings.TOO_MANY, detail, summary=summary)
             return  # one term explains it
 
 
@@ -116,7 +96,7 @@ def _warn_rollout_deadlock(context: WorkloadContext) -> Iterator[WorkloadWarning
             f"its next change hangs: its {workload.replicas} replicas use every {term.topology_key}, and "
             "none may stop first; set maxUnavailable: 1"
         )
-        yield context.build_warning(DEADLOCK, detail, summary=summary)
+        yield context.build_warning(workload_warnings.DEADLOCK, detail, summary=summary)
         return  # one term explains it
     yield from _warn_no_surge_capacity(context)
 
@@ -134,7 +114,7 @@ def _warn_no_surge_capacity(context: WorkloadContext) -> Iterator[WorkloadWarnin
             f"There is no capacity for one more pod: {obstacle}. Set maxUnavailable: 1, or add capacity."
         )
         summary = "its next change hangs: no capacity for one more pod, and none may stop first; set maxUnavailable: 1"
-        yield context.build_warning(DEADLOCK, detail, summary=summary)
+        yield context.build_warning(workload_warnings.DEADLOCK, detail, summary=summary)
 
 
 def _count_topology_domains(context: WorkloadContext, key: str) -> float:
@@ -152,24 +132,24 @@ def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]
         former_pods = _select_former_pods(context, waiting_pods)
         new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods  # all are former
         names = tuple(outcome.name for outcome in new_pods)
-        # A DaemonSet without maxSurge deletes the old pod of a node first.
-        deletes_first = context.workload.kind == "DaemonSet" and not context.workload.allows_daemon_surge
-        effect = "cannot be placed" + (", so the other old pods stay" if deletes_first else " while the old pods run")
+        effect = "cannot be placed while the old pods run"
+        if context.workload.kind == "DaemonSet" and not context.workload.allows_daemon_surge:
+            effect = "cannot be placed, so the other old pods stay"  # the old pod of its node is deleted first
         detail = (
             f"its new pods ({format_names(names)}) {effect}: "
             f"{new_pods[0].reason}{_describe_former_pods(context, former_pods)}"
         )
         pods = f"{len(names):,} new {select_word_form(len(names), 'pod')}"
         summary = f"{pods} {effect}: {_find_main_reason(context, new_pods[0])}"
-        yield context.build_warning(STUCK, detail, summary=summary)
+        yield context.build_warning(workload_warnings.STUCK, detail, summary=summary)
     elif context.forecast.uncreated:
         count = context.forecast.uncreated
         pods = f"{count:,} new {select_word_form(count, 'pod')}"
         detail = f"{pods} would not be created while the old pods run: {context.forecast.rejection}."
-        yield context.build_warning(STUCK, detail)
+        yield context.build_warning(workload_warnings.STUCK, detail)
     else:
         detail = "its rollout hangs: its new pods do not become ready, so the other old pods stay."
-        yield context.build_warning(STUCK, detail)
+        yield context.build_warning(workload_warnings.STUCK, detail)
 
 
 def _select_former_pods(context: WorkloadContext, pods: Iterable[PodOutcome]) -> list[PodOutcome]:
@@ -207,7 +187,7 @@ def _warn_stuck_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
             " Its controller waits for this pod and never gives it the new template (OrderedReady). Delete it "
             f"after the apply: kubectl delete pod {name} -n {workload.namespace}"
         )
-    yield context.build_warning(STUCK_PODS, detail, summary=format_names(texts))
+    yield context.build_warning(workload_warnings.STUCK_PODS, detail, summary=format_names(texts))
 
 
 def _warn_pending_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -218,7 +198,7 @@ def _warn_pending_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     share = _format_share(context, waiting_pods)
     detail = f"{share} ({_format_names(waiting_pods)}) would stay Pending: {waiting_pods[0].reason}"
     summary = f"{len(waiting_pods):,} Pending: {_find_main_reason(context, waiting_pods[0])}"
-    yield context.build_warning(PENDING, detail, summary=summary)
+    yield context.build_warning(workload_warnings.PENDING, detail, summary=summary)
 
 
 def _format_share(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:
@@ -244,8 +224,8 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
 
 def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     for state, kind, detail_text, summary_text in (
-        (PodState.FAILED, FAILED, "Failed, rejected by kubelet", "Failed"),
-        (PodState.GATED, GATED, "SchedulingGated:", "SchedulingGated:"),
+        (PodState.FAILED, workload_warnings.FAILED, "Failed, rejected by kubelet", "Failed"),
+        (PodState.GATED, workload_warnings.GATED, "SchedulingGated:", "SchedulingGated:"),
     ):
         pods = [outcome for outcome in context.outcomes if outcome.state is state]
         if pods:
@@ -262,7 +242,7 @@ def _warn_uncreated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
         # The replicas of a DaemonSet are its pods, uncreated ones excluded.
         expected_count = count + replicas if context.workload.kind == "DaemonSet" else replicas
         detail = f"{count:,} of {expected_count:,} pods would not be created: {context.forecast.rejection}."
-        yield context.build_warning(NOT_MADE, detail)
+        yield context.build_warning(workload_warnings.NOT_MADE, detail)
 
 
 def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -273,7 +253,9 @@ def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarn
     pod = context.workload.pod
     rejections = [rejection for node in nodes if (rejection := profile.find_node_rejection(pod, node))]
     reason = format_pending_message(rejections, len(nodes))
-    yield context.build_warning(NOWHERE, f"it would get no pod: {reason}{describe_missing(pod, nodes)}")
+    yield context.build_warning(
+        workload_warnings.NOWHERE, f"it would get no pod: {reason}{describe_missing(pod, nodes)}"
+    )
 
 
 def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -290,7 +272,7 @@ def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWa
         "driver is unknown; beyond it, pods stay Pending. Show the limit: kubectl get csinode -o yaml"
     )
     summary = f"{maximum} volumes on one node; the limit of its CSI driver is unknown"
-    yield context.build_warning(VOLUMES, detail, summary=summary)
+    yield context.build_warning(workload_warnings.VOLUMES, detail, summary=summary)
 
 
 def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -310,7 +292,7 @@ def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     if any(not preemptor.is_certain for preemptor in preemptors):
         detail += " This is one possible outcome: Kubernetes breaks ties at random."
     summary = f"evicts {_format_names(victims)}"
-    yield context.build_warning(PREEMPTS, detail, summary=summary)
+    yield context.build_warning(workload_warnings.PREEMPTS, detail, summary=summary)
 
 
 def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -320,7 +302,7 @@ def _warn_no_execute_evictions(context: WorkloadContext) -> Iterator[WorkloadWar
         count = f"{len(evicted_pods):,} of its pods {select_word_form(len(evicted_pods), 'is', 'are')}"
         summary = f"{count} evicted by NoExecute taints: {_format_evictions(evicted_pods, context.node_by_name)}"
         detail = f"{summary}. Replacement pods are scheduled again. Add a toleration of the taint to keep them."
-        yield context.build_warning(NO_EXECUTE_EVICTS, detail, summary=summary)
+        yield context.build_warning(workload_warnings.NO_EXECUTE_EVICTS, detail, summary=summary)
 
 
 def list_displaced_warnings(cluster: Cluster, displaced_outcomes: Iterable[PodOutcome]) -> Iterator[WorkloadWarning]:
@@ -334,7 +316,7 @@ def list_displaced_warnings(cluster: Cluster, displaced_outcomes: Iterable[PodOu
         summary = f"{subject} evicted by NoExecute taints: {_format_evictions(evicted_pods, node_by_name)}"
         targets = format_names([evicted_pod.node or "nowhere" for evicted_pod in evicted_pods])
         detail = f"{kind} {namespace}/{name} (not managed by this plan): {summary}. Replacement pods: {targets}."
-        yield WorkloadWarning(NO_EXECUTE_EVICTS, workload, detail, f"{namespace}/{name}: {summary}")
+        yield WorkloadWarning(workload_warnings.NO_EXECUTE_EVICTS, workload, detail, f"{namespace}/{name}: {summary}")
 
 
 def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, Node]) -> str:
@@ -384,7 +366,7 @@ def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]
             f"{_explain_shared_hardware(context, proposed_label, 'machines')}"
         )
         summary = f"{count:,} of {len(context.running_outcomes):,} pods would be lost with machine {machine}"
-        yield context.build_warning(SHARED_MACHINE, detail, location=machine, summary=summary)
+        yield context.build_warning(workload_warnings.SHARED_MACHINE, detail, location=machine, summary=summary)
 
 
 def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -402,7 +384,7 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
         f"{len(racks)} racks have capacity. {_explain_shared_hardware(context, proposed_label, 'racks')}"
     )
     summary = f"all {len(pods):,} pods would be lost with rack {rack}; {len(racks)} racks have capacity"
-    yield context.build_warning(SHARED_RACK, detail, location=rack, summary=summary)
+    yield context.build_warning(workload_warnings.SHARED_RACK, detail, location=rack, summary=summary)
 
 
 def find_location_label_key(
@@ -500,7 +482,7 @@ def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadW
             hint = "" if proposed_label in ("", key) else f" Workers have the label {proposed_label}."
             detail = f"no feasible worker has the label {key}: {_EFFECTS[use]}.{hint}"
             summary = f"{_RULES_OVER_KEYS[use]} uses {key}, which no worker has"
-            yield context.build_warning(UNKNOWN_KEY, detail, summary=summary)
+            yield context.build_warning(workload_warnings.UNKNOWN_KEY, detail, summary=summary)
         elif use == _ANTI_AFFINITY:
             count = len(unlabelled_nodes)
             workers, verb = select_word_form(count, "worker"), select_word_form(count, "lacks", "lack")
@@ -509,7 +491,7 @@ def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadW
                 "anti-affinity over it has no effect there. Label all workers."
             )
             summary = f"{count:,} {workers} {verb} the label {key} of its anti-affinity"
-            yield context.build_warning(UNLABELLED, detail, summary=summary)
+            yield context.build_warning(workload_warnings.UNLABELLED, detail, summary=summary)
 
 
 _ANTI_AFFINITY, _AFFINITY, _SPREAD, _PREFERENCE = "anti-affinity", "affinity", "spread", "wish"

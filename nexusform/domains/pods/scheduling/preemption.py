@@ -106,16 +106,16 @@ def select_victims(
     """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the first
     reason against each node to consider (by index). The cache of the scheduler is unchanged afterwards.
     """
-    # Nodes with a reason against the pod curable by evictions, as missing CPU is, but not a missing label.
+    # Evictions may help against missing CPU, but not against a missing label.
     promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
     candidate_limit = max(len(promising_nodes) * _CANDIDATE_PERCENT // 100, _MINIMUM_CANDIDATES)
     trial = _PreemptionTrial(scheduler, pods_by_node, allowances)
     candidates: list[_Candidate] = []
-    checked_count = 0
+    is_exhaustive = True
     for node in promising_nodes:
         if len(candidates) >= candidate_limit and any(not candidate.violations for candidate in candidates):
-            break  # as kube-scheduler: enough candidates, one of them without violated budgets
-        checked_count += 1
+            is_exhaustive = False  # kube-scheduler stops here: enough candidates, one without violated budgets
+            break
         candidate = trial.find_candidate(node)
         if candidate is not None:
             candidates.append(candidate)
@@ -123,14 +123,14 @@ def select_victims(
         return None
     candidates_by_rank = group_by(candidates, _Candidate.rank)
     best_candidates = {candidate.node: candidate for candidate in candidates_by_rank[min(candidates_by_rank)]}
-    is_exhaustive = checked_count == len(promising_nodes)
-    # Several best nodes, or on some node equally important pods of which only some are victims.
-    is_arbitrary = len(best_candidates) > 1 or any(candidate.is_arbitrary for candidate in candidates)
     node = tie_break(tuple(best_candidates))
-    # After an early stop, another order of search could choose any promising node.
-    considered_nodes = [candidate.node for candidate in candidates] if is_exhaustive else promising_nodes
-    is_certain = is_exhaustive and not is_arbitrary
-    return PreemptionResult(node, best_candidates[node].victims, is_certain, tuple(considered_nodes))
+    victims = best_candidates[node].victims
+    if not is_exhaustive:  # a search in another order could choose any promising node
+        return PreemptionResult(node, victims, is_certain=False, considered_nodes=tuple(promising_nodes))
+    # Chance decides between several best nodes, or between equally important pods of one node.
+    is_arbitrary = len(best_candidates) > 1 or any(candidate.is_arbitrary for candidate in candidates)
+    candidate_nodes = tuple([candidate.node for candidate in candidates])
+    return PreemptionResult(node, victims, is_certain=not is_arbitrary, considered_nodes=candidate_nodes)
 
 
 class _PreemptionTrial:
@@ -258,23 +258,21 @@ def count_expected_pods(
 def find_drain_obstacles(
     budgets: Sequence[PodDisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
 ) -> DrainObstacles:
-    """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
+    """Return the obstacles for draining nodes: exhausted budgets, workloads with a single pod, and workloads with some
+    pods kept running by a budget of their own.
+    """
     running_pods = [pod for pod in existing_pods if pod.node]
     drained_pods = [pod for pod in running_pods if pod.node in nodes]
     drained_workloads = {pod.workload for pod in drained_pods}
-    running_counts = Counter(pod.workload for pod in running_pods)
-    single_replicas = [
-        key for key in sorted(drained_workloads) if running_counts[key] == 1 and "/DaemonSet/" not in key
-    ]
+    running_counts = Counter(pod.workload for pod in running_pods if "/DaemonSet/" not in pod.workload)
+    single_replicas = [key for key in sorted(drained_workloads) if running_counts[key] == 1]
     blocking_names: list[str] = []
-    # The workloads with a budget of their own, and a pod kept running by it during evictions.
     protected_workloads: set[str] = set()
     for budget, evictions in list_applied_budgets(budgets, drained_pods, existing_pods):
         if evictions <= 0:
             blocking_names.append(f"{budget.namespace}/{budget.name}")
-        covered_pods = select_covered_pods(budget, existing_pods)
-        workloads = {pod.workload for pod in covered_pods}
-        running_count = sum(bool(pod.node) for pod in covered_pods)
+        workloads = {pod.workload for pod in select_covered_pods(budget, existing_pods)}
+        running_count = len(select_covered_pods(budget, running_pods))
         if len(workloads) == 1 and count_allowed_disruptions(budget, existing_pods) < running_count:
             protected_workloads |= workloads & drained_workloads
     return DrainObstacles(tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads)))
@@ -291,20 +289,24 @@ def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterab
 def list_applied_budgets(
     budgets: Sequence[PodDisruptionBudget], pods: Iterable[ExistingPod], existing_pods: Sequence[ExistingPod]
 ) -> Iterator[tuple[PodDisruptionBudget, int]]:
-    """Yield the budgets with an effect on the eviction of some of `pods`, each with the evictions it allows: 0 for a
-    pod under several budgets. Unready pods may go while enough others are ready. Source: kubernetes
-    pkg/registry/core/pod/storage/eviction.go.
+    """Yield the budgets limiting the eviction of some of `pods`, each with the evictions it allows now.
+
+    A pod under several budgets is never evicted: they allow 0. An unready pod may be evicted while enough others are
+    ready. Source: kubernetes pkg/registry/core/pod/storage/eviction.go.
     """
     # No budget holds a pod that has not run yet.
     started_pods = [pod for pod in pods if pod.condition.phase != "Pending"]
-    budgets_by_pod = [(pod, [budget for budget in budgets if has_budget(budget, pod)]) for pod in started_pods]
+    budget_counts: Counter[PodIdentity] = Counter()
+    for budget in budgets:
+        budget_counts.update(pod.identity for pod in started_pods if has_budget(budget, pod))
     for budget in budgets:
         allowed = count_allowed_disruptions(budget, existing_pods)
         is_met = allowed >= 0 if budget.is_met is None else budget.is_met
-        covered = [(pod, pod_budgets) for pod, pod_budgets in budgets_by_pod if budget in pod_budgets]
-        if any(len(pod_budgets) > 1 for _, pod_budgets in covered):  # such a pod is never evicted
+        covered_pods = [pod for pod in started_pods if has_budget(budget, pod)]
+        if any(budget_counts[pod.identity] > 1 for pod in covered_pods):
             yield budget, 0
-        elif any(
-            pod.condition.is_ready or not (is_met or budget.evicts_unready) for pod, _ in covered
-        ):  # it holds some pod
+            continue
+        if is_met or budget.evicts_unready:  # unready pods are free to go
+            covered_pods = [pod for pod in covered_pods if pod.condition.is_ready]
+        if covered_pods:
             yield budget, allowed

@@ -61,13 +61,14 @@ def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
 
 def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -> bool:
     """Return whether an unknown version may change the decision on a pod with this many feasible nodes."""
-    return any(
-        (version or not difference.is_repeated)  # without a version, the prediction is repeated with the difference
-        and (feasible_nodes > 1 or not difference.affects_scores_only)  # scores choose among several nodes only
-        and difference.is_affected(spec)
-        and difference.is_in(version) is None  # unknown
-        for difference in VERSION_DIFFERENCES
-    )
+    for difference in VERSION_DIFFERENCES:
+        if difference.is_repeated and not version:
+            continue  # the prediction is repeated with the difference: a changed decision is found there
+        if difference.affects_scores_only and feasible_nodes < 2:
+            continue  # scores choose among several nodes
+        if difference.is_affected(spec) and difference.is_in(version) is None:  # unknown
+            return True
+    return False
 
 
 def _has_pod_level_requests(spec: PodSpec) -> bool:

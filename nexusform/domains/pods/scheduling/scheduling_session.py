@@ -374,7 +374,7 @@ class SchedulingSession:
         while victims terminate slowly, Failed if kubelet rejects it (without evictions), None if no eviction helps.
         """
         if not self._can_evict(pod.spec):
-            return None  # no pod has a lower priority, or it may evict none
+            return None
         budgets = self.cluster.budgets
         allowances = compute_eviction_allowances(budgets, self._expected_counts or [0] * len(budgets), self.cache)
         tie_break = partial(self._select_tied_node, pod)
@@ -386,15 +386,9 @@ class SchedulingSession:
         if not is_certain:
             for node in choice.considered_nodes:
                 self._uncertain_nodes |= 1 << node
-        preemptor = (pod.workload, pod.number)
+        victims = [PreemptionVictim(victim, pod.key, is_certain) for victim in choice.victims]
         if self.has_slow_victims:
-            self._nominated_groups.setdefault(choice.node, []).append(scheduler.group)
-            self._nominations[preemptor] = (choice.node, scheduler.group)
-            for victim in choice.victims:
-                del self._pods_by_node[choice.node][victim.identity]  # evicted only once
-                self._slow_evictions.append((PreemptionVictim(victim, preemptor, is_certain), choice.node))
-            self.cache.version += 1  # earlier schedulers and failures do not know the reservation
-            return PodVerdict("", is_certain, feasible_nodes=0, reason="waits for the end of the pods evicted for it.")
+            return self._wait_for_victims(scheduler, choice.node, victims, is_certain)
         for victim in choice.victims:
             self.remove_pod(victim)
         node_name = self._names[choice.node]
@@ -406,8 +400,20 @@ class SchedulingSession:
                 self._register_pod(victim, choice.node)
             self.assign_numa_cells()
             return _build_started_verdict(node_name, rejection_text, is_certain, feasible_nodes=0)
-        self.evictions += [PreemptionVictim(victim, preemptor, is_certain) for victim in choice.victims]
+        self.evictions += victims
         return PodVerdict(node_name, is_certain, feasible_nodes=0, victims=choice.victims)
+
+    def _wait_for_victims(
+        self, scheduler: PodSpecScheduler, node: int, victims: Sequence[PreemptionVictim], is_certain: bool
+    ) -> PodVerdict:
+        """Reserve a node for the preemptor of these victims until they terminate, and return its verdict (Pending)."""
+        self._nominated_groups.setdefault(node, []).append(scheduler.group)
+        for victim in victims:
+            self._nominations[victim.preemptor] = (node, scheduler.group)
+            del self._pods_by_node[node][victim.pod.identity]  # evicted only once
+            self._slow_evictions.append((victim, node))
+        self.cache.version += 1  # earlier schedulers and failures do not know the reservation
+        return PodVerdict("", is_certain, feasible_nodes=0, reason="waits for the end of the pods evicted for it.")
 
     def _release_nominated_node(self, workload: str, number: int) -> int | None:
         """Release and return the node reserved for a pod waiting for its victims; None if it has none."""

@@ -47,9 +47,9 @@ NONE_STUCK: Final = maxsize
 class RolloutState(Struct):
     """Progress of a replacement: old pods that remain, removed old pods, new pods by number. `new_verdicts`
     begins with the new pods just decided; `existing_count` counts earlier ones. `is_blocked`: it waits for an
-    unschedulable pod, or for `uncreated` ones with this `rejection`. `further_numbers`: new pods without a
-    predecessor. `pending_specs` are old pods without a feasible node, by number. `stuck_numbers`: existing pods
-    of the current template, not ready. `is_template_stuck`: none of that template is ready.
+    unschedulable pod, or for `uncreated` ones with this `rejection`. `spare_numbers`: free numbers for new pods
+    without a predecessor. `pending_specs` are old pods without a feasible node, by number. `stuck_numbers`: existing
+    pods of the current template, not ready. `is_template_stuck`: none of that template is ready.
     """
 
     remaining_pods: list[ExistingPod]
@@ -59,7 +59,7 @@ class RolloutState(Struct):
     is_blocked: bool = False
     uncreated: int = 0
     rejection: str = ""
-    further_numbers: list[int] = field(default_factory=list)
+    spare_numbers: list[int] = field(default_factory=list)
     pending_specs: dict[int, PodSpec] = field(default_factory=dict)
     stuck_numbers: frozenset[int] = frozenset()
     is_template_stuck: bool = False
@@ -121,23 +121,26 @@ class _PodReplacement(Struct, frozen=True):
         for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
             if pod.number < self.workload.partition:
                 return  # pods below the partition keep the old template
-            # A pod of the current template is not ready: all of them, or one with a higher ordinal.
             has_new_pods = state.existing_count + len(state.new_verdicts) > 0
-            has_unready_pod = (state.is_template_stuck and has_new_pods) or highest_stuck_number > pod.number
-            if state.list_unscheduled() or state.uncreated or has_unready_pod:
-                state.is_blocked = True
+            waits_for_template = state.is_template_stuck and has_new_pods  # no new pod gets ready
+            state.is_blocked = waits_for_template or highest_stuck_number > pod.number or self._is_new_pod_missing()
+            if state.is_blocked:
                 return
             self._remove_pod(pod)
             state.uncreated = int(not self._create_pod(pod.number))
-        state.is_blocked = bool(state.list_unscheduled() or state.uncreated)
+        state.is_blocked = self._is_new_pod_missing()
+
+    def _is_new_pod_missing(self) -> bool:
+        """Return whether a new pod has no node, or a quota or admission rejects it."""
+        return bool(self.state.list_unscheduled() or self.state.uncreated)
 
     def replace_with_surge(self) -> None:
         """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until one changes nothing."""
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
         old_numbers = [*state.pending_specs, *list_numbers(state.remaining_pods)]
-        # The new pods not yet created get the numbers of old ones, then further ones without a predecessor.
-        next_numbers = [*old_numbers, *state.further_numbers][:missing_count]
+        # The new pods not yet created get the numbers of the old ones they replace, then spare ones.
+        next_numbers = [*old_numbers, *state.spare_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
             waiting_numbers = state.list_unscheduled()
             for number in waiting_numbers:  # try again, as old pods were deleted
@@ -274,7 +277,8 @@ class TemplateRollout:
         self._quota_usage = quota_usage
         self._progress = progress
         self._waiting_verdicts: dict[int, PodVerdict] = {}
-        self._further_numbers: list[int] = []  # of former pods created by scaling and deleted at once
+        # Scaling may create a pod of a former template and the rollout delete it at once: its number is free again.
+        self._spare_numbers: list[int] = []
 
     @property
     def is_needed(self) -> bool:
@@ -283,13 +287,15 @@ class TemplateRollout:
         return has_former_pods and not self._progress.workload.is_paused
 
     def start(self) -> None:
-        """Scale the ReplicaSets of former templates, delete their pods within max unavailable, place Pending ones."""
+        """Begin the rollout before the pods of the current template are placed: scale the ReplicaSets of former
+        templates, delete their non-running pods within max unavailable, and place their remaining Pending pods.
+        """
         progress = self._progress
         # Numbers of pods counted by quotas already.
         counted_numbers = set(list_numbers([*progress.pods_to_place, *progress.pending_outdated_pods]))
         new_specs = extract_scaled_outdated_pods(progress)
         self._delete_unhealthy_former_pods(new_specs)
-        for _ in counted_numbers.intersection(self._further_numbers):  # not created by now
+        for _ in counted_numbers.intersection(self._spare_numbers):  # not created by now
             self._quota_usage.remove(progress.workload.pod)  # counted again once a pod with the number is created
         pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
         for number, spec in new_specs.items():
@@ -307,8 +313,10 @@ class TemplateRollout:
             progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
-        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first. `new_specs`
-        (by number) are pods just created by scaling; the numbers of deleted ones move from there to `_further_numbers`.
+        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first.
+
+        `new_specs` (by number) are pods just created by scaling. Deleted ones are removed from it, and their numbers
+        become spare numbers.
         """
         progress = self._progress
         workload = progress.workload
@@ -325,7 +333,7 @@ class TemplateRollout:
             key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
         removed_numbers = [*old_set_numbers, *list_numbers(pending_pods), *new_set_numbers][:deletable_count]
-        self._further_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
+        self._spare_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
         for pod in [pod for pod in progress.pending_outdated_pods if pod.number in removed_numbers]:
             progress.pending_outdated_pods.remove(pod)
             if len(progress.kept_pods) + len(progress.pods_to_place) < workload.replicas:
@@ -342,7 +350,7 @@ class TemplateRollout:
             new_verdicts=dict(verdicts),
             existing_count=len(progress.kept_pods),
             uncreated=progress.uncreated,
-            further_numbers=self._further_numbers,
+            spare_numbers=self._spare_numbers,
             pending_specs={number: pod.get_spec(workload) for number, pod in pending_pods.items()},
             stuck_numbers=frozenset(list_numbers(select_stuck_pods(progress.kept_pods))),
             is_template_stuck=progress.is_template_stuck,
@@ -535,16 +543,18 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     if not progress.workload.is_ordered:
         return
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
+    # The controller waits for the lowest of the pods without a node, failed, or not ready.
     first_blocked = min([*waiting_numbers, *list_numbers(progress.failed_pods), find_stuck_number(progress)])
-    later_numbers = {number for number in waiting_numbers if number > first_blocked}
-    deferred_pods = [pod for pod in progress.pods_to_place if pod.number in later_numbers and not pod.was_pending]
-    for pod in deferred_pods:
+    requested_pods, progress.pods_to_place = progress.pods_to_place, []
+    for pod in requested_pods:
+        if pod.was_pending or pod.number <= first_blocked or pod.number not in waiting_numbers:
+            progress.pods_to_place.append(pod)
+            continue
         outcome = progress.outcomes.pop(pod.number)
+        progress.deferred += 1
         if pod.previous:  # it loses its node now, and is created again later
             removed_pod = ExistingPod(progress.workload.key, pod.number, pod.previous, outcome.spec)
             progress.removals.append((removed_pod, pod.trigger))
-    progress.pods_to_place = [pod for pod in progress.pods_to_place if pod not in deferred_pods]
-    if deferred_pods:
-        progress.uncreated += len(deferred_pods)
-        progress.deferred = len(deferred_pods)
-        progress.rejection = progress.rejection or f"{progress.workload.format_pod_name(first_blocked)} must run first"
+    progress.uncreated += progress.deferred
+    if progress.deferred and not progress.rejection:
+        progress.rejection = f"{progress.workload.format_pod_name(first_blocked)} must run first"

@@ -114,26 +114,14 @@ class TopologyCounts:
         self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]  # by one term each
         self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
         self.preferred_affinity: list[DomainCounter] = []  # points for preferences of this pod and of existing ones
-        first_term_groups = cache.select_term_groups(spec.affinity[0]) if spec.affinity else ()
-        for existing_group in first_term_groups:
-            if self._is_selected_by_affinity(existing_group):
-                for counter in self.affinity:
-                    self._affinity_matches += _count_group(existing_group, counter, amount=1)
+        if spec.affinity:
+            self._count_pods_with_affinity(cache.select_term_groups(spec.affinity[0]))
         if self.matches_itself:
             self._own_increments += [(counter, 1) for counter in self.affinity]
         self._count_affinity_terms()
         self._all_soft_keys = bool(spec.spread)  # nodes need the keys of all soft constraints; none of default ones
         self.hard_spread = self._create_spread_counters([item for item in spec.spread if item.is_hard])
-        # The scoring constraints: those of the spec, else the defaults of the cluster.
-        if spec.spread:
-            soft_constraints = [item for item in spec.spread if not item.is_hard]
-        elif _is_selective(spec.default_spread):
-            soft_constraints = [
-                SpreadConstraint(key, skew, is_hard=False, selector=spec.default_spread) for key, skew in _DEFAULT_SKEWS
-            ]
-        else:
-            soft_constraints = []
-        self.soft_spread = self._create_spread_counters(soft_constraints)
+        self.soft_spread = self._create_spread_counters(_list_scoring_constraints(spec))
         counters = (*self.hard_spread, *self.soft_spread)
         self._growing_spread = [counter for counter in counters if counter.counts_itself]
 
@@ -145,6 +133,13 @@ class TopologyCounts:
     def _is_selected_by_affinity(self, group: PodSpecGroup) -> bool:
         """Return whether all terms of required affinity select the pods of a group; also without any term."""
         return all(self.cache.is_selected(term, group) for term in self.incoming_spec.affinity)
+
+    def _count_pods_with_affinity(self, groups: Iterable[PodSpecGroup]) -> None:
+        """Count the existing pods of these groups matching all terms of required affinity, by domain."""
+        for group in groups:
+            if self._is_selected_by_affinity(group):
+                for counter in self.affinity:
+                    self._affinity_matches += _count_group(group, counter, amount=1)
 
     def _create_counter(self, term: PodTerm) -> DomainCounter:
         topology = self.cache.get_topology(term.topology_key)
@@ -308,6 +303,16 @@ def _is_node_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node, k
 def _is_selective(selector: LabelSelector | None) -> TypeGuard[LabelSelector]:
     """Return whether a selector selects some pods: None selects nothing, one without requirements everything."""
     return selector is not None and not selector.is_empty
+
+
+def _list_scoring_constraints(spec: PodSpec) -> list[SpreadConstraint]:
+    """Return the soft spread constraints of a pod; for one without any constraint, the defaults of Kubernetes."""
+    if spec.spread:
+        return [constraint for constraint in spec.spread if not constraint.is_hard]
+    selector = spec.default_spread
+    if not _is_selective(selector):
+        return []
+    return [SpreadConstraint(key, skew, is_hard=False, selector=selector) for key, skew in _DEFAULT_SKEWS]
 
 
 def _list_preferred_terms(spec: PodSpec) -> tuple[PodTerm, ...]:

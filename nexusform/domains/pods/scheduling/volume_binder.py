@@ -56,21 +56,23 @@ class VolumeBinder:
         self.bind_immediate_claims(cluster.claims)
 
     def _bind_claims_of_existing_pods(self, existing_pods: Iterable[ExistingPod]) -> None:
-        """Bind the claims of existing pods: as recorded, else of a pod with a node to provisioned volumes if the class
-        provisions them, else to the smallest volume reachable from the node.
+        """Bind the claims of existing pods: recorded claims to their volumes, then those of pods with a node.
+
+        A claim without a record gets a volume by its class: a provisioned one, or (if the class provisions none) the
+        smallest volume reachable from the node.
         """
         pods_with_claims = [pod for pod in existing_pods if pod.volumes or pod.spec.claims]
         pods = sorted(pods_with_claims, key=attrgetter("key"))
         for pod in pods:  # all recorded volumes first: no other claim gets them
             for claim_name, volume in pod.volumes:
                 self._bind_claim(claim_name, volume)
-        for pod in pods:
-            if pod.node:
-                for claim in self._list_unbound_claims(pod.spec, pod.number):
-                    if claim.provisioning_terms != () and not self._bind_prebound(claim):  # () = never provisioned
-                        self._bind_claim(claim.name, _PROVISIONED)
-                node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))  # or a lost one
-                self._bind_pod_claims_on_node(pod.spec, pod.number, node)
+        for pod in [pod for pod in pods if pod.node]:
+            for claim in self._list_unbound_claims(pod.spec, pod.number):
+                is_provisioned = claim.provisioning_terms != ()  # (): the class never provisions a volume
+                if is_provisioned and not self._bind_prebound(claim):
+                    self._bind_claim(claim.name, _PROVISIONED)
+            node = self._by_name.get(pod.node, Node(pod.node, {HOSTNAME: pod.node}))  # or a lost one
+            self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_pod_claims_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
         """Bind the unbound claims of a pod, smallest first, to volumes reachable from its node."""
@@ -167,19 +169,24 @@ class VolumeBinder:
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
 
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
-        """Return why a node (by position) has no volume for some claim; "" if each gets one of its own, free or new."""
+        """Return why a node (by position) has no volume for one of the claims of a pod; "" if each claim gets one.
+
+        Each claim takes the smallest free volume not taken by the claims before it. Without such a volume, its class
+        must be able to provision one for the node, and the node must have the storage for it.
+        """
+        node = self._nodes[at]
         chosen_names: set[str] = set()
         for claim in claims:
             fitting = self._list_reachable_volumes(claim)[at]  # the smallest is last
             while fitting and fitting[-1].name in self._used_volumes:
-                fitting.pop()  # from the cached list: a used volume is never free again
-            unused_volumes = self._select_unused(reversed(fitting))
-            smallest_volume = next((volume for volume in unused_volumes if volume.name not in chosen_names), None)
-            if smallest_volume is not None:
-                chosen_names.add(smallest_volume.name)
-            elif not is_any_term_satisfied(claim.provisioning_terms, self._nodes[at]):
+                fitting.pop()  # shortens the cached list: a used volume is never free again
+            free_names = (volume.name for volume in self._select_unused(reversed(fitting)))
+            smallest_name = next((name for name in free_names if name not in chosen_names), "")
+            if smallest_name:
+                chosen_names.add(smallest_name)
+            elif not is_any_term_satisfied(claim.provisioning_terms, node):
                 return NO_VOLUME
-            elif not is_any_term_satisfied(claim.storage_terms, self._nodes[at]):
+            elif not is_any_term_satisfied(claim.storage_terms, node):
                 return NO_STORAGE
         return ""
 

@@ -157,9 +157,11 @@ def select_surplus_pods(
 def _select_excess_pods(
     workload: Workload, pods: Sequence[ExistingPod], pending_outdated_numbers: Collection[int], now: int
 ) -> list[ExistingPod]:
-    """Return the pods above the target of their template (scaled during a rollout), above the replicas (current
-    template), or above the limit of all templates; in each group, the first removed by Kubernetes.
-    `pending_outdated_numbers` are those of Pending pods of former templates.
+    """Return the pods in excess of three limits, one after the other: the target of their own template (scaled during a
+    rollout), the replicas (current template only), and the limit of all templates together.
+
+    Of the pods above a limit, Kubernetes' order of removal decides. `pending_outdated_numbers` are the numbers of
+    Pending pods of former templates.
     """
     excess_pods: list[ExistingPod] = []
     for pod_set, target_count in _compute_template_sizes(workload, pods):
@@ -188,8 +190,11 @@ def _compute_pod_limit(
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
-    """Move pods added by scaling to ReplicaSets of former templates out of `pods_to_place` of a Deployment; return
-    their specs by number. If it is paused, add the new pods of its current ReplicaSet to `pods_to_place`.
+    """Return the new pods of former templates, as specs by number, if a Deployment is scaled during a rollout.
+
+    Then its controller scales all ReplicaSets in proportion. `pods_to_place` first has all new pods with the current
+    template: those of former templates are removed from it. Of a paused Deployment, the new pods of the current
+    ReplicaSet are added to it.
     """
     workload = progress.workload
     if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):
@@ -283,9 +288,10 @@ class _TemplatePods(Struct, frozen=True):
 
 
 def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
-    """Return the pods of each ReplicaSet of a scaled Deployment, and their target number in proportion; empty if it is
-    not scaled, has its maximum number of pods, or has only one ReplicaSet. Source: kubernetes
-    pkg/controller/deployment/sync.go (scale) and util/deployment_util.go (GetReplicaSetProportion).
+    """Return the pods of each ReplicaSet of a scaled Deployment with their target number, in proportion to their number
+    now. The result is empty if nothing is to be scaled: the Deployment keeps its size, has its maximum of pods, or one
+    ReplicaSet. Source: kubernetes pkg/controller/deployment/sync.go (scale) and util/deployment_util.go
+    (GetReplicaSetProportion).
     """
     pods_by_template = group_by(pods, lambda pod: pod.spec.template)
     sets = [_TemplatePods(own_pods, workload.is_current(own_pods[0].spec)) for own_pods in pods_by_template.values()]
@@ -314,8 +320,8 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
 
 
 def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
-    """Return the specs of the pods to add to ReplicaSets of former templates by scaling, and the number of pods to add
-    to the current one (negative: to remove).
+    """Return the pods added to the ReplicaSets of a scaled Deployment during a rollout. These are the specs of new pods
+    of former templates, and the number of pods to add to the current ReplicaSet (negative: to remove).
     """
     former_specs: list[PodSpec] = []
     current_growth = 0

@@ -21,14 +21,12 @@ def describe_hint_requirement(hint: Hint) -> str:
 
 def _list_hard_hints(demand: Demand) -> tuple[Hint, ...]:
     """Return the mandatory hints of a VM."""
-    hints = demand.constraints.hints
-    return tuple([hint for hint in hints if hint.is_hard]) if hints else ()
+    return tuple([hint for hint in demand.constraints.hints if hint.is_hard])
 
 
 def _list_soft_hints(demand: Demand, scope: HintScope) -> tuple[Hint, ...]:
     """Return the soft hints over machines, or over racks: they rank candidates and reject none."""
-    hints = demand.constraints.hints
-    return tuple([hint for hint in hints if not hint.is_hard and hint.scope is scope]) if hints else ()
+    return tuple([hint for hint in demand.constraints.hints if hint.scope is scope and not hint.is_hard])
 
 
 def _build_hard_hint_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:

@@ -10,13 +10,8 @@ from collections.abc import Callable
 from nexusform.scheduling.racks.layout import FreeCapacity
 from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, MachineFilter, ShortageContext
 from nexusform.scheduling.racks.rules.zones import describe_zones
-from nexusform.scheduling.racks.vms import Demand, Interval, Machine, VmSku
+from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-
-
-def _find_state_rejection(machine: Machine) -> str | None:
-    """Return the reason why the machine takes no new VMs ("cordoned", ...), or None."""
-    return machine.unschedulable_reason or None
 
 
 def _create_remaining_description(verb_phrase: str) -> Callable[[Demand, Interval, Interval], str]:
@@ -35,7 +30,7 @@ def _describe_schedulable_shortage(context: ShortageContext) -> str:
 
 SCHEDULABLE = MachineFilter(
     name="schedulable",
-    find_rejection=_find_state_rejection,
+    find_rejection=lambda machine: machine.unschedulable_reason or None,  # such as "cordoned"
     describe_shortage=_describe_schedulable_shortage,
     binding="not_schedulable",
     line="1 fits",

@@ -44,6 +44,20 @@ def select_tied_machine(drawn_number: int, count: int) -> int:
     return (drawn_number >> 32) % count
 
 
+def break_rack_tie(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int], *, is_sample: bool) -> int:
+    """Return the position of the chosen rack in `tied` (indices into `names`) for the text of a VM."""
+    if is_sample:
+        return select_tied_rack(draw_sample_number(vm_text), len(tied))
+    return find_lowest_digest(vm_text, names, tied)
+
+
+def break_machine_tie(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int], *, is_sample: bool) -> int:
+    """Return the position of the chosen machine in `tied` (indices into `names`) for the text of a VM."""
+    if is_sample:
+        return select_tied_machine(draw_sample_number(vm_text), len(tied))
+    return find_lowest_digest(vm_text, names, tied)
+
+
 def find_lowest_digest(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
     """Return the position in `tied` (indices into `names`) of the lowest digest for a VM's text."""
     # Copying the digest of the text so far takes half the time of digesting the whole text.

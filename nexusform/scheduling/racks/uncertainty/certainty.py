@@ -134,10 +134,11 @@ def repeat_with_samples(
     keep_outcomes: bool = False,
     on_progress: Callable[[int], None] = lambda _runs: None,
 ) -> SamplingResult:
-    """Run the operations with `runs` seeds from `first` on, for ties and unknown cells, and compare the results with
-    those of `base`'s own seeds. `base` is the scheduler before the first operation, and is not changed. Without runs
-    the result is empty. A VM not placed by the plan has no certainty; one not placed by a run does not match there.
-    `on_progress` gets the number of finished runs.
+    """Run the operations of a plan again in `runs` samples (numbers from `first` on), and compare each with the plan.
+
+    A sample breaks ties between machines by another draw, and assumes other cells for VMs in unknown cells. `base` is
+    the scheduler before the first operation, and is not changed. A VM without a place in the plan has no certainty; one
+    without a place in a sample counts as different there. `on_progress` gets the number of finished runs.
     """
     if runs <= 0:
         return SamplingResult(vms={}, pools=())
@@ -183,7 +184,7 @@ class _UnknownCells:
         self._added_skus: dict[str, set[tuple[VmSku, ...]]] = {name: {()} for name in self._machines}
         self._released_machines: set[str] = set()
         self._occupying_skus: dict[str, list[VmSku]] = {}  # by machine: those of VMs staying on it
-        for operation in operations if self._machines else ():  # with all cells known there is nothing to collect
+        for operation in operations:
             if isinstance(operation, ReleaseOperation):
                 self._released_machines.add(base.get_vm(operation.handle).placement.machine)
             elif isinstance(operation, OccupyOperation):

@@ -5,7 +5,7 @@ are enumerated, not assignments: VM after VM, each split once. A swap of cells w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import combinations
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -61,8 +61,6 @@ class CellSplits:
     `legal_splits` is empty, too.
     """
 
-    __slots__ = ("_base", "_equal_cells", "_layers", "is_known", "legal_splits", "shares")
-
     def __init__(self, base: FreeCells, shares: tuple[Share, ...]) -> None:
         """Enumerate the splits (assignments to cells) of VMs with `shares`. `base`: the cells left by other VMs."""
         self.shares = shares
@@ -76,8 +74,12 @@ class CellSplits:
         self.legal_splits: tuple[FreeCells, ...] = tuple(sorted(self._layers[-1])) if self.is_known else ()
 
     def _enumerate(self) -> Iterator[_Layer]:
-        """Yield the splits of no VM, of the first VM, of the first two, ...; end early if there are too many splits."""
-        layer: _Layer = {self._base: (self._base, ())}  # by split: the one without its last VM, and cells of this VM
+        """Yield the splits of no VM, of the first VM, of the first two, and so on. End early if there are too many.
+
+        A layer has all splits of as many VMs. Each split has its predecessor (without the last VM) and the cells of
+        the last VM, so an assignment can be read backwards from any split.
+        """
+        layer: _Layer = {self._base: (self._base, ())}
         yield layer
         is_bounded = len(self._base) > EXACT_CELLS  # smaller machines have few splits
         transitions = 0
@@ -108,27 +110,30 @@ class CellSplits:
                 cells[cell] = free
         return tuple(cells)
 
-    def sample_cells(self, text: str, list_names: Callable[[], Sequence[str]]) -> tuple[Cells, ...] | None:
-        """Return the cells of each share in the split with the lowest digest; None without a split, or if none is
-        found. `text` is the start of the digested text. `list_names` returns the names of the VMs, in the order of
-        `shares`; it is called only if there are too many splits to enumerate.
+    def sample_cells(self, prefix: str, vm_names: Iterable[str]) -> tuple[Cells, ...] | None:
+        """Return the cells of each share in a random split; None without a split, or if none is found.
+
+        Random: the split with the lowest digest of `prefix` (it has the number of the sample) and the split as text.
+        `vm_names` are in the order of `shares`. They are read only if there are too many splits to enumerate.
         """
         if not self.is_known:  # search one assignment, with VMs and cells in the order of their digests
-            names = list_names()
-            order = sorted(range(len(self.shares)), key=lambda vm: (_compute_digest(f"{text}{names[vm]}"), vm))
-            cells = sorted(range(len(self._base)), key=lambda cell: (_compute_digest(f"{text}{cell}"), cell))
-            return _SplitSearch(self._base, self.shares, order, lambda _left: cells).find_cells()
+            vm_digests = [_compute_digest(f"{prefix}{name}") for name in vm_names]
+            cell_digests = [_compute_digest(f"{prefix}{cell}") for cell in range(len(self._base))]
+            vms = sorted(range(len(vm_digests)), key=vm_digests.__getitem__)
+            cells = sorted(range(len(cell_digests)), key=cell_digests.__getitem__)
+            return _SplitSearch(self._base, self.shares, vms, lambda _left: cells).find_cells()
         if not self.legal_splits:
             return None
-        if len(self.legal_splits) == 1:
+        if len(self.legal_splits) == 1:  # the usual case needs no digest
             return self.find_split_cells(self.legal_splits[0])
-        return self.find_split_cells(
-            min(self.legal_splits, key=lambda split: _compute_digest(text + self._format_taken_resources(split)))
-        )
+        digests = [_compute_digest(prefix + self._format_taken_resources(split)) for split in self.legal_splits]
+        return self.find_split_cells(self.legal_splits[digests.index(min(digests))])
 
     def assign_cells_in_order(self, order: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
-        """Assign cells to each share in this order (numbers of `shares`), to those with the least free memory if
-        `packed`, else the most. Backtrack if a share does not fit. Return None if no assignment exists or was found.
+        """Return the cells of each VM if they arrive in this order (positions in `shares`); None if none was found.
+
+        Each VM takes the cells with the least free memory if `packed`, else those with the most. If a later VM does not
+        fit then, an earlier one takes other cells (backtracking).
         """
         if self.is_known and not self.legal_splits:
             return None
@@ -168,7 +173,9 @@ _Layer: TypeAlias = dict[FreeCells, tuple[FreeCells, Cells]]
 
 
 def _iterate_cell_choices(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
-    """Yield every choice of `count` cells: the first ones of each kind of equal cells; none if there are too few."""
+    """Yield every choice of `count` cells, as far as they differ: `kinds` are lists of equal cells, and of equal cells
+    the first ones are chosen. With kinds [[0, 1], [2]] and 2 cells: (0, 1), (0, 2). Nothing if there are too few.
+    """
     if count == 0:
         yield ()
         return
@@ -248,20 +255,24 @@ class _SplitSearch:
 
 
 def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share) -> Interval:
-    """Compute bounds of the number of VMs with `share` fitting next to VMs with `shares` in unknown cells, for too many
-    layouts. `capacity` is left by the VMs in known cells, its disk by all. Sound, not exact. For the maximum, VMs in
-    unknown cells reduce the machine as a whole, not single cells; for the minimum, each blocks as many VMs as it can.
+    """Return bounds of the number of VMs of one size (`share`) fitting on a machine with too many layouts to count. VMs
+    with `shares` run there in unknown cells; `capacity` is left by the others, its disk by all.
+
+    The bounds are safe, but not exact. A part is the share of a VM in one cell. For the maximum, VMs in unknown cells
+    take from the machine as a whole, not from single cells. For the minimum, each blocks as many parts as it can.
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
-    minimum_parts = maximum_parts - sum(_count_blocked_parts(other, share) for other in shares)
     cpus = sum(capacity.cpus) - sum(other.cpus * other.cells for other in shares)
     memory = sum(capacity.memory) - sum(other.memory * other.cells for other in shares)
-    by_disk = capacity.disk // share.disk if share.disk else maximum_parts
-    maximum_by_machine = _count_cell_parts(share, max(cpus, 0), max(memory, 0))
-    maximum = min(maximum_parts // share.cells, maximum_by_machine // share.cells, by_disk)
-    minimum = min(max(minimum_parts, 0), maximum) if share.cells == 1 else 0  # all free parts may be in one cell
-    return Interval(minimum, maximum)
+    parts_of_machine = _count_cell_parts(share, max(cpus, 0), max(memory, 0))
+    maximum = min(maximum_parts, parts_of_machine) // share.cells
+    if share.disk:
+        maximum = min(maximum, capacity.disk // share.disk)
+    if share.cells > 1:
+        return Interval(0, maximum)  # all free parts may be in one cell, where such a VM has no capacity
+    blocked_parts = sum(_count_blocked_parts(other, share) for other in shares)
+    return Interval(min(max(maximum_parts - blocked_parts, 0), maximum), maximum)
 
 
 def _count_cell_parts(share: Share, cpus: int, memory: int) -> int:

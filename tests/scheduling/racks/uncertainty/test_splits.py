@@ -96,8 +96,8 @@ def test_sampled_layout_is_legal_and_reproducible(skus: list[VmSku], seed: int) 
     splits = CellSplits(((48, 224 * MIB_PER_GIB),) * 2, shares)
     assert splits.is_known
     assert {tuple(sorted(left)) for left in legal} == set(splits.legal_splits)
-    drawn = splits.sample_cells(f"{seed}|split|m|", list)
-    assert drawn == splits.sample_cells(f"{seed}|split|m|", list)
+    drawn = splits.sample_cells(f"{seed}|split|m|", ())
+    assert drawn == splits.sample_cells(f"{seed}|split|m|", ())
     assert (drawn is None) == (not legal)
     if drawn is not None:
         left = [[48, 224 * MIB_PER_GIB], [48, 224 * MIB_PER_GIB]]
@@ -113,7 +113,7 @@ def test_samples_differ() -> None:
     shares = tuple(sorted(Share.compute(SKUS[name]) for name in ("NC_G12_56_v1", "NC_P22_112_v1")))
     splits = CellSplits(((48, 224 * MIB_PER_GIB),) * 2, shares)
     assert len(splits.legal_splits) == 2  # in one cell, or in two
-    assert len({splits.sample_cells(f"{seed}|split|m|", list) for seed in range(20)}) == 2
+    assert len({splits.sample_cells(f"{seed}|split|m|", ()) for seed in range(20)}) == 2
 
 
 def test_vms_without_a_possible_layout_leave_no_capacity() -> None:
@@ -140,6 +140,15 @@ def test_vm_placed_beside_unknown_cells_has_no_cells() -> None:
     assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_P46_224_v1"])) == Interval(0, 1)
     scheduler.release(handle)
     assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G24_112_v1"])) == before
+
+
+def test_vm_released_before_a_layout_was_chosen_for_it() -> None:
+    scheduler = build_scheduler(build_machine(), [SKUS["NC_G24_112_v1"]])
+    list(scheduler.list_sampled_vms())  # chooses a layout
+    vm = VmName("late", "late", "", 1)
+    handle = scheduler.add_existing(vm, SKUS["NC_G24_112_v1"], Placement("m", "r", "1", ()))
+    scheduler.release(handle)
+    assert [vm.placement.cells for vm in scheduler.list_sampled_vms()] != [()]
 
 
 def test_known_cells_constrain_the_unknown_ones() -> None:
@@ -222,7 +231,7 @@ def test_searched_layout_respects_vcpus_and_memory_of_every_cell() -> None:
     assert not splits.is_known
     orders = (range(12), range(11, -1, -1))
     layouts = [splits.assign_cells_in_order(order, packed=packed) for order in orders for packed in (False, True)]
-    for layout in (*layouts, splits.sample_cells("1|split|m|", lambda: [f"vm{number}" for number in range(12)])):
+    for layout in (*layouts, splits.sample_cells("1|split|m|", [f"vm{number}" for number in range(12)])):
         assert layout is not None
         for cell, (cpus, memory) in enumerate(cells):
             used = [share for share, chosen in zip(shares, layout, strict=True) if cell in chosen]

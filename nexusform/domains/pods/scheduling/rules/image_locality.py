@@ -51,10 +51,11 @@ def compute_extreme_image_values(sizes: Sequence[Mapping[str, int] | None]) -> t
     """
     sizes_by_image = _collect_sizes_by_image(sizes)
     differing = [(image, own_sizes) for image, own_sizes in sizes_by_image.items() if len(set(own_sizes)) > 1]
-    return tuple(
-        {image: _compute_value(choose(own_sizes), len(own_sizes), len(sizes)) for image, own_sizes in differing}
-        for choose in ((min, max) if differing else ())
-    )
+    if not differing:
+        return ()
+    smallest = {image: _compute_value(min(own), len(own), len(sizes)) for image, own in differing}
+    largest = {image: _compute_value(max(own), len(own), len(sizes)) for image, own in differing}
+    return smallest, largest
 
 
 def _compute_value(size: int, node_count: int, total_nodes: int) -> int:
