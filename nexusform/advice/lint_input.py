@@ -37,6 +37,7 @@ class LintPool(Struct, frozen=True):
     are checked as if it placed all (`new_numbers`) again. `removals` are the existing VMs removed after some
     of the new ones are placed (handles on the site), by the number of placed ones. `surge` is the number of
     VMs that an upgrade adds first. `zones_span` is the availability_zones argument, `span` the pool's block.
+    `ignored_rules` are the ids of comments before the resource, the pool's block or that argument.
     """
 
     address: str
@@ -53,6 +54,7 @@ class LintPool(Struct, frozen=True):
     span: Span | None = None
     zones_span: Span | None = None
     block: str = ""
+    ignored_rules: frozenset[str] = frozenset()
     is_existing: bool = False
     removals: Mapping[int, Sequence[int]] = field(default_factory=dict)
 

@@ -1,6 +1,6 @@
 """Lint rules, in the order of their findings. To add one, write its file and its line."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Final
 
 from msgspec import Struct
@@ -78,20 +78,19 @@ RULE_IDS: Final = tuple(rule.id for rule in RULES)
 
 
 def run_rules(
-    facts: LintInput,
-    disabled_rules: Collection[str] = (),
-    disabled_by_address: Mapping[str, Collection[str]] = {},
-    *,
-    literal_only: bool = False,
+    facts: LintInput, disabled_rules: Collection[str] = (), *, literal_only: bool = False
 ) -> list[Diagnostic]:
     """Return the findings of all rules, in order of rule and creation. `disabled_rules` are rule ids disabled
-    everywhere, `disabled_by_address` those disabled for an address. `literal_only` (for `validate`) runs only
-    the `literal` rules, about arguments alone.
+    everywhere. `literal_only` (for `validate`) runs only the `literal` rules, about arguments alone.
     """
+    # A finding is about the block of a pool or its zones.
+    ignored = {
+        (pool.address, span): pool.ignored_rules for pool in facts.pools for span in (pool.span, pool.zones_span)
+    }
     return [
         diagnostic
         for rule in RULES
         if rule.id not in disabled_rules and (rule.literal or not literal_only)
         for diagnostic in rule.check(facts)
-        if rule.id not in disabled_by_address.get(diagnostic.address, ())
+        if rule.id not in ignored.get((diagnostic.address, diagnostic.subject), ())
     ]

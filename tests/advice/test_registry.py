@@ -331,11 +331,16 @@ class TestSurge:
 
 
 class TestSilencedRules:
-    def test_rule_is_silenced_globally_and_per_address(self) -> None:
+    def test_rule_is_silenced_globally_and_per_pool(self) -> None:
         facts = build_plan_facts(SITE, UP_TO["d"], stood=["cluster-a", "cluster-b", "cluster-c"])
         assert run_rules(facts, ["zones-pinned"]) == []
-        assert run_rules(facts, (), {"nexus_kubernetes_cluster.d": ["zones-pinned"]}) == []
-        assert len(run_rules(facts, (), {"nexus_kubernetes_cluster.c": ["zones-pinned"]})) == 1
+        for cluster, count in (("d", 0), ("c", 1)):
+            address = f"nexus_kubernetes_cluster.{cluster}"
+            silenced = [
+                replace(p, ignored_rules=frozenset({"zones-pinned"} if p.address == address else ()))
+                for p in facts.pools
+            ]
+            assert len(run_rules(replace(facts, pools=tuple(silenced)))) == count
 
     def test_validate_reports_first_four_rules_only(self) -> None:
         assert [rule.id for rule in RULES if rule.literal] == list(RULE_IDS[:4])

@@ -92,11 +92,23 @@ def test_creation_order_of_existing_clusters_is_past_tense(lab: Path, capsys: py
 
 
 def test_silenced_rule_reports_nothing(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (lab / "main.nf.hcl").write_text(
-        MAIN.replace('resource "nexus_kub', '# nexusform:ignore zones-pinned\nresource "nexus_kub')
-    )
+    commented = MAIN.replace('resource "nexus_kub', '# nexusform:ignore zones-pinned\nresource "nexus_kub')
+    (lab / "main.nf.hcl").write_text(commented)
     assert run_command_line(["advise"]) == 0
     assert "No findings" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", ["  agent_pool ", "    availability_zones "])
+def test_comment_inside_of_a_resource_silences_a_rule_there(
+    line: str, lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert MAIN.count(line) == 1
+    (lab / "main.nf.hcl").write_text(MAIN.replace(line, f"    # nexusform:ignore zones-pinned\n{line}"))
+    assert run_command_line(["advise"]) == 0
+    assert "No findings" in capsys.readouterr().out
+    other = MAIN.replace("  control_plane", "  # nexusform:ignore zones-pinned\n  control_plane")
+    (lab / "main.nf.hcl").write_text(other)
+    assert run_command_line(["advise"]) == 2
 
 
 def test_saved_plan_is_checked_for_its_placements(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,7 +110,7 @@ class ResourceBlock(Struct, frozen=True):
 
     `position` orders blocks: (file name, byte); blocks of a module have the position of its module call, so
     positions are compared as nested tuples. `ignored_rules` are the lint ids of `# nexusform:ignore ID`
-    comments before the block.
+    comments before the block and inside of it, by the number of the line that follows the comment.
     """
 
     address: ConfigAddress
@@ -126,7 +126,7 @@ class ResourceBlock(Struct, frozen=True):
     span: Span
     header_span: Span
     position: tuple[tuple[str, int], ...]
-    ignored_rules: frozenset[str] = frozenset()
+    ignored_rules: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
     @property
     def enabled(self) -> Expression | None:

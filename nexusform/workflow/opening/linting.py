@@ -46,12 +46,7 @@ def lint_plan(
     if literal_only:
         sites = {site_id: LintSite(site.id, site.machines) for site_id, site in sites.items()}
     lint_input = LintInput(pools, sites, skus, includes_costless=everything)
-    ignored_rules = {
-        str(address): vms.instance.block.ignored_rules
-        for address, vms in result.objects.items()
-        if vms.instance.block is not None
-    }
-    return run_rules(lint_input, configuration.settings.ignored_rules, ignored_rules, literal_only=literal_only)
+    return run_rules(lint_input, configuration.settings.ignored_rules, literal_only=literal_only)
 
 
 def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
@@ -119,6 +114,14 @@ def _build_lint_pool(
     newly_placed = vms.placements.tokens.keys()  # keys of the VMs placed by this plan
     new_numbers = tuple(number for number, key in vm_keys.items() if everything or key in newly_placed)
     is_configured = instance.prepared is not None
+    span = instance.locate(pool.path) if is_configured else None
+    zones_span = instance.locate((*pool.path, "availability_zones")) if is_configured and pool.zones else None
+    ignored_rules: frozenset[str] = frozenset()
+    if instance.block is not None:
+        commented_spans = [each for each in (instance.block.span, span, zones_span) if each is not None]
+        ignored_rules = ignored_rules.union(
+            *(instance.block.ignored_rules.get(each.start.line, ()) for each in commented_spans)
+        )
     return LintPool(
         address=str(address),
         owner=demand.owner,
@@ -131,8 +134,9 @@ def _build_lint_pool(
         constraints=pool.constraints,
         vms={number: vms.placements.vms[key] for number, key in vm_keys.items() if key in vms.placements.vms},
         surge=pool.surge_size,
-        span=instance.locate(pool.path) if is_configured else None,
-        zones_span=instance.locate((*pool.path, "availability_zones")) if is_configured and pool.zones else None,
+        span=span,
+        zones_span=zones_span,
         block=instance.block.header if instance.block is not None else "",
+        ignored_rules=ignored_rules,
         is_existing=everything and bool(vm_keys) and newly_placed.isdisjoint(vm_keys.values()),
     )
