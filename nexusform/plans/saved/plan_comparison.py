@@ -117,5 +117,5 @@ def _split_into_parts(value: Any) -> tuple[object, Sequence[Any]]:
     if isinstance(value, Struct):
         # The configuration in a saved plan has another directory, so its spans differ.
         names = () if isinstance(value, Span) else value.__struct_fields__
-        return value.__class__, [getattr(value, name) for name in names]
+        return (Struct, names), [getattr(value, name) for name in names]
     return (value.__class__, value), ()
