@@ -148,8 +148,10 @@ class _ScaleInPools:
                     self._pools.setdefault(vms.request.demand.site_id, []).append((vms, prior))
 
     def find_dependencies(self, vms: VmObject, pool: PoolDemand) -> tuple[str, ...]:
-        """Return the other pools with a scale-in if this pool would lack capacity while all their VMs remained: its
-        placement depends on them. Return () if it fits in any case.
+        """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from.
+
+        The platform chooses the VMs to remove. So the VMs of this pool are placed while all VMs of those pools remain.
+        If they fit, the pool depends on none of them, and the result is ().
         """
         site = vms.request.site
         if site is None:

@@ -327,7 +327,10 @@ class _SiteActionOrder:
         )
 
     def _check_management_servers(self, machine: Machine) -> str:
-        """Return Microsoft's precondition broken by an action on a management server, "" for none or another role."""
+        """Return the problem of an action on a machine that is a management server; "" for none or another role.
+
+        Microsoft requires that enough of the other management servers are healthy: all, half or three quarters.
+        """
         if _MANAGEMENT_ROLES.isdisjoint(machine.roles):
             return ""
         others = [
@@ -342,7 +345,7 @@ class _SiteActionOrder:
             (
                 f"More than 50 % of the other management servers of {machine.rack}",
                 in_rack,
-                max((len(in_rack) - 1) // 2, 0),
+                max((len(in_rack) - 1) // 2, 0),  # more than half stay up: 1 of 4 may be down, 2 of 5
             ),
             ("At least 75 % of the other management servers", others, len(others) // 4),
         )
