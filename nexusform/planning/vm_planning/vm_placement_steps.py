@@ -243,7 +243,10 @@ def place_new_vms(vms: VmObject, context: VmContext) -> None:
 
 
 def _place_vm(vms: VmObject, vm: _RequestedVm, context: VmContext, *, last_resort: str | None = None) -> None:
-    """Place a VM on its pinned machine or by the rule, or record its failure. `last_resort`: used if no other fits."""
+    """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere.
+
+    `last_resort` is the machine that it leaves: it returns to it only if no other machine fits.
+    """
     pool, site = vm.pool, vms.request.site
     assert site is not None, "a demand without its site is invalid"
     if pool.pinned_machine:
