@@ -517,9 +517,10 @@ def remove_consequential_errors(
     has_earlier_errors: bool,
     has_rejected_values: bool = False,
 ) -> list[Diagnostic]:
-    """Return the diagnostics of the phases without consequences of other errors. Consequences follow from a block with
-    errors, from errors before the phases (`has_earlier_errors`), from a rejected value of a variable,
-    a resource or an output, or from an unknown value in the description of a rack or site.
+    """Return the diagnostics of the phases, without those that only follow from another error.
+
+    That error may be in a block they need, from before the phases (`has_earlier_errors`), or about a rejected value
+    (`has_rejected_values`). An unknown value in the description of a rack or site has consequences, too.
     """
     if has_rejected_values:
         has_earlier_errors = True

@@ -23,8 +23,8 @@ _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and 
 def build_upgrades(
     objects: Iterable[VmObject], disruptions: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
-    """Yield the clusters with whole pools to re-create, a record for each reason; a pool with its own resource counts
-    for its cluster. `disruptions` return the obstacles to draining the given nodes (names) of a cluster (its id).
+    """Yield a record per cluster and reason (trigger) to re-create whole pools, also pools with their own resource.
+    Each function of `disruptions` gets a cluster id and names of nodes, and returns the obstacles to draining these.
     """
     objects, disruptions = list(objects), list(disruptions)
     members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}  # by owner (cluster), trigger

@@ -195,7 +195,7 @@ def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
-    """Return waits of new VMs for deletes and releases (before updates) of VMs on their machines and for cordons."""
+    """Return by step that places VMs the steps before it: those that free their machines, and those of cordons."""
     freeing: dict[OnSite, set[int]] = {}  # by site and machine
     for address, use in machines.items():
         delete = graph.delete_step.get((address, ""))

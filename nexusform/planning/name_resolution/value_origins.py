@@ -98,7 +98,7 @@ class ValueOriginTracer:
     def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
         """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`.
 
-        An error has a text only at the innermost part that fails. A part that fails has no other cause here.
+        Only the innermost part that fails has the text of its error; the parts around it yield nothing.
         """
         expression, value = trace.expression, trace.value
         if trace.has_failed:

@@ -290,7 +290,7 @@ class _SiteActionOrder:
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-        """Return the actions in a safe order; without one, an error for each (unsafe) action possible at that point."""
+        """Return the actions in a safe order. If none of the next ones is safe, return an error for each of these."""
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:

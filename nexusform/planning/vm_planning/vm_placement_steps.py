@@ -300,7 +300,7 @@ def _record_placement(vms: VmObject, vm: _RequestedVm, handle: int, placement: P
 
 
 def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
-    """Return the pool's placement groups as hints, from the current placements of their VMs; none without any."""
+    """Return the placement groups of a pool as hints: the machines and racks to prefer, or avoid, for its next VM."""
     hints = []
     for group in pool.groups:
         placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
