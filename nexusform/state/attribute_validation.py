@@ -56,7 +56,7 @@ def _build_object_check(checks: Mapping[str, _Check], required_names: list[str],
 def _check_object(
     checks: Mapping[str, _Check], required_names: list[str], names_with_machine: list[str], value: Any, path: Path
 ) -> Iterator[Problem]:
-    """Check an object: first each part that is set, then that no required part is missing or null.
+    """Check an object: first its known parts other than null, then required ones for absence or null.
 
     An object with a `machine` is a placed VM. It must have the parts of `names_with_machine`, any other object those of
     `required_names`.

@@ -276,8 +276,7 @@ class _JsonWriter:
     def _render_directly(self, value: Any, depth: int) -> bytes | None:
         """Render a value with orjson; None for a container that `render` must render part by part.
 
-        orjson rejects some values, such as fractions. A scalar that it rejects is rendered here, a container with one
-        is not.
+        orjson rejects some values, such as fractions. A rejected scalar is rendered here, a container with one is not.
         """
         import orjson
 
