@@ -276,9 +276,12 @@ def _add_plain_refinement(value: Value, refinement: Refinement) -> Value:
 
 
 def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
-    """Change the part at a path, or the set that contains it; without such a part return the value unchanged."""
+    """Return the value with `change` applied to the part at a path; the same value without such a part.
+
+    An element of a set has no path, so a path into a set changes the whole set.
+    """
     raw = value.raw
-    if not path or isinstance(value.type, SetType):  # elements of a set have no path
+    if not path or isinstance(value.type, SetType):
         return change(value)
     step, remaining_path = path[0], path[1:]
     if isinstance(raw, dict) and step in raw:
@@ -302,7 +305,10 @@ def get_part(value: Any, path: Path) -> Any:
 
 
 def replace_part_at_path(value: Any, path: Path, part: Any) -> Any:
-    """Replace the part of plain data at a path, if it exists; other parts are shared with the original."""
+    """Return plain data with another part at a path; the data itself if it has no such part.
+
+    The original is not changed, and shares its other parts with the result.
+    """
     if not path:
         return part
     step, remaining_path = path[0], path[1:]

@@ -171,12 +171,18 @@ def add_predictions_to_note(
 
 
 def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction) -> None:
-    """Start a streak at a wrong certain prediction, count the correct ones since, and end it at MIN_VERIFIED."""
+    """Update the streak in the record: the correct predictions in a row since a certain one was wrong.
+
+    A wrong certain prediction starts the streak, and a further one restarts it at 0. After MIN_VERIFIED correct ones it
+    ends. Until then, no prediction is reported as certain.
+    """
+    if prediction.share_class != _CERTAIN_CLASS:
+        return
     has_streak = _STREAK in record
-    if prediction.share_class != _CERTAIN_CLASS or not (has_streak or prediction.is_certain):
-        return  # not certain, or not reported as certain (during a streak, none is)
+    if not has_streak and not prediction.is_certain:
+        return  # not reported as certain; during a streak, none is
     if not prediction.was_correct:
-        record[_STREAK] = ShareClassScore(incorrect=1)  # also the first one
+        record[_STREAK] = ShareClassScore(incorrect=1)
     elif has_streak and prediction.subject != TIE_PREDICTION:  # ties are often correct by chance
         correct = record[_STREAK].correct + 1
         record[_STREAK] = ShareClassScore(correct=correct, incorrect=1)

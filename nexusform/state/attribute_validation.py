@@ -56,7 +56,11 @@ def _build_object_check(checks: Mapping[str, _Check], required_names: list[str],
 def _check_object(
     checks: Mapping[str, _Check], required_names: list[str], names_with_machine: list[str], value: Any, path: Path
 ) -> Iterator[Problem]:
-    """Check an object: each part by its own check, then the required names, or those of an object with a machine."""
+    """Check an object: first its known parts other than null, then required ones for absence or null.
+
+    An object with a `machine` is a placed VM. It must have the parts of `names_with_machine`, any other object those of
+    `required_names`.
+    """
     if value.__class__ is not dict:
         yield _build_wrong_type_problem(path, value, "an object")
         return
@@ -64,8 +68,9 @@ def _check_object(
         part = value.get(name)
         if part is not None and part is not UNKNOWN:  # null is as absent, checked below
             yield from check_part(part, (*path, name))
-    has_machine = value.get("machine") is not None  # a placed VM
-    for name in names_with_machine if has_machine else required_names:
+    has_machine = value.get("machine") is not None
+    names = names_with_machine if has_machine else required_names
+    for name in names:
         if value.get(name) is None:
             yield build_invalid_member_problem((*path, name), f'"{name}" is missing.')
 
@@ -148,12 +153,16 @@ def _check_class(classes: tuple[type, ...], expected: str, value: Any, path: Pat
 
 
 def _check_map(check_element: _Check, rejects_null: bool, value: Any, path: Path) -> Iterator[Problem]:
-    """Check a map and its elements; `check_element` rejects null, so null elements are skipped if they are allowed."""
+    """Check a map and each element but unknown ones.
+
+    `check_element` rejects null, so null elements are only checked with `rejects_null`.
+    """
     if value.__class__ is not dict:
         yield _build_wrong_type_problem(path, value, "an object")
         return
     for key, part in value.items():
-        if (part is not None or rejects_null) and part is not UNKNOWN:
+        is_allowed_null = part is None and not rejects_null
+        if not is_allowed_null and part is not UNKNOWN:
             yield from check_element(part, (*path, key))
 
 

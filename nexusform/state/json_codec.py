@@ -274,7 +274,10 @@ class _JsonWriter:
         return b"\n" + depth * self._indent if self._indent else b""
 
     def _render_directly(self, value: Any, depth: int) -> bytes | None:
-        """Render a scalar, or a container suitable for orjson; None for a container to be rendered by `render`."""
+        """Render a value with orjson; None for a container that `render` must render part by part.
+
+        orjson rejects some values, such as fractions. A rejected scalar is rendered here, a container with one is not.
+        """
         import orjson
 
         plain_value = self._convert_value(value)
@@ -288,10 +291,14 @@ class _JsonWriter:
         return text.replace(b"\n", self._build_line_break(depth)) if depth else text  # indented as its container
 
     def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
-        """Return a list, dataclass or mapping as its parts to render (each key rendered), and its opening bracket."""
+        """Return a list, dataclass or mapping as a container with its parts still to render, and its opening bracket.
+
+        A part is a pair of rendered name with colon (b"" in a list) and value, for example (b'"a":', 1).
+        """
         plain_value = self._convert_value(value)
         if isinstance(plain_value, (list, tuple)):
-            return _OpenContainer(iter([(b"", part) for part in plain_value]), b"]"), b"["
+            elements = [(b"", part) for part in plain_value]
+            return _OpenContainer(iter(elements), b"]"), b"["
         if is_dataclass(plain_value):
             members = [(field.name, getattr(plain_value, field.name)) for field in fields(plain_value)]
         else:
@@ -299,7 +306,8 @@ class _JsonWriter:
             members = [(name, plain_value[name]) for name in names]
         if not all(isinstance(name, str) for name, _ in members):
             raise TypeError("a member without a name")
-        return _OpenContainer(iter([(_render_scalar(name) + self._colon, part) for name, part in members]), b"}"), b"{"
+        named_parts = [(_render_scalar(name) + self._colon, part) for name, part in members]
+        return _OpenContainer(iter(named_parts), b"}"), b"{"
 
     def _convert_value(self, value: Any) -> Any:
         """Return a value to render: plain data, fractions and dataclasses as they are, others converted."""

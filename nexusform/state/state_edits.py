@@ -12,17 +12,24 @@ from nexusform.state.objects import InstanceState, ObjectState, State
 
 
 def select_instances(state: State, patterns: Sequence[AddressPattern], object_id: str = "") -> list[Address]:
-    """Return the instances with the object id (if given) and one of the patterns (if any), in order of address."""
+    """Return the instances with the object id and a matching pattern, in order of address.
+
+    Without an object id (""), instances with any id are selected, and without patterns those at any address.
+    """
     addresses = list(state.instances)
     if object_id:
-        addresses = [a for a, current in state.list_current_objects() if current.attributes.get("id") == object_id]
+        objects = state.list_current_objects()
+        addresses = [address for address, current in objects if current.attributes.get("id") == object_id]
     if patterns:
         addresses = [address for address in addresses if any(pattern.is_match(address) for pattern in patterns)]
     return sorted(addresses, key=compute_address_order)
 
 
 def remove_instances(state: State, addresses: Iterable[Address]) -> State:
-    """Remove instances, also their deposed objects, and the dependencies on blocks without remaining instances."""
+    """Return the state without these instances (with their deposed objects).
+
+    Dependencies on a block are removed if none of its instances remains.
+    """
     removed = set(addresses)
     instances = {a: i for a, i in state.instances.items() if a not in removed}
     remaining_blocks = {str(address.config_address) for address in instances}
@@ -101,8 +108,8 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
         )
     moved_addresses = {old for old, _ in pairs}
     occupied_addresses = sorted((targets & state.instances.keys()) - moved_addresses, key=compute_address_order)
-    # Instances are in the way by (resource, has a key). A resource is either one instance without a key or several
-    # with keys, so a target without a key excludes instances with keys, and the other way round.
+    # A resource has either one instance without a key, or several with keys. So a new address without a key conflicts
+    # with every instance of that resource with a key, and the other way round. A conflict is (resource, has a key).
     conflicts = {(new.resource, new.key is None) for new in targets}
     if target.type and target.key is None:  # a whole resource moves: no instance may be there at all
         conflicts |= {(new.resource, new.key is not None) for new in targets}

@@ -421,11 +421,16 @@ def add_refinement(value: Value, refinement: Refinement) -> Value:
 
 
 def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
-    """Return the only raw value possible for a non-null unknown value; UNKNOWN if there are several."""
-    if value_type is NUMBER and refinement.lowest is not None and refinement.lowest == refinement.highest:
-        return refinement.lowest
+    """Return the only raw value within the known limits of an unknown, non-null value; UNKNOWN if there are several.
+
+    A number between equal bounds is that bound. A list with exactly two elements is a list of two unknown elements.
+    """
+    if value_type is NUMBER:
+        lowest, highest = refinement.lowest, refinement.highest  # None: no bound
+        return lowest if lowest is not None and lowest == highest else UNKNOWN
     length = refinement.shortest
-    if length != refinement.longest or not isinstance(value_type, (ListType, MapType, SetType)):
+    has_known_length = length == refinement.longest
+    if not has_known_length or not isinstance(value_type, (ListType, MapType, SetType)):
         return UNKNOWN
     if isinstance(value_type, MapType):
         return UNKNOWN if length else {}  # its keys are unknown
@@ -435,7 +440,11 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
 
 
 def get_refinement(value: Value) -> Refinement:
-    """Return the limits known of a value: not null, its prefix, bounds of a number or length; of null none."""
+    """Return what is known of a value: not null, the prefix of a text, bounds of a number or length.
+
+    A known value has itself as its limits: the text "ab" has the prefix "ab", and 3 is between 3 and 3. Nothing is
+    known of null, since `not_null` is the opposite.
+    """
     raw = value.raw
     if raw is UNKNOWN:
         return value.refinement or NO_REFINEMENT

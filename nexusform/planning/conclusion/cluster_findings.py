@@ -143,15 +143,22 @@ def _has_hugepages(value: Any) -> bool:
 
 
 def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
-    """Yield changed clusters, pools and VMs with the networks of their site; not on simulated sites without a list."""
+    """Yield changed clusters, pools and VMs, each with its VMs and the networks of its site.
+
+    Without a list of networks, an object of the simulation (the default provider) is skipped. For others, the
+    networks are then empty.
+    """
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
         vms = result.objects.get(change.address)
         if vms is None or change.action in (Action.NO_OP, Action.DELETE):
             continue
         networks = resources_by_site.get(vms.request.demand.site_id, SiteResources()).attachable
-        if networks is not None or change.provider.partition(".")[0] != DEFAULT_PROVIDER:  # without its alias
-            yield change, vms, networks or _NO_LISTS
+        provider_name, _, _alias = change.provider.partition(".")
+        if networks is not None:
+            yield change, vms, networks
+        elif provider_name != DEFAULT_PROVIDER:
+            yield change, vms, _NO_LISTS
 
 
 def _list_network_ids(value: Any) -> Iterator[tuple[Path, str]]:

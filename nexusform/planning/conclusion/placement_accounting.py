@@ -167,7 +167,11 @@ class _PlacementRowCounts(Struct):
 def mark_waiting_pods(
     rows: Iterable[PlacementChange], changes: Iterable[Change], types: Types
 ) -> tuple[PlacementChange, ...]:
-    """Return the rows. A pod in state without a node has the row of a new pod: it becomes a row of an existing one."""
+    """Return all rows, with those of waiting pods converted to rows of existing pods.
+
+    A waiting pod is in state, but has no node yet. Planning gives it the row of a new pod (PLACE), so it would count
+    as an addition.
+    """
     rows_by_object: dict[Address, list[PlacementChange]] = {}
     for row in rows:
         if KINDS[row.kind].build_waiting is not None:

@@ -450,7 +450,11 @@ def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) ->
 
 
 def _may_violate_rules(vms: VmObject) -> bool:
-    """Return whether unchanged VMs are outside of their zones, or have constraints to check in detail."""
+    """Return whether the unchanged VMs of an object need a detailed check of the placement rules.
+
+    One reason is a VM outside of the zones of its pool. Others are further constraints of the pool, such as hints, and
+    filters of the site on VMs (CountFilter).
+    """
     site, pools = vms.request.site, index_pools(vms.pools)
     if site is None:  # removed, or unknown
         return False
@@ -458,8 +462,10 @@ def _may_violate_rules(vms: VmObject) -> bool:
     constrained = {name for name, pool in pools.items() if has_count_rules or pool.has_further_constraints}
     for name, number in vms.request.actions.unchanged:
         zone = vms.placements.vms[name, number].placement.availability_zone
+        if name in constrained:
+            return True
         # An unselected object may have VMs of a missing pool.
-        if name in constrained or (name in pools and not pools[name].is_zone_allowed(zone)):
+        if name in pools and not pools[name].is_zone_allowed(zone):
             return True
     return False
 
@@ -511,9 +517,10 @@ def remove_consequential_errors(
     has_earlier_errors: bool,
     has_rejected_values: bool = False,
 ) -> list[Diagnostic]:
-    """Return the diagnostics of the phases without consequences of other errors. Consequences follow from a block with
-    errors, from errors before the phases (`has_earlier_errors`), from a rejected value of a variable,
-    a resource or an output, or from an unknown value in the description of a rack or site.
+    """Return the diagnostics of the phases, without those that only follow from another error.
+
+    That error may be in a block they need, from before the phases (`has_earlier_errors`), or about a rejected value
+    (`has_rejected_values`). An unknown value in the description of a rack or site has consequences, too.
     """
     if has_rejected_values:
         has_earlier_errors = True
@@ -528,7 +535,10 @@ def remove_consequential_errors(
 
 
 def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: PlanningOrder) -> list[Diagnostic]:
-    """Remove diagnostics about unknown placement arguments if their block or a referenced one has another error."""
+    """Return the diagnostics without those about unknown placement arguments that follow from another error.
+
+    They follow if the block of the argument, or a block it depends on, has an error of another kind.
+    """
     blocks_with_errors = {
         parse_address(diagnostic.address).config_address
         for diagnostic in select_errors(diagnostics)

@@ -23,8 +23,8 @@ _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and 
 def build_upgrades(
     objects: Iterable[VmObject], disruptions: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
-    """Yield the clusters with whole pools to re-create, a record for each reason; a pool with its own resource counts
-    for its cluster. `disruptions` return the obstacles to draining the given nodes (names) of a cluster (its id).
+    """Yield a record per cluster and reason (trigger) to re-create whole pools, also pools with their own resource.
+    Each function of `disruptions` gets a cluster id and names of nodes, and returns the obstacles to draining these.
     """
     objects, disruptions = list(objects), list(disruptions)
     members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}  # by owner (cluster), trigger
@@ -148,8 +148,10 @@ class _ScaleInPools:
                     self._pools.setdefault(vms.request.demand.site_id, []).append((vms, prior))
 
     def find_dependencies(self, vms: VmObject, pool: PoolDemand) -> tuple[str, ...]:
-        """Return the other pools with a scale-in if this pool would lack capacity while all their VMs remained: its
-        placement depends on them. Return () if it fits in any case.
+        """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from.
+
+        The platform chooses the VMs to remove. So the VMs of this pool are placed while all VMs of those pools remain.
+        If they fit, the pool depends on none of them, and the result is ().
         """
         site = vms.request.site
         if site is None:

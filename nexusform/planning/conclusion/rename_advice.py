@@ -29,7 +29,11 @@ _Group: TypeAlias = dict[object, Instance]
 def build_rename_diagnostics(
     instances: Collection[Instance], removed_vms: Mapping[Address, int]
 ) -> Iterator[Diagnostic]:
-    """Yield advice for each deletion with exactly one similar new object; another id if it destroys VMs."""
+    """Yield advice for each deleted object that seems to be renamed: exactly one new object is similar to it.
+
+    Whole blocks are compared first, then the instance keys in one block. `removed_vms` counts the VMs removed with
+    each object: advice about an object with VMs has another diagnostic id.
+    """
     existing_blocks = {instance.address.config_address for instance in instances if instance.prior is not None}
     deleted_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
     created_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
@@ -102,13 +106,17 @@ def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
 
 
 def _is_compatible(before: Any, after: Any) -> bool:
-    """Return whether a value may be unchanged. An unknown value may be anything; a null in a map is not compared."""
+    """Return whether the value of a deleted object may be equal to that of a new object.
+
+    An unknown new value may become any value. A null in a new map is not compared.
+    """
     if after is UNKNOWN:
         return True
     if isinstance(after, Mapping) and isinstance(before, Mapping):
         return all(_is_compatible(before.get(name), value) for name, value in after.items() if value is not None)
     if isinstance(after, (list, tuple)) and isinstance(before, (list, tuple)):
-        return len(before) == len(after) and all(map(_is_compatible, before, after))
+        has_same_length = len(before) == len(after)
+        return has_same_length and all(map(_is_compatible, before, after))
     return bool(before == after)
 
 

@@ -369,8 +369,11 @@ def _group_by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
 
 
 def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
-    """Build the VMs of one pool by their change; a VM moved to another machine is both removed and added."""
-    first = (after or before)[0]  # any VM, for the common fields
+    """Sort the VMs of one pool before and after the plan into unchanged, removed and added ones.
+
+    A VM with the same name on another machine is both removed and added. One of the two sequences may be empty.
+    """
+    first = (after or before)[0]  # any VM: all have the same object, cluster, pool and SKU
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
     return PoolVms(

@@ -195,7 +195,7 @@ def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
-    """Return waits of new VMs for deletes and releases (before updates) of VMs on their machines and for cordons."""
+    """Return by step that places VMs the steps before it: those that free their machines, and those of cordons."""
     freeing: dict[OnSite, set[int]] = {}  # by site and machine
     for address, use in machines.items():
         delete = graph.delete_step.get((address, ""))
@@ -222,7 +222,10 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
 
 
 def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Iterator[tuple[int, set[int]]]:
-    """Yield steps of objects with VMs on evacuated machines, with the updates for a cordon first: VMs might return."""
+    """Yield each step of an object with VMs on evacuated machines, with the update steps to complete before it.
+
+    These updates close the machines to new VMs (a cordon). Otherwise the VMs might return to them.
+    """
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
         updates = {
@@ -233,8 +236,10 @@ def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines
 
 
 def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:
-    """Return the waits for Kubernetes upgrades. The VMs of an upgraded object free capacity only in its update: objects
-    with VMs placed there later wait for this update, unless they are upgraded before it.
+    """Return the waits for Kubernetes upgrades: by step, the update steps it has to wait for.
+
+    The VMs of an upgraded object free their capacity only during its update. An object with VMs placed there later
+    waits for this update. It does not wait if it was created, and so is upgraded, before the other one.
     """
     owners = {}  # addresses of upgraded objects by VM: owner, pool and number
     creation_numbers: dict[Address, int] = {}  # of upgraded objects
@@ -257,28 +262,34 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
 def _find_placement_order(
     graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
 ) -> Iterator[tuple[int, int]]:
-    """Yield each step and the step before it, for objects placed by a platform in the order of the requests. Without
-    an effect of the order on the machines, the steps stay concurrent. Simulated objects need no order.
+    """Yield pairs of a step and the step before it: their VMs must be requested in the planned order.
+
+    A platform such as Azure places VMs in the order of the requests. On a site where another order gives the same
+    machines, the steps stay concurrent. Objects of the simulation (the default provider) need no order.
     """
     on_platforms = {change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)}
     on_platforms &= graph.apply_step.keys()  # created, updated or replaced
-    for site in sites.values() if on_platforms else ():
+    if not on_platforms:
+        return
+    for site in sites.values():
         placed_vms = _map_placed_vms(site, objects)
-        operations: dict[Address, list[Operation]] = {}
+        operations: dict[Address, list[Operation]] = {}  # that place VMs, by object in the planned order
         for operation in site.operations:
             if not isinstance(operation, ReleaseOperation) and operation.token in placed_vms:
                 address, _ = placed_vms[operation.token]
                 operations.setdefault(address, []).append(operation)
         steps = [graph.apply_step[address] for address in operations if address in on_platforms]
         if len(steps) > 1 and _has_order_effect(site.base, site.operations, operations):
-            yield from zip(steps[1:], steps[:-1], strict=True)
+            yield from zip(steps[1:], steps[:-1], strict=True)  # each with its predecessor
 
 
 def _has_order_effect(
     base: RackScheduler, planned: Sequence[Operation], operations: Mapping[Address, Sequence[Operation]]
 ) -> bool:
-    """Return whether any VM gets another machine if the objects are placed in another order, in the plan or a sample.
-    `planned` are all operations, `operations` those placing VMs, by object.
+    """Return whether any VM gets another machine if the objects are placed in another order.
+
+    The placement runs again from `base` in two other orders, each in the plan and in samples. `planned` are all
+    operations, `operations` those that place VMs, by object in the planned order.
     """
     placing = {id(operation) for group in operations.values() for operation in group}
     others = [operation for operation in planned if id(operation) not in placing]  # releases, VMs without capacity

@@ -234,6 +234,10 @@ class _UsedObjectIndex:
     """Objects used by the objects of a plan before and after it. Duplicates are possible."""
 
     def __init__(self, changes: Sequence[Change], machines: Mapping[Address, UsedMachines], types: Types) -> None:
+        """Index the current (not deposed) objects by the names and ids that other objects refer to.
+
+        `machines` are those used by the VMs of each object.
+        """
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
         current_changes = [change for change in changes if not change.deposed]
@@ -258,7 +262,7 @@ class _UsedObjectIndex:
             for address in after
             if address in created or _can_add_machine_capacity(before.get(address), after[address])
         }
-        self._machines = machines  # those used by the VMs of each object
+        self._machines = machines
 
     def list_after(self, change: Change) -> Iterator[Address]:
         """Yield the objects used after the plan: those referenced, and changed resources with machines of new VMs."""
@@ -287,11 +291,14 @@ def _list_references(resource_type: ResourceType) -> list[tuple[str, ObjectRefer
 
 
 def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
-    """Return whether the step of a rack or machine may add capacity: new or unknown machines, changed hardware, or a
-    change of existing cordons. No VM waits for other changes, such as the first cordon.
+    """Return whether the step of a rack or machine may add capacity: then steps of new VMs wait for it.
+
+    New or unknown machines and changed hardware may add capacity, and so may a change of existing cordons. No VM
+    waits for a first cordon. `before` is None for a new rack or machine.
     """
     machines, machines_before = get_mapping(after, "machines"), get_mapping(before, "machines")
-    if before is None or has_unknown_part(machines) or machines.keys() - machines_before.keys():  # new or unknown
+    has_new_machines = bool(machines.keys() - machines_before.keys())
+    if before is None or has_new_machines or has_unknown_part(machines):
         return True
     existing_cordons = [name for name in _CORDONS if before.get(name)]
     return any(before.get(name) != after.get(name) for name in (*_OFFERED, *existing_cordons))
@@ -343,8 +350,10 @@ class _ObjectIndex:
 
 
 def _list_referenced_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
-    """Yield the names in a value: a text, the keys of a map, or the elements of a list (for objects,
-    tuples of their `fields`). An unknown value has none.
+    """Yield the names in the value of a naming or referring attribute; none if the value is unknown.
+
+    Names are a text itself, the keys of a map, or the elements of a list. An object in a list is named by the values of
+    `fields`: {"namespace": "a", "name": "b"} by ("a", "b"), with "" for a missing value.
     """
     if isinstance(value, str):
         yield value
@@ -352,4 +361,7 @@ def _list_referenced_names(value: Any, fields: Iterable[str]) -> Iterator[Hashab
         yield from value
     elif isinstance(value, list):
         for item in value:
-            yield tuple(str(item.get(field) or "") for field in fields) if isinstance(item, dict) else item
+            if isinstance(item, dict):
+                yield tuple(str(item.get(field) or "") for field in fields)
+            else:
+                yield item

@@ -116,14 +116,18 @@ def _is_vm_renamed(vms: VmObject, key: VmKey) -> bool:
 def _list_current_vm_rows(
     vms: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """Yield rows of the VMs placed by this plan or observed elsewhere; with `everything` also of unchanged ones."""
+    """Yield a row per VM that exists after the plan and has a location.
+
+    Without `everything`, unchanged VMs are omitted. Left are VMs placed by this plan (with a token), and VMs observed
+    at another location than recorded in state.
+    """
     site_certainty = certainty.get(vms.request.demand.site_id, SiteCertainty())
     for pool in vms.pools:
         for key in pool.keys:
-            is_listed = everything or key in vms.placements.tokens or key in vms.prior.recorded_placements
-            if not is_listed or key not in vms.placements.vms:  # unchanged, or without a location
-                continue
-            yield _build_row_of_current_vm(vms, pool, key, site_certainty, everything=everything)
+            has_location = key in vms.placements.vms
+            is_changed = key in vms.placements.tokens or key in vms.prior.recorded_placements
+            if has_location and (everything or is_changed):
+                yield _build_row_of_current_vm(vms, pool, key, site_certainty, everything=everything)
 
 
 def _build_row_of_current_vm(
@@ -160,12 +164,17 @@ def _build_row_of_current_vm(
 
 
 def _determine_vm_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
-    """Return the action on a VM after the plan, and its prior placement; None for a new VM or one without a machine."""
+    """Return the action on a VM that exists after the plan, and its placement before, None without one.
+
+    A VM placed by this plan is moved if it was in state before, with or without a machine. A renamed VM counts as new.
+    """
     existing_vm = vms.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
     if key not in vms.placements.tokens:  # not placed by this plan
         return PlacementAction.KEEP, source
-    if (existing_vm is not None and not _is_vm_renamed(vms, key)) or key in vms.prior.unplaced:
+    has_waited = key in vms.prior.unplaced
+    keeps_name = existing_vm is not None and not _is_vm_renamed(vms, key)
+    if has_waited or keeps_name:
         return PlacementAction.MOVE, source
     return PlacementAction.PLACE, None
 

@@ -97,7 +97,10 @@ def _replace_write_only(
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
-    """Yield the names of ephemeral root variables with a text (not too short) inside the `public` values."""
+    """Yield the names of ephemeral root variables exposed by the `public` values: these contain a text of theirs.
+
+    Plans show public values. Short texts are ignored.
+    """
     text = "\n".join(map(str, public.values()))
     for name, value in evaluation.settings.variables.items():
         declared = evaluation.settings.configuration.root.variables.get(name)

@@ -154,7 +154,10 @@ def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
 
 
 def _list_nested_block_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
-    """Return (path below the block's name, body) of each nested block; [] for other values (null, unknown, a set)."""
+    """Return the bodies of the nested blocks of one name, each with its path below that name.
+
+    The path is () for a single block, (label,) in a map and (index,) in a list. Null, unknown and sets have no bodies.
+    """
     if isinstance(value, dict):
         if block.nesting is Nesting.SINGLE:
             return [((), value)]

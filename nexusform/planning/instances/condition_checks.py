@@ -27,15 +27,19 @@ ID_OF_CONDITION = {
 
 
 def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scope, address: str) -> tuple[str, str]:
-    """Return the status of one condition (pass, fail, error, unknown), and the message of a failed one, else ""."""
+    """Return the status of one condition (pass, fail, error, unknown), and the message of a failed one, else "".
+
+    A condition may be text: "true" is true. An invalid error message is an error even if the condition is met.
+    """
     value = evaluation.evaluate_expression(condition.condition, scope)
     message = _evaluate_error_message(condition.error_message, evaluation, scope, address)
-    if value is None:
+    if value is None:  # invalid, and reported
         return "error", ""
     if not value.is_known:
         return "unknown", ""
     if value.raw is True or value.raw == "true":
-        return ("error", "") if message is None else ("pass", "")
+        has_valid_message = message is not None
+        return ("pass", "") if has_valid_message else ("error", "")
     if value.raw is not False and value.raw != "false":
         detail, span = "A condition must be true or false.", condition.condition.span
         evaluation.diagnostics.append(build_error("invalid-condition-result", detail, span, address=address))

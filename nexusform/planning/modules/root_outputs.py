@@ -76,15 +76,20 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
 
 
 def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation) -> bool:
-    """Return whether an output is unknown because an unselected instance of a needed block does not exist."""
+    """Return whether an output is unknown because an instance of a needed block does not exist.
+
+    The plan may leave an instance out (-target, -exclude): one that does not exist has no attributes (None).
+    """
+    if value.is_wholly_known:
+        return False
     addresses = (build_block_address(node) for node in needed_blocks)
     needed = {(address.module, address.mode, address.type, address.name) for address in addresses}
-    return not value.is_wholly_known and any(
-        item.attributes is None
-        for (path, mode, kind, name), view in evaluation.resources.items()
-        if (tuple(step.name for step in path), mode, kind, name) in needed
-        for item in view.items.values()
-    )
+    for (module_path, mode, kind, name), view in evaluation.resources.items():
+        module = tuple(step.name for step in module_path)  # without the keys of module instances
+        is_needed = (module, mode, kind, name) in needed
+        if is_needed and any(item.attributes is None for item in view.items.values()):
+            return True
+    return False
 
 
 def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOutputChanges:
@@ -140,7 +145,7 @@ def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
 
 
 def _build_change(name: str, prior: OutputState | None, planned: OutputState) -> OutputChange:
-    """Build the change of an output that exists afterwards."""
+    """Build the change of a declared output: from `prior`, its value in state (None: a new output), to `planned`."""
     if prior is None:
         action = Action.CREATE if planned.value is not None else Action.NO_OP  # a null output does not exist
         return OutputChange(name, action, None, planned.value, planned.type, planned.sensitive)

@@ -204,7 +204,11 @@ class InstanceView(Struct):
         return convert_to_value(plain, kind, sensitive, refined)
 
     def _get_attribute_with_sensitive_paths(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
-        """Return one attribute as expressions see it, and its sensitive paths, with those of derived values."""
+        """Return one attribute as expressions see it, and the paths of sensitive values in it.
+
+        `present` of the type may derive the value that expressions see from several recorded attributes. If any of them
+        is sensitive, a derived value counts as sensitive, too.
+        """
         sensitive = [path[1:] for path in self.sensitive if path[:1] == (name,)]
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)
@@ -214,9 +218,12 @@ class InstanceView(Struct):
 
 
 def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
-    """Return the paths of values presented to expressions but not in state: they may be derived from secrets."""
+    """Return the paths of values that expressions see, but that are not in state in this form.
+
+    Such values are derived from other attributes, perhaps from secret ones. Maps are compared two levels deep.
+    """
     if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
-        return [()]
+        return [()]  # the path of the whole value
     paths: list[Path] = []
     for key, value in presented.items():
         recorded_value = recorded.get(key)

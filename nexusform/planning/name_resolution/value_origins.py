@@ -50,7 +50,11 @@ class ValueOriginTracer:
         return self._build_part(trace, root, hidden=False), problems
 
     def _build_part(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> TracedExpression:
-        """Build a traced expression with its value and parts; `hidden`: it is inside a sensitive value or error."""
+        """Build the traced expression of one step of an evaluation: its text and value, and the same of its parts.
+
+        The definition of a name, such as `local.zone`, is a further part. Literals are no parts, and parentheses are
+        skipped. `hidden`: the step is inside a sensitive value or error, so its value is not shown.
+        """
         expression = trace.expression
         # An error caught by try() or can() (the whole expression does not fail) would reveal its sensitive value.
         is_caught = trace.has_failed and not self._fails
@@ -94,7 +98,7 @@ class ValueOriginTracer:
     def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
         """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`.
 
-        An error has a text only at the innermost part that fails. A part that fails has no other cause here.
+        Only the innermost part that fails has the text of its error; the parts around it yield nothing.
         """
         expression, value = trace.expression, trace.value
         if trace.has_failed:

@@ -53,7 +53,11 @@ class MoveEndpoint(Struct, frozen=True):
         return (self.resource, self.key) == (endpoint.resource, endpoint.key)
 
     def is_inside(self, endpoint: MoveEndpoint) -> bool:
-        """Return whether this end is a part of `endpoint`: inside its module, or one instance of its resource."""
+        """Return whether this end is a part of `endpoint`, and not the same thing.
+
+        Resources and modules inside of a module are its parts, such as module.a.T.N of module.a. One instance is a part
+        of a resource, such as T.N["k"] of T.N. ANY as a key means all instances.
+        """
         if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
             return False  # outside of its module
         if endpoint.resource is None:
@@ -94,11 +98,15 @@ class MoveStatement(Struct, frozen=True):
         return self._build_endpoint(self.target)
 
     def _build_endpoint(self, pattern: AddressPattern) -> MoveEndpoint:
-        """Build the endpoint of a source or target, with its path from the root module; ANY means every key."""
+        """Build the endpoint of a source or target, with its path from the root module.
+
+        The pattern is an address below the module with the statement. The key ANY means every instance: of the modules
+        around the statement, and of the last part if neither end of the statement has a key.
+        """
         prefix = tuple((name, ANY) for name in self.module)
         steps: EndpointPath = tuple((step.name, step.key) for step in pattern.module)
         if pattern.type:
-            key = ANY if self.is_for_all_instances else pattern.key  # without keys at both ends all instances move
+            key = ANY if self.is_for_all_instances else pattern.key
             return MoveEndpoint((*prefix, *steps), get_resource_name(pattern), key)
         if self.is_for_all_instances:  # the pattern is a module, here without a key
             steps = (*steps[:-1], (pattern.module[-1].name, ANY))
@@ -246,7 +254,7 @@ def _iterate_implied_moves(
         key: Key = address.key  # no move to keys of for_each is implied
         if block.count is not None:
             key = 0
-        elif block.for_each is None:
+        elif block.for_each is None:  # it has a single instance
             key = None
         is_explicit = any(statement.has_endpoint(address.resource) for statement in explicit_statements)
         if key != address.key and not is_explicit:

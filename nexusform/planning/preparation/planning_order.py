@@ -59,7 +59,11 @@ def iterate_resource_blocks(configuration: Configuration) -> Iterator[ResourceBl
 def compute_planning_order(
     configuration: Configuration, resource_types: Mapping[str, ResourceType]
 ) -> tuple[PlanningOrder, list[Diagnostic]]:
-    """Order the resource blocks by phase. The order is empty, with errors, for cycles or references to later phases."""
+    """Return the order in which to plan the managed resource blocks, and errors; with errors, the order is empty.
+
+    Blocks are ordered by the phase of their type, then after the blocks they need. Cycles and references to blocks of
+    a later phase are errors.
+    """
     empty_order = PlanningOrder(blocks=(), needs={}, phases={})
     dependencies = build_dependencies(configuration)
     graph = {node: tuple(needs) for node, needs in dependencies.items()}

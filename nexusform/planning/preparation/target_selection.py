@@ -105,8 +105,10 @@ def build_selection(
 
 
 def find_selected_outputs(selection: Selection, configuration: Configuration) -> dict[str, set[Declaration]] | None:
-    """Return the root outputs of a partial plan by name, with the blocks they depend on; None: all outputs. -target
-    selects outputs depending only on selected blocks, -exclude those depending on no excluded block.
+    """Return the root outputs of a partial plan by name, with the blocks they depend on; None: the plan is not partial.
+
+    -target selects the outputs that depend on targets and what these depend on, and on nothing else. -exclude selects
+    those that depend on no excluded block.
     """
     if not selection.is_partial:
         return None
@@ -120,9 +122,10 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
         declaration = Declaration(module=(), kind="output", name=name)
         needed_nodes = find_reachable([declaration], lambda node: edges.get(node, ()))
         needed_blocks = needed_nodes & blocks
-        is_selected = needed_blocks.isdisjoint(excluded_nodes)  # -exclude
-        if selection.targets:  # -target selects no output without blocks
+        if selection.targets:  # selects no output without blocks
             is_selected = bool(needed_blocks) and needed_blocks <= target_nodes
+        else:  # -exclude
+            is_selected = needed_blocks.isdisjoint(excluded_nodes)
         if is_selected:
             outputs[name] = needed_blocks
     return outputs

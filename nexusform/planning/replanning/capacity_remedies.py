@@ -407,7 +407,7 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
 
 
 def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try two orders of new clusters: first those without capacity, else all by size. Yield the first with a fit."""
+    """Try two orders of new clusters: those without capacity first, else all by memory. Yield a remedy if one fits."""
     new_clusters, memory = _measure_new_clusters(shortage.plan)
     if len(new_clusters) < 2:
         return  # a single cluster has no other order

@@ -95,7 +95,11 @@ def _finalize_outputs(plan: Plan, new_plan: Plan, problems: list[Diagnostic]) ->
 
 
 def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
-    """Yield errors for arguments with another value than planned in `final`, the same change in a new plan."""
+    """Yield errors for arguments with another value than planned.
+
+    `final` is the same change in a new plan, made with values that were unknown before. It is None if the new plan
+    does not have this change.
+    """
     if change.after is None:  # a removal has no values
         return
     if final is None or final.after is None:
@@ -105,10 +109,11 @@ def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str,
     for name, value in change.after.items():
         actual = final.after.get(name)
         kind = attributes[name].type if name in attributes else DYNAMIC
+        # Limits planned for unknown parts of the argument, with the paths below it.
         refinements = [(path[1:], refinement) for path, refinement in change.refined_after if path[0] == name]
         if not is_consistent_with_plan(value, actual, kind) or not _is_within_refinements(actual, refinements):
-            # The path () is the whole object.
-            is_hidden = any(path[:1] in ((name,), ()) for path in [*change.sensitive_after, *final.sensitive_after])
+            sensitive_paths = [*change.sensitive_after, *final.sensitive_after]
+            is_hidden = any(path[:1] in ((name,), ()) for path in sensitive_paths)  # (): the whole object
             difference = _format_difference(value, actual, is_hidden=is_hidden)
             yield _build_inconsistency_error(f'"{name}" of {change.address}', difference, str(change.address))
 
@@ -126,8 +131,10 @@ def check_output(
 
 
 def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool:
-    """Return whether the known parts of a planned value match the actual one. An actual set may be smaller: unknown
-    elements may turn out equal to others. A number or bool may become its text (an argument of type string).
+    """Return whether the known parts of a planned value match the actual one: [1, unknown] may become [1, 2].
+
+    An actual set may be smaller, because unknown elements may turn out equal to others. A number or bool may become
+    its text in an argument of type string: 1 matches "1".
     """
     if planned is UNKNOWN:
         return True
@@ -136,11 +143,15 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
             return _is_consistent_set(planned, actual, value_type.element)
         planned, actual = dict(enumerate(planned)), dict(enumerate(actual))  # compared like mappings
     if isinstance(planned, Mapping) and isinstance(actual, Mapping):
-        return planned.keys() == actual.keys() and all(
+        if planned.keys() != actual.keys():
+            return False
+        return all(
             is_consistent_with_plan(value, actual[key], _get_part_type(value_type, key))
             for key, value in planned.items()
         )
-    return bool(planned == actual) or (isinstance(actual, str) and _convert_number_or_bool_to_text(planned) == actual)
+    if planned == actual:
+        return True
+    return isinstance(actual, str) and _convert_number_or_bool_to_text(planned) == actual
 
 
 def _is_consistent_set(planned: Sequence[Any], actual: Sequence[Any], element: Type) -> bool:

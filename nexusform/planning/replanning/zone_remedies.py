@@ -148,11 +148,13 @@ def _build_zone_remedy(
 
 
 def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePlan) -> Iterator[list[_ZoneGroup]]:
-    """Yield the ways to change a rule's groups, the smallest first: move only new VMs, move existing VMs, too, or also
-    rewrite the zones of groups unchanged by this plan (only if it changes the zones of another group).
+    """Yield ways to change the groups of a separation rule, the smallest change first.
+
+    First only new VMs move, then existing ones, too. Last, groups unchanged by this plan may also get zones that are
+    not configured for them. The last way needs a plan that changes the zones of some groups, but not of all.
     """
-    for may_move in (False, True):
-        yield [_build_zone_group(group, site, may_move=may_move) for group in rule.groups]
+    yield [_build_zone_group(group, site, may_move=False) for group in rule.groups]
+    yield [_build_zone_group(group, site, may_move=True) for group in rule.groups]
     changed_groups = [any(_has_changed_zones(member, result) for member in group) for group in rule.groups]
     if any(changed_groups) and not all(changed_groups):
         yield [
@@ -267,7 +269,10 @@ def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
 
 
 def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zones, ...]]:
-    """Yield tuples of disjoint zone sets, one set per group, fewest zones in total first."""
+    """Yield ways to give each group its own zones, fewest zones in total first.
+
+    Each way has one set of zones per group, and no zone is in two sets: for two groups (("1",), ("2", "3")).
+    """
     required_zones = list(chain.from_iterable(zone_group.required_zones for zone_group in zone_groups))
     if len(set(required_zones)) != len(required_zones):
         return  # two groups require the same zone

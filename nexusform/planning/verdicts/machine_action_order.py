@@ -290,7 +290,7 @@ class _SiteActionOrder:
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-        """Return the actions in a safe order; without one, an error for each (unsafe) action possible at that point."""
+        """Return the actions in a safe order. If none of the next ones is safe, return an error for each of these."""
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:
@@ -327,7 +327,10 @@ class _SiteActionOrder:
         )
 
     def _check_management_servers(self, machine: Machine) -> str:
-        """Return Microsoft's precondition broken by an action on a management server, "" for none or another role."""
+        """Return the problem of an action on a machine that is a management server; "" for none or another role.
+
+        Microsoft requires that enough of the other management servers are healthy: all, half or three quarters.
+        """
         if _MANAGEMENT_ROLES.isdisjoint(machine.roles):
             return ""
         others = [
@@ -342,7 +345,7 @@ class _SiteActionOrder:
             (
                 f"More than 50 % of the other management servers of {machine.rack}",
                 in_rack,
-                max((len(in_rack) - 1) // 2, 0),
+                max((len(in_rack) - 1) // 2, 0),  # more than half stay up: 1 of 4 may be down, 2 of 5
             ),
             ("At least 75 % of the other management servers", others, len(others) // 4),
         )

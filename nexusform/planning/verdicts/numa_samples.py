@@ -141,8 +141,10 @@ def _select_sampled_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
 def iterate_fitting_samples(
     sites: Mapping[str, SitePlan], unplaced: Iterable[PoolShortage], sample_count: int | None
 ) -> Iterator[SplitChoice]:
-    """Yield the samples of layouts (existing VMs in NUMA cells) with capacity for every VM of this plan: random samples
-    first, then the two rules, then the layouts with maximum capacity per machine.
+    """Yield the samples with capacity for every VM of this plan. A sample is a layout of existing VMs in NUMA cells.
+
+    Random samples (numbers) come first, then the two fixed rules PACKED and SPREAD. The layouts with maximum capacity
+    per machine come last.
     """
     sampled_sites = _select_sampled_sites(sites)
     if not {pool.site_id for pool in unplaced} <= sampled_sites.keys():

@@ -208,7 +208,10 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
 
 
 def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
-    """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of existing ones to move."""
+    """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move.
+
+    The first `max_vms` VMs there may stay. Of the others, VMs placed by this plan (with a token) are not named.
+    """
     vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vms.list_placed_vms():
         location = rule.get_location(vm.placement)
@@ -216,7 +219,7 @@ def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[
             vms_by_location.setdefault(location, []).append(vm)
     for location, vms_at_location in vms_by_location.items():
         excess = vms_at_location[rule.max_vms :]
-        excess_names = [vm.name for vm in excess if (vm.pool, vm.number) not in vms.placements.tokens]  # existing ones
+        excess_names = [vm.name for vm in excess if (vm.pool, vm.number) not in vms.placements.tokens]
         if excess_names:
             yield location, excess_names
 
@@ -379,8 +382,11 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
 
 
 def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return the names among `machines` with fewer VFs in a NUMA cell than its VMs use, in the order of the site."""
-    used_vfs: Counter[tuple[str, int]] = Counter()
+    """Return the names among `machines` with too few SR-IOV virtual functions (VFs) in a NUMA cell for its VMs.
+
+    The names are in the order of the site.
+    """
+    used_vfs: Counter[tuple[str, int]] = Counter()  # by machine and cell
     for vm in site.scheduler.list_vms():
         if vm.placement.machine in machines:
             for cell in vm.placement.cells:

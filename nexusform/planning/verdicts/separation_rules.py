@@ -303,14 +303,21 @@ def _has_shared_location(groups: Sequence[Sequence[GroupMember]], scope: str, ou
 def _find_violations(
     groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome | None, seed: int | None
 ) -> tuple[SeparationViolation, ...]:
-    """Return the locations shared by groups: as planned (`outcome` and `seed` are None), or in one sample."""
+    """Return a violation for each location (of a rule's scope, such as a rack) with members of several groups.
+
+    Members are at their planned placements, or at those of one sample: its `outcome` and `seed`, else None.
+    """
     members_at: dict[Location, list[tuple[int, GroupMember]]] = {}  # with the index of their group
     for index, group in enumerate(groups):
         for member in group:
             placement = _find_member_placement(member, outcome)
             if placement is not None:
                 members_at.setdefault(_get_location_at_scope(member, placement, scope), []).append((index, member))
-    shared = [location for location, members in members_at.items() if len({group for group, _ in members}) > 1]
+    shared = []
+    for location, members in members_at.items():
+        group_indexes = {index for index, _ in members}
+        if len(group_indexes) > 1:
+            shared.append(location)
     shared.sort(key=lambda location: list(map(compute_natural_sort_key, location)))  # rack2 before rack10
     return tuple(_build_violation(location, members_at[location], seed) for location in shared)
 

@@ -112,8 +112,8 @@ def find_lost_forgotten_vms(
 
 
 def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -> None:
-    """Remove the lost VMs from the new note of a rack or machine; a removed or replaced one loses its whole note."""
-    if instance.loses_prior_object:
+    """Remove lost forgotten VMs from the note of a rack or machine: its private data in state, a row per VM."""
+    if instance.loses_prior_object:  # removed or replaced: it loses its whole note
         return
     note = instance.private or instance.prior_note
     lost_keys = {(machine, name) for _, machine, name in lost_vms}
@@ -193,8 +193,10 @@ def check_duplicate_names(objects: Iterable[vm_object.VmObject]) -> Iterator[Dia
 def _index_prior_offers_by_machine(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType]
 ) -> dict[tuple[str, str], str]:
-    """Return by site id and machine name the address of the resource to blame if the machine is lost: the rack or
-    machine offering it. If only its site is removed, it is the site.
+    """Return for each machine before the plan the address of the resource to blame if the machine is lost.
+
+    The keys are site id and machine name. The resource is the rack or machine offering it. If that stays and only its
+    site is removed, it is the site.
     """
     inventory = build_object_inventory(((address, instance.prior) for address, instance in instances.items()), types)
     sites, _ = build_sites(inventory)

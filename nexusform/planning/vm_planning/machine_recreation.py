@@ -32,7 +32,10 @@ _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 def find_recreated_machines(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> dict[str, dict[str, MachineRecreation]]:
-    """Return the re-created machines by site id and name: this plan deletes and creates them, their rack or site."""
+    """Return the machines that exist before and after the plan, but are re-created, by site id and name.
+
+    This plan deletes and creates their machine resource, their rack or their site. That resource is the cause.
+    """
     removed = set(map(str, _iterate_removed_machine_owners(blocks)))  # sites, racks and machines
     if not removed:
         return {}
@@ -81,7 +84,11 @@ def _iterate_affected_machines(
     before: PlanInventory,
     causes: Mapping[tuple[str, ...], str],  # by the ids of a site, rack or machine
 ) -> Iterator[tuple[str, str, str, Machine]]:
-    """Yield the machines (site id, name, cause, machine) re-created with their resource, else rack, else site."""
+    """Yield the machines before the plan that are re-created: site id, name, address of the cause, machine.
+
+    The cause is the re-created machine resource, else its rack, else its site. A machine listed in a rack has no
+    resource of its own.
+    """
     site_of_rack = index_sites_by_rack(before)
     for rack in before.racks.values():
         cause = causes.get((rack.id,)) or causes.get((rack.site_id,))
@@ -114,7 +121,11 @@ class _MachineRecord(Struct, frozen=True):
 
 
 def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
-    """Record the unmanaged VMs of removed machines for the planned one in the same slot, also in its private note."""
+    """Move the records of unmanaged VMs from removed machines to the planned machine in the same slot of the rack.
+
+    The new records are in the inventory of the plan. They are also in the private note of the resource (rack or
+    machine) that offers the planned machine.
+    """
     instances = blocks.instances.values()
     removed = [
         instance for instance in instances if instance.loses_prior_object and _list_observed_unmanaged_vms(instance)
@@ -128,7 +139,8 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     transferred: dict[str, list[OccupiedCapacity]] = {}  # by the address of the new machine
     for instance in removed:
         for site_id, occupied in _list_observed_unmanaged_vms(instance):
-            successor = planned_machines.get(slot_of.get((site_id, occupied.machine), ("", 0)))  # no rack has the id ""
+            slot = slot_of.get((site_id, occupied.machine))
+            successor = planned_machines.get(slot) if slot is not None else None
             if successor is not None:
                 renamed = replace(occupied, machine=successor.name)
                 transferred.setdefault(successor.address, []).append(renamed)

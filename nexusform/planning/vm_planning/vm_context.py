@@ -325,9 +325,10 @@ def _build_unknown_zones_problem(
 
 
 def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
-    """Yield errors for the replacement of a cluster's only System pool, warnings for clusters that lose all
-    System pools. On Azure, a change that re-creates a pool's VMs deletes and creates the pool, and a cluster
-    needs a System pool at all times.
+    """Check that each cluster has a System pool (agent pool of mode System) at all times, as Azure requires.
+
+    A change that re-creates the VMs of a pool deletes and creates the pool. For the only System pool, this is an error.
+    A plan that leaves a cluster without any System pool gets a warning. New and replaced clusters are not checked.
     """
     # The numbers of System pools by cluster.
     before = Counter(_iterate_system_pool_owners(vms.prior.demand for vms in objects))

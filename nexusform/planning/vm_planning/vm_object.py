@@ -241,7 +241,11 @@ class VmObject(Struct):
         self.request = replace(self.request, demand=demand, actions=actions)
 
     def keep_unselected_vms(self, find_trigger: Callable[[str], str]) -> None:
-        """Keep the VMs of an object outside the selection; those losing their machine (`find_trigger`) are losses."""
+        """Keep the VMs of an object that -target or -exclude leaves out, but record losses of machines.
+
+        `find_trigger` returns what this plan does to a machine, such as "machine_removed", or "". An evacuated
+        machine still exists, so its VMs stay.
+        """
         self.keep_all_vms(self.request.demand)
         triggers = {key: find_trigger(vm.placement.machine) for key, vm in self.prior.existing.items()}
         losing_triggers = (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN)
@@ -342,7 +346,11 @@ def compute_vm_actions(
 
 
 def _find_removals(prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger: str) -> dict[VmKey, str]:
-    """Return the VMs before the plan that are requested no more, each with the trigger of its removal."""
+    """Return the VMs before the plan that the demand does not include, each with the trigger (reason) of its removal.
+
+    `common_trigger` is a trigger for all VMs, such as "cluster_replaced", or "". Without it, a VM is removed with its
+    whole pool, or by a scale-in.
+    """
     numbers_by_pool = {pool.pool: frozenset(pool.numbers) for pool in demand.pools}
     removals: dict[VmKey, str] = {}
     for key in prior_keys:

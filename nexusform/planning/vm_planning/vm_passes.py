@@ -161,7 +161,10 @@ class _VmPlanner:
             place_unmanaged_vms(site, managed_names)  # those observed under a managed name are left out
 
     def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
-        """Decide the actions on the VMs of all instances; a pool with its own resource follows its cluster."""
+        """Decide the actions on the VMs of all instances, such as to keep, create or remove them.
+
+        Pools with a resource of their own come last, since the replacement of their cluster replaces them, too.
+        """
         self.context.hints.add_objects(self.objects.values())  # possible targets of placement hints
         clusters = [
             instance for instance in instances if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed

@@ -243,7 +243,10 @@ def place_new_vms(vms: VmObject, context: VmContext) -> None:
 
 
 def _place_vm(vms: VmObject, vm: _RequestedVm, context: VmContext, *, last_resort: str | None = None) -> None:
-    """Place a VM on its pinned machine or by the rule, or record its failure. `last_resort`: used if no other fits."""
+    """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere.
+
+    `last_resort` is the machine that it leaves: it returns to it only if no other machine fits.
+    """
     pool, site = vm.pool, vms.request.site
     assert site is not None, "a demand without its site is invalid"
     if pool.pinned_machine:
@@ -297,7 +300,7 @@ def _record_placement(vms: VmObject, vm: _RequestedVm, handle: int, placement: P
 
 
 def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
-    """Return the pool's placement groups as hints, from the current placements of their VMs; none without any."""
+    """Return the placement groups of a pool as hints: the machines and racks to prefer, or avoid, for its next VM."""
     hints = []
     for group in pool.groups:
         placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
