@@ -313,13 +313,14 @@ class _PlanExecution:
         self._workers.submit(call)
 
     def _remove_from_state(self, step: Step) -> None:
-        """Record the end of a `forget` step: the object leaves the state only."""
+        """Record the end of a `forget` step: the object leaves the state, and no provider is called. The journal closes
+        a step by address and creation number, which distinguishes the objects of one address.
+        """
         change = self._plan.changes[step.change]
         before = self._recorder.get_instance(change.address)
         remaining = remove_object(before, change.deposed)
-        self._recorder.add_record(
-            InstanceOutcome(change.address, build_object_key(step, change).creation, remaining, number=step.id)
-        )
+        creation = build_object_key(step, change).creation
+        self._recorder.add_record(InstanceOutcome(change.address, creation, remaining, number=step.id))
         self._record_end(step, StepOutcome.DONE, error="")
 
     def _handle_provider_call_progress(self, progress: ProviderCallProgress[ProviderCall, StepProgress]) -> None:

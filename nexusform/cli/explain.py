@@ -163,15 +163,20 @@ def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
 
 
 def _describe_current_placement(reason: VmExplanation) -> list[str]:
-    """Return a sentence about the current location of a VM and its cause; [] for a VM new in the plan."""
+    """Return one sentence about the current location of a VM, or [] if the plan creates it: `core-1 runs on r1 / bm02
+    (predicted, trigger heal (bm01 was left) at serial 3; state serial 7).` The parentheses say how the location is
+    known (predicted or observed), what last moved the VM, from which machine, and the present serial of the state.
+    """
     if reason.current_placement is None:
         return []
     location = format_location_text(reason.current_placement)
-    details = f"{reason.provenance}, " if reason.provenance else ""
+    provenance = f"{reason.provenance}, " if reason.provenance else ""
+    last_move = ""
     if reason.last_trigger is not None:
         trigger, serial = reason.last_trigger
-        details += f"trigger {trigger}{_describe_machine(trigger, reason.previous_machine, 'was')} at serial {serial}; "
-    return [f"{reason.object} runs on {location} ({details}state serial {reason.serial})."]
+        machine_clause = _describe_machine(trigger, reason.previous_machine, "was")
+        last_move = f"trigger {trigger}{machine_clause} at serial {serial}; "
+    return [f"{reason.object} runs on {location} ({provenance}{last_move}state serial {reason.serial})."]
 
 
 def _render_vm_explanation_as_json(reason: VmExplanation) -> str:

@@ -129,10 +129,14 @@ def _build_type_check(value_type: Type) -> _Check:
 
 
 def _build_member_check(name: str, member_type: Type) -> _Check:
-    """Build the check of a member: numbers of VMs and of cells count from 0."""
+    """Build the check of a member of an object. Numbers of VMs and of NUMA cells, alone or in a list, must be whole and
+    at least 0; every other member is checked by its type.
+    """
     if name not in _COUNT_NAMES:
         return _build_type_check(member_type)
-    return partial(_check_list, _check_count_from_zero) if isinstance(member_type, ListType) else _check_count_from_zero
+    if isinstance(member_type, ListType):
+        return partial(_check_list, _check_count_from_zero)
+    return _check_count_from_zero
 
 
 def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:

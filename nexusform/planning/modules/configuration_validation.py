@@ -186,13 +186,13 @@ def _has_count_or_for_each(block: ResourceBlock) -> bool:
 
 
 def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool:
-    """Return whether a problem is the missing `name` of a repeated block: only its instances need one."""
-    return (
-        _has_count_or_for_each(block)
-        and problem.severity is Severity.ERROR
-        and problem.id == "missing-required-argument"
-        and problem.subject == block.header_span
-    )
+    """Return whether a problem is the error about the missing `name` of a block with `count` or `for_each`: "the
+    block's own name can be used only once". Planned instances need different names; a block without instances needs
+    none.
+    """
+    is_missing_argument = problem.severity is Severity.ERROR and problem.id == "missing-required-argument"
+    # The evaluation of an instance reports only `name` at the block's header. Other arguments are checked earlier.
+    return _has_count_or_for_each(block) and is_missing_argument and problem.subject == block.header_span
 
 
 def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
