@@ -167,8 +167,8 @@ def _find_bounds_violation(bounds: LimitRangeBounds, requests: _NanoAmounts, lim
                 return f"{clause}. No {nouns[0]} is specified"
             for noun in nouns:
                 amount = by_noun[noun].get(name, bound_quantity.nano)  # a missing one is inside
-                is_below, is_above = amount < bound_quantity.nano, amount > bound_quantity.nano
-                if is_below if adjective == "minimum" else is_above:
+                is_outside = amount < bound_quantity.nano if adjective == "minimum" else amount > bound_quantity.nano
+                if is_outside:
                     return f"{clause}, but {noun} is {amount / 10**9:g}"
     return ""
 

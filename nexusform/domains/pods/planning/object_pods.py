@@ -247,8 +247,9 @@ class ObjectPods(Struct):
     def list_controller_doubts(self, missing_namespaces: Collection[str]) -> Iterator[tuple[PodKey, PodDoubt]]:
         """Yield doubts about pods because of their controllers, each with the workload and number of its pod.
 
-        In a missing namespace the API server rejects new objects, so each pod to place is in doubt. If a quota rejects
-        some pod, the controller of a Deployment in a rollout retries at any time, so all its pods are in doubt.
+        In a missing namespace the API server rejects new objects, so each pod to place is in doubt. If some pods
+        are not created (a full quota), the controller of a Deployment in a rollout retries at any time. Then all its
+        pods are in doubt.
         """
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)

@@ -345,7 +345,7 @@ class PodSpecScheduler:
         """Return the usage score of the node with the pod, -1 if its usage rejects the pod.
 
         Nodes of equal size and usage have one usage number, so their score is computed once. This does not hold for
-        specs that need more than CPU and memory (`_has_plain_usage` is false).
+        specs with host ports, disks or other resources (`_has_plain_usage` is false).
         """
         spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
         usage_number = self.cache.usage_numbers[node]

@@ -229,7 +229,7 @@ class TopologyCounts:
     ) -> tuple[list[bool], frozenset[int]]:
         """Return whether each node counts for a constraint (by index), and the domains of the nodes counted.
 
-        A soft constraint over the host name counts every node, each as its own domain. Constraints that read equal
+        A soft constraint over the host name counts every node as a domain of its own. Constraints that read equal
         facts of the pod share one cached result.
         """
         spec, cache = self.group.spec, self.cache
