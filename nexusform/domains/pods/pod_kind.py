@@ -47,6 +47,7 @@ def _format_location(location: PodLocation) -> str:
 
 
 def _build_document(location: PodLocation) -> dict[str, Any]:
+    """Return a location for JSON output; the state of a pod without a node is in `node_or_state`."""
     return {
         "cluster": location.cluster,
         "node": location.node,

@@ -245,7 +245,7 @@ def find_availability_end(
     """Find the end of extended availability of a running version; None if unknown. `today` is RFC 3339.
 
     The site's catalogue (`versions`, and `dates` by version) counts first. A version older than the whole catalogue
-    has ended. For a version without a date there, the end published by Microsoft counts.
+    has ended (`days` -1, without a date). For a version without a date there, the end published by Microsoft counts.
     """
     catalogue = _parse_versions(versions or ())
     # The catalogue entries with its minor version (and patch).

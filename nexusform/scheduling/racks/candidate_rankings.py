@@ -184,6 +184,8 @@ class CandidateQueue:
     def _take_neutral_group(self) -> None:
         """Fill the front with the next group of equal neutral keys. Items with VMs of the demand's cluster or pool
         (`counted`) may have another key of their own, so they move to the heap of own keys instead.
+
+        An entry is `key << INDEX_BITS | item`, so the entries of one key are neighbours in the sorted list.
         """
         if self._key != OWN:
             self._finish_group()
@@ -207,7 +209,7 @@ class CandidateQueue:
             self._take_own_group()
 
     def _finish_group(self) -> None:
-        """Skip the other items of the neutral group at the front: those not removed do not fit the demand."""
+        """Close the neutral group of the front, and skip its items not removed: they do not fit the demand."""
         removed = self._removed
         if len(removed) < self._next - self._first:
             removed_items = set(removed)
@@ -219,7 +221,9 @@ class CandidateQueue:
         self._key = OWN  # the front has no neutral group
 
     def _take_own_group(self) -> None:
-        """Add the first group of equal keys in the heap of own keys to the front, each item once."""
+        """Add the first group of equal keys in the heap of own keys to the front. An entry of the heap is
+        `key << INDEX_BITS | item`. Items that do not fit the demand now are rejected.
+        """
         if self._key != OWN:
             self._finish_group()
         own_heap = self._own
@@ -235,7 +239,10 @@ class CandidateQueue:
         self.front.sort()  # in site order: a sample indexes the front
 
     def release_items(self) -> list[int]:
-        """Put all items back into the neutral ranking, and return those with possibly changed VMs (ranked again)."""
+        """Put all items back into the neutral ranking, and return those with possibly changed VMs (ranked again).
+
+        These are the items in the own heap, the rejected ones, and a front from the own heap.
+        """
         entries = self._entries
         changed = [entry & INDEX_MASK for entry in self._own]
         changed += self._rejected

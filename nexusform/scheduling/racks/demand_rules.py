@@ -51,7 +51,11 @@ def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) 
 
 
 def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> PackedSortKeys:
-    """Build the figures of each key for a demand and pack them into one whole number: numbers compare like the keys."""
+    """Build the figures of each key for a demand and pack them into one whole number: numbers compare like the keys.
+
+    Each key has a fixed number of bits, the first key the highest ones. With keys of 4 bits, the figures 3 and 1 become
+    3 << 4 | 1. A key without figures is inactive: its bits are 0.
+    """
     columns: list[Figures] = []
     shifts: list[int] = []  # how far each figure moves up for the next one
     active_keys = 0  # bits, the lowest for the last key
@@ -72,7 +76,7 @@ def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: D
 def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
     """Return a function from an item to its figures in one whole number, the first in the highest bits; 0 without any.
     Each figure moves up by its shift: the bits of all keys after it up to the next figure (inactive keys have bits, but
-    no figures).
+    no figures). Figures 3 and 1 with shifts 4 and 2 give (3 << 4 | 1) << 2.
     """
     # Called several times per VM: one function call for the usual numbers of keys, none for lists and counts.
     if len(columns) == 3:

@@ -189,7 +189,10 @@ def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread:
 
 
 def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
-    """Rank the heaviest (tied) machines by digest, then the others by weight; the only rack is the first machine's."""
+    """Rank machines by weight, and return the rack of the best one alone, and all machines, best first.
+
+    The heaviest machines tie: their digests decide among them, and are shown only if there are several.
+    """
     weights = demand_rules.weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
     tied = set(demand_rules.select_heaviest_machines(ledger, demand, candidates))
@@ -233,7 +236,11 @@ class MachineRanking:
         self._machines = _FigureCache(demand_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand))
 
     def find_best_excluding(self, excluded: Collection[str] = ()) -> TiedMachines:
-        """Return the best machines except the excluded ones."""
+        """Return the best machines except the excluded ones.
+
+        A machine is best in some split if no machine that fits in every split outranks it. It is best in all splits if
+        it fits in each of them, and no machine that may fit outranks it.
+        """
         fitting = self._remove_excluded_machines(self._fitting, excluded)
         if len(self._always_fitting) == len(self._fitting):  # no machine depends on its split
             best = self._select_first(fitting, fitting)

@@ -103,6 +103,7 @@ class PoolPlacementSession:
         self._count(rack, machine)
         racks.push(rack)
         machines.push(machine)
+        # `_base` has the pool and the SKU in the bits above the machine and its cells.
         return self._base | machine << CELLS_BITS | step.cells
 
     def _select_rack(self, number: int | str, tied: list[int]) -> int:
@@ -161,7 +162,11 @@ class PoolPlacementSession:
 
 
 def _build_machine_selection(capacities: list[int], steps: CapacitySteps, passes: Passes | None) -> Passing:
-    """Build a function to select machines from packed sort keys: one more VM fits (it has a step), and they pass."""
+    """Build a function to select machines from sorted entries: one more VM fits on them, and they pass the filters.
+
+    An entry has the machine number in its lowest bits (INDEX_MASK), below its sort key. `capacities` has the capacity
+    number of each machine, and `steps` the effect of one more VM on a capacity, None if it does not fit.
+    """
     if passes is None:
         return lambda entries: [
             machine for entry in entries if steps[capacities[machine := entry & INDEX_MASK]] is not None

@@ -49,7 +49,7 @@ class CapacitySteps(dict[int, CapacityStep | None]):
     def count(self, number: int) -> int:
         """Count how many VMs of the SKU fit in a capacity, one after the other."""
         count = 0
-        step = self[number]
+        step = self[number]  # its `capacity` is what one more VM leaves
         while step is not None:
             count += 1
             step = self[step.capacity]
@@ -84,11 +84,14 @@ class SplitCapacities:
     """
 
     def __init__(self, table: CapacityTable, known_capacity: int, shares: tuple[Share, ...]) -> None:
+        """Enumerate the capacities of a machine with VMs in unknown cells. These VMs have `shares`; `known_capacity` is
+        the number of the capacity without them.
+        """
         from nexusform.scheduling.racks.uncertainty.splits import CellSplits
 
         free = table.get_free_capacity(known_capacity)
         self._table = table
-        self._known_capacity = known_capacity  # number of the capacity left by VMs in known cells
+        self._known_capacity = known_capacity
         self.splits = CellSplits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
         # VFs are no part of a split: either no VF is taken in any cell, or those of all `shares` in each.
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
@@ -118,7 +121,10 @@ class SplitCapacities:
         return [full] if self.splits.is_known else [full, self._known_capacity]
 
     def count(self, shape: VmShape) -> Interval:
-        """Count how many VMs of a SKU fit, at least and at most, over all splits (possible NUMA layouts)."""
+        """Count how many VMs of a SKU fit, at least and at most, over all splits (possible NUMA layouts).
+
+        With too many splits to enumerate, the result has safe bounds in place of exact numbers.
+        """
         from nexusform.scheduling.racks.uncertainty.splits import compute_bounds
 
         if self.capacities:

@@ -338,11 +338,16 @@ def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
     container_total = sum_container_amounts(spec, partial(_get_effective_requests, is_reported=True))
     default_requests = {name: container_total[name] for name in ("cpu", "memory") if name in container_total}
     limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
+    # In `|` the right side wins.
     return limits | default_requests | _parse_quantities(resources.get_mapping("requests"), is_reported)
 
 
 def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
-    """Return by resource the larger of two: all running containers, or one init container with earlier sidecars."""
+    """Return the amount of each resource used by a pod at most, by the amounts of its containers (`read_amounts`).
+
+    It is the larger of two: the sum of all containers that run together (sidecars included), or the largest init
+    container together with the sidecars started before it.
+    """
     running_total: Amounts = {}
     for container in spec.list_mappings("containers"):
         _add_amounts(running_total, read_amounts(container))

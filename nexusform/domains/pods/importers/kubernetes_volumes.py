@@ -335,7 +335,11 @@ class ClusterStorage(Struct, frozen=True):
 def collect_cluster_storage(
     manifests: Sequence[Manifest], *, is_complete: bool = True, has_all_classes: bool = False
 ) -> ClusterStorage:
-    """Return a cluster's volumes, claims to bind at once, invalid claims and limits. Findings are left to the pods."""
+    """Return a cluster's volumes, claims to bind at once, invalid claims (with the reason) and attach limits.
+
+    Free volumes and those of a claim are usable. A claim to bind at once has no volume yet, and does not wait for a
+    pod. Findings are reported with the pods that use a claim.
+    """
     storage = collect_storage(manifests, is_complete=is_complete, has_all_classes=has_all_classes)
     claim_by_volume = {  # "": of claims without a volumeName
         read_silently(claim, "spec").get_text("volumeName"): claim for claim in storage.claims.values()
@@ -511,7 +515,9 @@ def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
 def _complete_claim_of_unknown_class(claim: Claim, reference: _FieldReference, storage: Storage) -> Claim | None:
     """Return an unbound claim of a StorageClass without an object, or None if its volume is unknown (reported).
 
-    Kubernetes matches free volumes with such a claim all the same, at once (IsDelayBindingMode).
+    Kubernetes matches free volumes with such a claim all the same, at once (IsDelayBindingMode). If the objects of all
+    classes are known, its pods stay Pending without a free volume. If not, a claim of a named class with a free volume
+    waits for its pod.
     """
     can_bind = _can_bind_free_volume(claim, storage)
     if can_bind and storage.has_all_classes:

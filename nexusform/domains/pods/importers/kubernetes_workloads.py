@@ -207,8 +207,9 @@ class _WorkloadReader(Struct):
         return bool(classes)
 
     def _add_revisions(self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]) -> Workload:
-        """Return a workload with the facts shown by its live objects. They are the revisions of its current template
-        and its previous maximum of pods. A Job has the number of pods left to run.
+        """Return a workload with the facts shown by its live objects. A Job gets the number of pods left to run. Others
+        get the revisions of their current template, or the revision replaced by a changed template. A Deployment scaled
+        since its last sync also gets its previous maximum of pods, 0 if unknown.
         """
         key = manifest.workload_key
         live, replica_sets = self.live_workloads.get(key, LiveWorkload(key)), self.replica_sets.get(key, ())
@@ -437,7 +438,7 @@ def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, round
         fields.report(key, f'is "{value}"; it must be a number of pods or a percentage such as 25%.')
         return int(rounds_up)  # 1 of surge, 0 unavailable: a valid rollout
     share = replicas * int(percent[1])
-    return -(-share // 100) if rounds_up else share // 100
+    return -(-share // 100) if rounds_up else share // 100  # two negations round up
 
 
 class _WorkloadKind(Struct, frozen=True):

@@ -129,7 +129,9 @@ def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) ->
     succeeded, completions = status.get("succeeded") or 0, spec.get("completions")
     if isinstance(completions, int):
         return max(0, completions - int(succeeded))
-    return int(status.get("active") or 0) if succeeded else None  # a work queue starts no pod after the first success
+    if not succeeded:
+        return None
+    return int(status.get("active") or 0)  # a work queue (no completions) starts no pod after the first success
 
 
 def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
@@ -165,7 +167,11 @@ def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[Live
 def find_current_revisions(
     template: Mapping[str, Any], live: LiveWorkload, replica_sets: Sequence[LiveWorkload]
 ) -> tuple[str, ...] | None:
-    """Return the revisions of pods of a template, by ReplicaSets or the live set: () if none, None if unknown."""
+    """Return the revision labels of the live pods with a template: () if none has it, None if unknown.
+
+    The template is compared with those of the ReplicaSets (of a Deployment), else with the one of the live workload.
+    NEWEST_REVISION means the label of the newest pods.
+    """
     if not replica_sets and not live.template:
         return None
     expected = select_placement_fields(template)
@@ -212,9 +218,11 @@ def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest
     spec = get_mapping(manifest.body, "spec")
     previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}
     for path, value, is_kubectl in live.foreign_fields:
-        is_removed = (is_kubectl or not live.has_managers) and _find_value_at_path(previous_spec, path) is not None
-        if is_removed or _find_value_at_path(spec, path) is not None:
-            continue
+        if _find_value_at_path(spec, path) is not None:
+            continue  # the manifest sets the field itself
+        was_applied = _find_value_at_path(previous_spec, path) is not None
+        if was_applied and (is_kubectl or not live.has_managers):
+            continue  # the apply removes it
         if live.has_managers or path == REPLICAS_PATH:
             spec = _set_value_at_path(spec, path, value)
         else:
@@ -232,7 +240,11 @@ def _read_applied_spec(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _list_leaf_values(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
-    """Yield the paths and values of the fields of a spec, without values set by the API server."""
+    """Yield the paths and values of the fields of a spec, without values set by the API server.
+
+    `path` is where `value` is found. The items of container lists are identified by their name: the image of container
+    web has the path (..., "containers", (("name", "web"),), "image"). Other lists are values as a whole.
+    """
     if isinstance(value, dict):
         for name, part in value.items():
             if str(name).rpartition("/")[2] not in _ADDED_LABELS:
@@ -240,7 +252,7 @@ def _list_leaf_values(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldP
     elif path[-1] in _CONTAINER_SECTIONS:
         for item in list_mappings(value):
             yield from _list_leaf_values(item, (*path, (("name", get_text(item, "name")),)))
-    elif (value or path == REPLICAS_PATH) and (path[-1], value) not in _DEFAULTS:
+    elif (value or path == REPLICAS_PATH) and (path[-1], value) not in _DEFAULTS:  # 0 replicas are a value, too
         yield path, value
 
 

@@ -116,7 +116,7 @@ def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules
     rejection = next(filter(None, rejections), "")
     if rejection or not rules.bounds.get(namespace):
         return rejection
-    # The LimitRanges of the namespace bound each container, and the pod as a whole.
+    # The LimitRanges of the namespace bound each container, and the pod as a whole. In `|` the right side wins.
     container_amounts = [(_read_requests(container), _read_limits(container)) for container in containers]
     pod_requests = _read_limits(spec) | sum_container_amounts(spec, _read_requests)
     pod_requests |= _read_amounts(spec.data, *_REQUESTS)
@@ -151,7 +151,10 @@ def _find_excess_request(container: Fields) -> str:
 
 
 def _find_bounds_violation(bounds: LimitRangeBounds, requests: _NanoAmounts, limits: _NanoAmounts) -> str:
-    """Return why a container or pod is outside the bounds of a LimitRange; "" if it is inside."""
+    """Return why a container or pod is outside the bounds of a LimitRange; "" if it is inside.
+
+    A minimum requires a request, and a maximum requires a limit. The other amount is compared only if it is set.
+    """
     by_noun = {"request": requests, "limit": limits}
     rows = (("minimum", bounds.minimum, ("request", "limit")), ("maximum", bounds.maximum, ("limit", "request")))
     for adjective, bounds_by_name, nouns in rows:  # the first noun is required
@@ -164,7 +167,8 @@ def _find_bounds_violation(bounds: LimitRangeBounds, requests: _NanoAmounts, lim
                 return f"{clause}. No {nouns[0]} is specified"
             for noun in nouns:
                 amount = by_noun[noun].get(name, bound_quantity.nano)  # a missing one is inside
-                if amount < bound_quantity.nano if adjective == "minimum" else amount > bound_quantity.nano:
+                is_outside = amount < bound_quantity.nano if adjective == "minimum" else amount > bound_quantity.nano
+                if is_outside:
                     return f"{clause}, but {noun} is {amount / 10**9:g}"
     return ""
 

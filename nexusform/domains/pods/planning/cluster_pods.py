@@ -174,7 +174,10 @@ class PodsByCluster:
         )
 
     def _collect_quotas(self, manifests: Iterable[Manifest], cluster_id: str) -> tuple[ResourceQuota, ...]:
-        """Return the quotas of a cluster with their usage by pods outside of predictions."""
+        """Return the quotas of a cluster with their usage by pods outside of predictions.
+
+        Pods of the workloads in `counted_keys` are part of predictions, or deleted, so their usage is not included.
+        """
         quotas = collect_resource_quotas(manifests)
         counted_keys = self._list_managed_keys(cluster_id)
         counted_keys |= {key for other_id, key in self._recreated_workloads if other_id == cluster_id}  # deleted
@@ -243,7 +246,7 @@ class PodsByCluster:
         for name, live in observed_cluster.cluster.live_workloads.items():
             fields = live.foreign_fields
             if not is_placed:  # the plan applies the object as kubectl: fields of kubectl are its own
-                fields = tuple([field for field in fields if not field[2]])
+                fields = tuple([(path, value, is_kubectl) for path, value, is_kubectl in fields if not is_kubectl])
             live_workloads[name] = replace(live, foreign_fields=fields)
         return live_workloads
 
@@ -257,7 +260,9 @@ class PodsByCluster:
         return {cluster_id: self._compute_cluster_storage_demand(cluster_id) for cluster_id in sorted(known_ids)}
 
     def _compute_cluster_storage_demand(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
-        """Return the storage demand of a cluster before and after this plan."""
+        """Return the storage demand of a cluster before and after this plan. It is the demand of the claims on storage
+        appliances, some of them per pod, so the number of pods before and after is counted, too.
+        """
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})
         prior_manifests: dict[_ManifestKey, Manifest] = {}

@@ -46,7 +46,11 @@ def parse_objects(body: str) -> tuple[Manifest, ...]:
 def list_prior_pods(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries, members: Mapping[str, str]
 ) -> Iterator[PriorPods]:
-    """Yield the pods of a state's instances by order of creation; `members`: cluster ids by Fleet member name."""
+    """Yield the pods recorded in state by object and cluster, in the order of creation of the objects.
+
+    A manifest has pods on one cluster, a placement on each of its member clusters. `members` has the cluster ids by
+    name of the Fleet member.
+    """
     current_objects = [(address, item.current) for address, item in instances.items() if item.current is not None]
     current_objects.sort(key=lambda address_and_object: address_and_object[1].creation)
     collect_hub_objects = cache(partial(_collect_hub_objects, instances, registries))
@@ -335,7 +339,9 @@ def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
 
 
 def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
-    """Return warnings of one kind as one line with the first reason. `is_named`: with the cluster of each."""
+    """Return warnings of one kind as one line with the first reason. `is_named`: with the cluster of each, such as
+    `shop/web: 2 Pending on c1; 1 Pending on c2: reason`.
+    """
     _, first_warning = risks[0]
     subject, _, text = first_warning.summary.partition(": ")  # such as `shop/web: 2 Pending: reason`
     if not is_named or not text:

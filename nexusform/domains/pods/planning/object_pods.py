@@ -46,7 +46,9 @@ class PriorPods(Struct, frozen=True):
     is_outside_targets: bool = False
 
     def list_existing_pods(self, workloads: Mapping[str, Workload]) -> Iterator[tuple[RecordedPod, ExistingPod]]:
-        """Yield the existing pods with their records in state. `workloads` are the known ones by key."""
+        """Yield the existing pods with their records in state. `workloads` are the known ones by key: a pod of another
+        one has only the namespace known. A pod failed for good keeps its reason as its rejection.
+        """
         for key, pods in self.workloads.items():
             spec = workloads[key].pod if key in workloads else PodSpec(namespace=key.partition("/")[0])
             for name, values in pods.items():
@@ -81,8 +83,10 @@ def add_previous_maximums(
     scaled: list[Workload] = []
     for workload in workloads:
         prior = previous_workloads.get(workload.key, workload)
+        maximum = workload.previous_max_pods
         is_scaled = prior.replicas != workload.replicas and not workload.keeps_replicas
-        maximum = workload.previous_max_pods or (prior.replicas + prior.max_surge) * is_scaled
+        if not maximum and is_scaled:
+            maximum = prior.replicas + prior.max_surge
         scaled.append(replace(workload, previous_max_pods=maximum))
     return tuple(scaled)
 
@@ -241,8 +245,11 @@ class ObjectPods(Struct):
         outcome_by_number[outcome.number] = outcome
 
     def list_controller_doubts(self, missing_namespaces: Collection[str]) -> Iterator[tuple[PodKey, PodDoubt]]:
-        """Yield doubts about pods because of their controllers. In a missing namespace the API server rejects new
-        objects. A Deployment in a rollout under a full quota retries at any time.
+        """Yield doubts about pods because of their controllers, each with the workload and number of its pod.
+
+        In a missing namespace the API server rejects new objects, so each pod to place is in doubt. If some pods
+        are not created (a full quota), the controller of a Deployment in a rollout retries at any time. Then all its
+        pods are in doubt.
         """
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)
@@ -251,8 +258,9 @@ class ObjectPods(Struct):
                 yield from zip(new_keys, repeat(PodDoubt(_MISSING_NAMESPACE)))
             if workload.kind != "Deployment" or not self.uncreated_keys or workload.admission_error:
                 continue  # without a quota, or with a rejection that stays the same whenever the controller retries
-            keys = [outcome.key for outcome in outcomes]
-            if any(outcome.trigger == pod_outcomes.TEMPLATE_CHANGED for outcome in outcomes):
+            is_rollout = any(outcome.trigger == pod_outcomes.TEMPLATE_CHANGED for outcome in outcomes)
+            if is_rollout:
+                keys = [outcome.key for outcome in outcomes]
                 yield from zip(keys, repeat(PodDoubt(_QUOTA)))
 
     def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:

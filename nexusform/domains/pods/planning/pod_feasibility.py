@@ -248,6 +248,7 @@ def find_additions(
         return waiting_pods[added_nodes]
 
     def is_enough(others: Mapping[str, int], pool: str, count: int) -> bool:
+        """Return whether all pods of the workloads run with `count` nodes added to a pool, and `others` by pool."""
         counts = {name: number for name, number in {**others, pool: count}.items() if number}
         return not any(predict_waiting(counts)[workload] for workload in keys)
 
@@ -255,7 +256,8 @@ def find_additions(
     for pool, node in nodes.items():
         estimate = _estimate_nodes(predict_waiting({}), inputs, node)
         single_pools = [dict(counts) for counts in waiting_pods if len(counts) == 1]
-        predicted_counts = [counts[pool] for counts in single_pools if pool in counts]  # no new predictions
+        # Numbers of nodes to try first: those with a prediction already, then some around the estimate.
+        predicted_counts = [counts[pool] for counts in single_pools if pool in counts]
         probes = (*sorted(predicted_counts), estimate, estimate - 1, 2 * estimate, estimate // 2)
         limit = min([maximum + 1, *best.values()]) - 1  # fewer than the best pool so far
         fewest = _find_fewest_nodes(partial(is_enough, {}, pool), minimum=0, maximum=limit, probes=probes)
@@ -297,9 +299,11 @@ def _find_fewest_nodes(
 
 
 def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int], str, int], bool]) -> dict[str, int]:
-    """Find the fewest nodes of several pools; empty without a result. Each pool needs at least the number needed
-    beside the maximum of the other pools. Larger mixes follow in the order of their size. `is_enough` gets the nodes by
-    pool, and one pool with another number in their place.
+    """Find the fewest nodes of several pools together, by pool; empty without a result.
+
+    A pool needs at least the nodes it needs while all other pools have their maximum. These minimums are tried first,
+    then mixes with 1, 2 and more nodes added. `is_enough(nodes, pool, count)` checks `nodes` (by pool) with `count`
+    nodes in `pool`.
     """
     if len(maximum) < 2:
         return {}  # there are no mixes
@@ -312,7 +316,7 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
     further = chain.from_iterable(combinations_with_replacement(fewest, size) for size in range(_MAX_MIXES))
     for added in islice(further, _MAX_MIXES):
         counts = {pool: count + added.count(pool) for pool, count in fewest.items()}
-        some_pool = next(iter(counts))
+        some_pool = next(iter(counts))  # its own number is passed again: all counts are checked as they are
         if is_enough(counts, some_pool, counts[some_pool]):
             return {pool: count for pool, count in counts.items() if count}
     return {}

@@ -277,7 +277,10 @@ class PodPhase(PodsByCluster):
         )
 
     def _record_pods_before_prediction(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
-        """Record the pods of a cluster before its first prediction, and later those of objects not predicted yet."""
+        """Record the pods of a cluster as they are before any prediction (`_base_pods`; `_base_lost_pods`: lost ones).
+
+        The first call records all pods. Later calls replace only the pods of objects that have no prediction yet.
+        """
         existing_pods = self._existing_pods.get(cluster_id, {})
         if cluster_id not in self._base_pods:
             self._base_pods[cluster_id] = dict(existing_pods)

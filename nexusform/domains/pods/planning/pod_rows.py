@@ -118,13 +118,16 @@ def build_pod_values(
 
 
 def _build_state_and_reason(outcome: PodOutcome, kept_pod: RecordedPod | None) -> dict[str, str | None]:
-    """Return lifecycle state and reason of a pod; for an unchanged pod those in state, {} if it has none there."""
+    """Return lifecycle state and reason of a pod, reason None without one. A pod unchanged by the plan keeps those
+    recorded in state (`kept_pod`); the result is {} if it has none there.
+    """
     if kept_pod is not None and bool(kept_pod.node) == bool(outcome.node):  # still with or without a node
         if not kept_pod.state:
             return {}  # written by an earlier version
         if kept_pod.state == outcome.state:
             return {"state": kept_pod.state, "reason": kept_pod.reason}
-    return {"state": str(outcome.state), "reason": None if outcome.node else outcome.reason or None}
+    reason = "" if outcome.node else outcome.reason
+    return {"state": str(outcome.state), "reason": reason or None}
 
 
 def _build_values_before_plan(workload: Workload, outcome: PodOutcome, kept_pod: RecordedPod | None) -> dict[str, str]:
@@ -212,7 +215,9 @@ def build_rejected_rows(
 
 
 def _build_pod_reason(outcome: PodOutcome) -> str:
-    """Return why a pod has no node, else its victims, the cause of its eviction, its trigger, or why it is unready."""
+    """Return the reason shown with a pod, "" without one. For a pod without a node it is why it waits. For others it
+    is the first of its victims, the cause of its eviction, its trigger, or why it is unready.
+    """
     reason = enclose("preempted by ", outcome.preempted_by)
     if not outcome.node and not outcome.is_removed:
         return join_texts((reason, outcome.reason), "; ")

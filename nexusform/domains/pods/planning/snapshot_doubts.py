@@ -137,8 +137,10 @@ def find_pods_in_doubt(
     manifests: Sequence[Manifest],
     now: str,
 ) -> dict[PodKey, PodDoubt]:
-    """Return the doubt of each pod in doubt: the first of adopted pods, autoscaler, gap in the snapshot, webhook.
-    `manifests` are the objects on the cluster, planned ones included.
+    """Return the doubt about each pod with at least one; pods without doubt have no entry.
+
+    If several apply, the first counts: adopted pods, an autoscaler, a gap in the snapshot, a webhook. `manifests` are
+    the objects on the cluster, planned ones included; `now` is the time of planning (ISO 8601).
     """
     snapshot_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
     webhooks = [item for item in manifests if item.kind in (*_HOOK_KINDS, _VALIDATING)]
@@ -152,6 +154,7 @@ def find_pods_in_doubt(
     }
     doubts: dict[PodKey, PodDoubt] = {}
     for outcome in outcomes:
+        # The assumptions behind the pod, most important first; "" is none.
         assumptions = [controller_doubts.get(outcome.workload, "")]
         if outcome.feasible_nodes is not None:  # else kept or removed without a decision of the scheduler
             assumptions += [doubt.assumption for doubt in snapshot_doubts if doubt.is_affected(outcome)]

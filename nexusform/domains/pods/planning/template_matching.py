@@ -83,8 +83,9 @@ def add_observed_changes(
 ) -> Workload:
     """Return a workload with the requests and images of its observed pods, if all pods of its template have the same.
 
-    They may differ from the template, because webhooks change pods on admission; new pods are changed alike.
-    `is_changed`: this plan changes the template, so observed pods differ for this reason.
+    Webhooks change pods on admission, so observed pods may differ from their template. New pods are changed alike.
+    `is_complete`: all LimitRange defaults are known. `is_changed`: this plan changes the template, so observed pods
+    differ for this reason. The workload is returned unchanged if its pods cannot be compared, or differ.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
@@ -93,7 +94,7 @@ def add_observed_changes(
         # The live template is unknown: all pods may differ from the template, as if changed on admission.
         has_plain_pod = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
         revisions = _find_rewritten_revisions(workload, observed_pods)
-        if revisions and not has_plain_pod:
+        if revisions and not has_plain_pod:  # no pod equals the template: the rewritten ones have it
             workload = replace(workload, is_rewritten=True, current_revisions=revisions)
     outdated_numbers = find_outdated_pod_numbers(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
@@ -261,11 +262,13 @@ def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: Exis
     if workload.kind == "ReplicaSet" or _get_revision(orphan):
         return False  # a ReplicaSet keeps it, and with a revision it counts like any other pod
     ordinal = _parse_ordinal(workload, orphan.workload.rpartition("/")[2])
-    return any(
-        (pod.number == ordinal if workload.kind == "StatefulSet" else pod.node == orphan.node)
-        and not object_pods.records[workload.key, name].former_template
-        for name, pod in object_pods.prior_pods.get(workload.key, {}).items()
-    )
+    for name, pod in object_pods.prior_pods.get(workload.key, {}).items():
+        if object_pods.records[workload.key, name].former_template:
+            continue  # not a pod of the current template
+        is_replacement = pod.number == ordinal if workload.kind == "StatefulSet" else pod.node == orphan.node
+        if is_replacement:
+            return True
+    return False
 
 
 def assign_pod_numbers(

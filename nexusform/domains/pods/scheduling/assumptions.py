@@ -107,19 +107,22 @@ class PredictionAssumption(Struct, frozen=True):
 def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, PodDoubt | None]:
     """Return the doubt about each pod (workload and number) with another outcome under another assumption.
 
-    A pod placed at random among equal nodes (a tie) is doubtful, too. If every sample gave it the same outcome, its
-    value is None. Pods without doubt have no entry.
+    Each assumption lists alternatives: the scene under other facts, such as another order of arrival. All pods are
+    predicted again in each alternative, and the first difference names the doubt of a pod. A pod placed at random
+    among equal nodes (a tie) is doubtful, too. If every sample gave it the same outcome, its value is None. Pods
+    without doubt have no entry.
     """
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
         return {}  # no pod is placed or removed
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
     # The most predictions per assumption: fewer in larger plans, as each predicts all pods.
-    samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, len(placed_pods) + len(scene.existing_pods) // 20))
+    placements = len(placed_pods) + len(scene.existing_pods) // 20  # per prediction; existing pods count less
+    samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, placements))
     doubts: dict[PodKey, PodDoubt | None] = {
         outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain
     }
     tied_keys = frozenset(doubts)
-    undecided_keys = {outcome.key for outcome in outcomes}
+    undecided_keys = {outcome.key for outcome in outcomes}  # pods without a difference so far
     has_enough_samples = samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
     if not has_enough_samples or any(outcome.doubt not in ("", TIES) for outcome in placed_pods):
         undecided_keys -= tied_keys  # too few samples to show that a tie has no effect
@@ -141,6 +144,7 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
             undecided_keys -= changed_nodes.keys()
     if samples < _FEWEST_SAMPLES:
         doubts |= _list_unsampled_doubts(scene, placed_pods, undecided_keys - tied_keys)
+    # The tied pods without a difference in any sample get None in place of TIES.
     return doubts | dict.fromkeys(undecided_keys & tied_keys)
 
 
@@ -261,7 +265,9 @@ def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterat
 
 
 def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[ExistingPod, ...]:
-    """Return the existing pods with other ages if some may be evicted: equal ages get an order drawn by `sample`."""
+    """Return the existing pods with new ages, so that pods of one age get an order drawn by `sample`. The pods are
+    unchanged if none can be evicted. The new age has the old one in its high bits, and a hash in the low bits.
+    """
     lowest = min((pod.spec.priority for pod in scene.existing_pods), default=0)
     if all(workload.pod.priority <= lowest for workload in scene.workloads):
         return scene.existing_pods  # no pod can be evicted
@@ -430,9 +436,10 @@ def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Itera
 
 
 def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
-    """Yield the existing pods with other ages, for each possible order of pods created in one second. Of each
-    workload's pods created in one second, each is the newest once. The others follow in their order or the reverse one.
-    The number of orders is limited.
+    """Yield the existing pods with other ages: several orders of the pods of a workload created in one second.
+
+    Their true order is unknown. In turn, each of these pods is the newest. The others follow in their order or in the
+    reverse one: with pods a, b, c the orders (newest first) are a c b, b c a, c b a. At most `samples` are yielded.
     """
     groups = group_by(  # by workload and time of creation, else of the predicted start
         scene.existing_pods, lambda pod: (pod.workload, pod.condition.creation_time if pod.is_observed else pod.age)

@@ -85,6 +85,7 @@ def _create_environment() -> Any:
     amount, version, truth, text = cel.Type.INT, cel.Type.MAP, cel.Type.BOOL, cel.Type.STRING
 
     def declare(name: str, *overloads: tuple[Any, list[Any], Any]) -> Any:
+        """Return the declaration of a function; an overload is its result type, parameter types and Python function."""
         is_member = name not in ("quantity", "semver")  # called as a method of the first parameter
         return cel.FunctionDecl(
             name,

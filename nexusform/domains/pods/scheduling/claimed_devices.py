@@ -70,7 +70,7 @@ class ClaimedDevices:
         self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)
         self._uses = dict(cluster.devices.allocations)  # devices by claim
         self._claims_by_pod: dict[PodIdentity, tuple[str, ...]] = {}
-        self._holders: dict[str, set[PodIdentity]] = {}  # pods by claim
+        self._holders: dict[str, set[PodIdentity]] = {}  # pods by claim: they use its devices
         self._random_nodes: set[str] = set()  # nodes with pods of unknown devices
         self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}  # results for the devices in use now
         for pod in existing_pods:
@@ -93,11 +93,16 @@ class ClaimedDevices:
         return need
 
     def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodeRequirements:
-        """Return the nodes with enough free devices for unallocated claims, and in reach of those of allocated ones."""
+        """Return the requirements of claims for nodes, and the doubt about them.
+
+        A node must have enough free devices for the unallocated claims, and reach the devices of the allocated ones. A
+        claim with an error, or an allocation that fails, rejects every node.
+        """
         error = next((claim.error for claim in claims if claim.error), "")
         if error:  # no node is checked
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=error),))
         try:
+            # By node: the devices for the claims, None if too few are free.
             allocations = {node.name: self._allocate_claims_on_node(claims, node) for node in self._nodes}
         except AllocationError as problem:
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
@@ -113,7 +118,9 @@ class ClaimedDevices:
         return DeviceNodeRequirements(tuple(needs), self._find_doubt(claims, set(scores.values())))
 
     def _find_doubt(self, claims: Iterable[DeviceClaim], scores: Collection[int]) -> str:
-        """Return the assumption behind allocations, "" if certain. `scores`: those of nodes, by alternatives used."""
+        """Return the assumption behind allocations, "" if certain. `scores` are the different scores of nodes: a node
+        gets more for earlier alternatives of its requests.
+        """
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
         if self._has_gated_slices and self._version < _ORDERED_POOLS:  # the features are off by default
@@ -299,6 +306,12 @@ class _AllocationSearch:
     def __init__(
         self, node: Node, pools: Sequence[DeviceSlicePool], claims: Sequence[DeviceClaim], used: Collection[DeviceId]
     ) -> None:
+        """Prepare the search for devices of claims on a node; `used` are the devices of other claims.
+
+        Some devices consume counters of their slice: an amount shared with other devices, such as memory of one GPU.
+        `_available` has what the used devices leave of each counter. An AllocationError is raised for claims for all
+        devices of an incomplete pool.
+        """
         self._node, self._pools, self._claims, self._used = node, pools, claims, used
         self.uses: list[list[AllocatedDevice]] = [[] for _ in claims]
         self.score = 0

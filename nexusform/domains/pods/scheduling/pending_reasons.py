@@ -18,7 +18,8 @@ _ABSENCE_OPERATORS = (DOES_NOT_EXIST, NOT_IN)
 
 def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
     """Return why a pod is Pending as Kubernetes prints it: reasons about the pod alone, then reasons about nodes, with
-    the number of rejected nodes each. `nodes`: the number of all.
+    the number of rejected nodes each: `0/3 nodes are available: 1 Insufficient cpu, 2 Too many pods.` `nodes` is the
+    number of all nodes.
     """
     if not nodes:
         return "no nodes available to schedule pods"

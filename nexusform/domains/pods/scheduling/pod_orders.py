@@ -55,7 +55,8 @@ class ArrivalOrder(Struct, frozen=True):
 
     def select_next_workload(self, counts: Mapping[str, int]) -> str:
         """Return the workload of the next pod to arrive. `counts` has the number of arrived pods by workload, -1 before
-        the first step.
+        the first step. Without a sample (0), workloads arrive one after the other by rank. With a sample, pods arrive
+        in a drawn order.
         """
         # The next pod of an ordered set waits until the one before runs, unless only such sets are left.
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
@@ -114,7 +115,7 @@ def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: 
     decide only between pods with equal sort keys; the age decides last.
     """
     first_key, second_key = _build_removal_sort_key(first, pods_by_node), _build_removal_sort_key(second, pods_by_node)
-    difference = (first_key > second_key) - (first_key < second_key)
+    difference = (first_key > second_key) - (first_key < second_key)  # 1, 0 or -1: the lower key is removed first
     if not difference and first.is_observed and second.is_observed:
         difference = _compare_conditions(first.condition, second.condition, now)
     if difference:
@@ -123,13 +124,15 @@ def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: 
 
 
 def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
-    """Return a negative number if the observed pod `one` is removed before `two`: if it was ready later, else if it has
-    more restarts, else if it was created later. Return 0 if all three are equal.
+    """Return a negative number if the observed pod `one` is removed before `two`, a positive one if after it: if it was
+    ready later, else if it has more restarts, else if it was created later. Return 0 if all three are equal.
     """
     if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
         return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)
-    if one.restarts != two.restarts or one.creation_time == two.creation_time:
+    if one.restarts != two.restarts:
         return two.restarts - one.restarts
+    if one.creation_time == two.creation_time:
+        return 0
     return _compare_magnitudes(one.creation_time, two.creation_time, one, two, now)
 
 

@@ -205,14 +205,17 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
-    """Return the number of `further` pods with room: exact, or a range if the order of placement changes it."""
+    """Return how many of `further` more pods of the scheduler's spec fit on the nodes.
+
+    The number is exact, or a range if the order of placement changes it.
+    """
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
     # With affinity to its own group, the first pod decides the domain of all others.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.has_affinity_match
     nodes: list[int] = []
-    for bucket in scheduler.list_buckets():
+    for bucket in scheduler.list_buckets():  # nodes alike for all rules about domains
         node = next(bucket)  # the rules below reject all nodes of a bucket, or none
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
@@ -272,7 +275,8 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
     if spec.host_ports or not all(disk.is_read_only for disk in spec.disks):
         return 1  # a second pod would conflict with the first
     requests = spec.requests
-    amounts = [(1, node.pods - usage.pods), (requests.cpu, node.cpu - usage.cpu)]  # of one pod, and free ones
+    # Pairs by resource: the amount requested by one pod, and the free amount of the node.
+    amounts = [(1, node.pods - usage.pods), (requests.cpu, node.cpu - usage.cpu)]
     amounts.append((requests.memory, node.memory - usage.memory))
     for name, amount in requests.other_resources:
         if name in node.other_resources:  # else unknown (ephemeral storage)

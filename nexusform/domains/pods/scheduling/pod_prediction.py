@@ -362,13 +362,14 @@ class PodPredictor:
         progress.deferred_removals = []
 
     def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, PodVerdict]]:
-        """Place pods by number or arrival, and return the verdicts by number. Yield the workload key before each pod.
-        An ordered workload creates no pod after the first one without a node, or after a stuck (not starting) one.
+        """Place the requested pods of a workload by number or arrival, and return the verdicts by number.
+
+        Yield the workload key before each pod, so that pods of other workloads may be placed in between. An ordered
+        workload creates no pod after the first one without a node, or after a stuck (not starting) one.
         """
         workload = progress.workload
-        blocking_number = template_rollout.find_stuck_number(
-            progress
-        )  # of the pod that all later ones of an ordered workload wait for
+        # All later pods of an ordered workload wait for the pod with this number.
+        blocking_number = template_rollout.find_stuck_number(progress)
         verdicts: dict[int, PodVerdict] = {}
         positions = self._arrival.compute_positions(workload, workload_progress.list_numbers(progress.pods_to_place))
         for pod in sorted(progress.pods_to_place, key=lambda pod: positions[pod.number]):
@@ -566,9 +567,8 @@ class PodPredictor:
         """Retry waiting and failed pods of a workload, and return whether one got a node."""
         workload = progress.workload
         has_changed = False
-        blocking_number = template_rollout.find_stuck_number(
-            progress
-        )  # of the pod that all later ones of an ordered workload wait for
+        # All later pods of an ordered workload wait for the pod with this number.
+        blocking_number = template_rollout.find_stuck_number(progress)
         pod_by_number = progress.requested_pods
         for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
             if number > blocking_number and not pod_by_number[number].was_pending:

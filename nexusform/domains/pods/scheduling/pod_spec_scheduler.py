@@ -212,7 +212,11 @@ class PodSpecScheduler:
         return choice
 
     def _choose_best_bucket_nodes(self) -> BestNodes | None:
-        """Return the nodes with the highest total in all buckets, without nominated pods; None if none is feasible."""
+        """Return the nodes with the highest total in all buckets, without nominated pods; None if none is feasible.
+
+        Rules about domains reject or score all nodes of a bucket alike, so one node represents its bucket. The usage
+        score of a node is added to the points of its bucket.
+        """
         buckets = self._get_domain_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
         open_buckets: list[tuple[_NodeBucket, int]] = []
@@ -244,7 +248,7 @@ class PodSpecScheduler:
         feasible_nodes = [node for node in range(len(self.cache.nodes)) if self.find_rejection(node) is None]
         if not feasible_nodes:
             return {}
-        single_buckets = [(_NodeBucket(), node) for node in feasible_nodes]
+        single_buckets = [(_NodeBucket(), node) for node in feasible_nodes]  # a bucket for each node alone
         for bucket, node in single_buckets:
             bucket.put_all([node], score=0)  # its usage score does not matter here
         # By rule: the points of all feasible nodes, in their order.
@@ -304,7 +308,11 @@ class PodSpecScheduler:
         return {node: own_points + traits[node] for node, own_points in points.items()}
 
     def _create_topology_axes(self) -> None:
-        """Create an axis per counted topology; those with many domains and changing counts list the nodes by domain."""
+        """Create an axis per topology key with counters.
+
+        An axis with many domains puts nodes into buckets by the counts of their domains. If a further pod changes these
+        counts, the axis also lists the nodes of each domain.
+        """
         # Counters of one key share the list of domains.
         counters_by_topology = group_by(self.counts.list_counters(), lambda counter: id(counter.domain_by_node))
         self._axes = list(map(_TopologyAxis, counters_by_topology.values()))
@@ -334,7 +342,11 @@ class PodSpecScheduler:
         return score
 
     def _compute_usage_score(self, node: int) -> int:
-        """Return the usage score of the node, -1 if it is rejected."""
+        """Return the usage score of the node with the pod, -1 if its usage rejects the pod.
+
+        Nodes of equal size and usage have one usage number, so their score is computed once. This does not hold for
+        specs with host ports, disks or other resources (`_has_plain_usage` is false).
+        """
         spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
         usage_number = self.cache.usage_numbers[node]
         score = self._score_cache.get(usage_number) if self._has_plain_usage else None  # equal for equal usage
@@ -353,7 +365,11 @@ class PodSpecScheduler:
         return [_count_bucket_domains(counter, scored_buckets) for counter in self.counts.soft_spread]
 
     def _compute_rule_scores(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
-        """Return by rule the weighted points of each node; `sizes`: number of domains per soft spread constraint."""
+        """Return by rule the weighted points of each node, in the order of `nodes`.
+
+        Each rule normalizes its raw scores over all nodes before they are weighted. `sizes` has the number of domains
+        per soft spread constraint.
+        """
         counts, points = self.counts, self.facts.points
         columns: dict[str, list[int]] = {}
         for position, node_score in enumerate(self._facts_cache.scores):
@@ -391,7 +407,9 @@ def _run_usage_filter(
 
 
 def _count_bucket_domains(counter: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]) -> int:
-    """Return the number of domains of a constraint with nodes of `scored_buckets`."""
+    """Return the number of domains of a constraint with nodes of `scored_buckets`, each a bucket and one of its nodes.
+    A bucket has nodes alike for all rules about domains.
+    """
     if counter.constraint.topology_key == HOSTNAME:  # each node is a domain
         return sum(bucket.size for bucket, _ in scored_buckets)
     if counter.size <= _FEW_DOMAINS:
@@ -431,8 +449,8 @@ class FeasibleNodesCache:
         self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))
 
     def get_feasible_nodes(self, spec: PodSpec) -> FeasibleNodes:
-        """Return the nodes feasible for a spec regardless of other pods, with their points. Results are cached by all
-        the rules read of the spec.
+        """Return the nodes feasible for a spec regardless of other pods, with their points. A pod rejected on
+        every node by a pod filter has none. Specs with equal inputs of all rules share one cached result.
         """
         filter_keys = [rule.cache_key(spec) for rule in profile.NODE_FILTERS]
         score_keys = [rule.cache_key(spec) for rule in self.scores]
@@ -444,5 +462,6 @@ class FeasibleNodesCache:
             for at, node in enumerate(() if is_rejected else self._nodes):
                 if not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS):
                     points[at] = tuple([rule.score(spec, node) for rule in self.scores])
-            facts = self._facts[key] = FeasibleNodes(points, sum(1 << at for at in points))
+            mask = sum(1 << at for at in points)  # the bits of the feasible nodes are set
+            facts = self._facts[key] = FeasibleNodes(points, mask)
         return facts

@@ -223,6 +223,7 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
 
 
 def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield a warning for pods rejected by kubelet, and one for pods with scheduling gates, with the first reason."""
     for state, kind, detail_text, summary_text in (
         (PodState.FAILED, workload_warnings.FAILED, "Failed, rejected by kubelet", "Failed"),
         (PodState.GATED, workload_warnings.GATED, "SchedulingGated:", "SchedulingGated:"),

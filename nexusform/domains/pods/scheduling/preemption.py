@@ -105,6 +105,8 @@ def select_victims(
 ) -> PreemptionResult | None:
     """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the first
     reason against each node to consider (by index). The cache of the scheduler is unchanged afterwards.
+
+    As in kube-scheduler, the search stops at enough candidates. The candidates of the lowest rank tie.
     """
     # Evictions may help against missing CPU, but not against a missing label.
     promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
@@ -192,7 +194,7 @@ class _PreemptionTrial:
             self._scheduler.counts.update_counts(group, node, sign)
 
     def _select_victims(self, pods: Sequence[ExistingPod], node: int) -> list[ExistingPod]:
-        """Put pods back one by one while the other pod still fits, and return those in its way."""
+        """Put back each pod if the pod to place still fits on the node then, and return the others: the victims."""
         victims: list[ExistingPod] = []
         for pod in pods:
             self._restore_or_remove_pod(pod, node, sign=1)
@@ -258,8 +260,9 @@ def count_expected_pods(
 def find_drain_obstacles(
     budgets: Sequence[PodDisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
 ) -> DrainObstacles:
-    """Return the obstacles for draining nodes: exhausted budgets, workloads with a single pod, and workloads with some
-    pods kept running by a budget of their own.
+    """Return the obstacles for draining nodes: exhausted budgets, workloads with a single pod, and protected workloads.
+
+    A workload is protected if a budget covers its pods alone, and does not allow to evict all running ones at once.
     """
     running_pods = [pod for pod in existing_pods if pod.node]
     drained_pods = [pod for pod in running_pods if pod.node in nodes]
@@ -273,7 +276,8 @@ def find_drain_obstacles(
             blocking_names.append(f"{budget.namespace}/{budget.name}")
         workloads = {pod.workload for pod in select_covered_pods(budget, existing_pods)}
         running_count = len(select_covered_pods(budget, running_pods))
-        if len(workloads) == 1 and count_allowed_disruptions(budget, existing_pods) < running_count:
+        keeps_some_running = count_allowed_disruptions(budget, existing_pods) < running_count
+        if len(workloads) == 1 and keeps_some_running:
             protected_workloads |= workloads & drained_workloads
     return DrainObstacles(tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads)))
 
@@ -289,10 +293,11 @@ def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterab
 def list_applied_budgets(
     budgets: Sequence[PodDisruptionBudget], pods: Iterable[ExistingPod], existing_pods: Sequence[ExistingPod]
 ) -> Iterator[tuple[PodDisruptionBudget, int]]:
-    """Yield the budgets limiting the eviction of some of `pods`, each with the evictions it allows now.
+    """Yield the budgets limiting the eviction of some of `pods`, each with the number of evictions it allows now.
 
-    A pod under several budgets is never evicted: they allow 0. An unready pod may be evicted while enough others are
-    ready. Source: kubernetes pkg/registry/core/pod/storage/eviction.go.
+    A pod under several budgets is never evicted: they allow 0. An unready pod may be evicted without a limit while
+    enough others are ready, or always if the budget has `evicts_unready`. A budget limiting no pod is not yielded.
+    Source: kubernetes pkg/registry/core/pod/storage/eviction.go.
     """
     # No budget holds a pod that has not run yet.
     started_pods = [pod for pod in pods if pod.condition.phase != "Pending"]
@@ -301,7 +306,9 @@ def list_applied_budgets(
         budget_counts.update(pod.identity for pod in started_pods if has_budget(budget, pod))
     for budget in budgets:
         allowed = count_allowed_disruptions(budget, existing_pods)
-        is_met = allowed >= 0 if budget.is_met is None else budget.is_met
+        is_met = budget.is_met  # enough pods are ready, as reported by its controller
+        if is_met is None:
+            is_met = allowed >= 0  # not reported: computed from the pods
         covered_pods = [pod for pod in started_pods if has_budget(budget, pod)]
         if any(budget_counts[pod.identity] > 1 for pod in covered_pods):
             yield budget, 0

@@ -100,7 +100,9 @@ def _compute_pod_amounts(quota: ResourceQuota, pod: PodSpec) -> dict[str, int]:
 
 
 def _is_in_quota_scope(scope: ResourceQuotaScope, pod: PodSpec) -> bool:
-    """Return whether a pod is in a scope; any other name is PriorityClass, with the operator of the scope."""
+    """Return whether a pod is in a scope of a quota. The scope PriorityClass compares the class of the pod with its
+    values by the operator In or NotIn. Exists and DoesNotExist ask only whether the pod has a class.
+    """
     has_limit = any(name in ("cpu", "memory") for name, _ in pod.quota_figures.limits)  # a GPU does not count
     is_best_effort = not (pod.requests.cpu or pod.requests.memory or has_limit)
     match scope.name:
@@ -111,7 +113,7 @@ def _is_in_quota_scope(scope: ResourceQuotaScope, pod: PodSpec) -> bool:
         case "CrossNamespacePodAffinity":
             own_namespace = ((pod.namespace,), None)  # also that of terms without namespaces
             return any((term.namespaces, term.namespace_selector) != own_namespace for term in pod.affinity_terms)
-        case _:
+        case _:  # PriorityClass
             priority_class = pod.quota_figures.priority_class
             if scope.operator in (IN, NOT_IN):
                 return (priority_class in scope.values) == (scope.operator == IN)

@@ -95,6 +95,7 @@ def _extend_term_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
 
 
 def _apply_all_namespaces(spec: PodSpec) -> PodSpec:
+    """Return a spec with extended terms: those selecting a namespace without any label select all namespaces."""
     return replace(
         spec,
         affinity=_extend_term_namespaces(spec.affinity),

@@ -5,7 +5,6 @@ equals, so a choice is certain only without such a choice, and if no earlier ran
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
-from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -445,13 +444,19 @@ class SchedulingSession:
         return self._is_certain(scheduler, scheduler.facts.mask)
 
     def _has_uncertain_spread(self, scheduler: PodSpecScheduler) -> bool:
-        """Return whether an earlier random choice placed pods counted by the soft spread constraints of a pod."""
+        """Return whether an earlier random choice may have placed pods counted by the soft spread constraints of a pod.
+
+        These are the selected pods on a node with its bit set in `_uncertain_nodes`.
+        """
         if not self._uncertain_nodes:
             return False
         namespace = scheduler.group.spec.namespace
         selectors = [counter.constraint.selector for counter in scheduler.counts.soft_spread if counter.counts_new_pods]
-        counted = (self.cache.select_groups_of_namespace(selector, namespace) for selector in selectors)
-        return any(self._uncertain_nodes >> node & 1 for group in chain.from_iterable(counted) for node in group.nodes)
+        for selector in selectors:
+            for group in self.cache.select_groups_of_namespace(selector, namespace):
+                if any(self._uncertain_nodes >> node & 1 for node in group.nodes):
+                    return True
+        return False
 
     def _is_certain(self, scheduler: PodSpecScheduler, nodes: int) -> bool:
         """Return whether no earlier random choice affects the evaluation of these nodes (bits)."""

@@ -111,7 +111,9 @@ class _PodReplacement(Struct, frozen=True):
 
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
-        An ordered set (OrderedReady) also waits for each existing pod to be ready.
+
+        An ordered set (OrderedReady) also waits for each existing pod to be ready. The rollout stops at the first pod
+        that must wait (`is_blocked`), or below the partition.
         """
         state = self.state
         if self.workload.is_ordered and (state.stuck_numbers or select_stuck_pods(state.remaining_pods)):
@@ -342,7 +344,10 @@ class TemplateRollout:
                 progress.removals.append((pod.build_pending_pod(workload), pod_outcomes.SCALE_IN))  # one too many
 
     def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
-        """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers."""
+        """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers.
+
+        `verdicts` are those of the pods placed before the replacement. The progress of the workload is updated.
+        """
         progress, workload = self._progress, self._progress.workload
         pending_pods = {pod.number: pod for pod in progress.pending_outdated_pods}
         state = RolloutState(
@@ -425,6 +430,7 @@ class DaemonRollout:
     def __init__(
         self, session: SchedulingSession, progress: WorkloadProgress, verdicts: Mapping[int, PodVerdict]
     ) -> None:
+        """Prepare the rollout of a DaemonSet after its requested pods got `verdicts`, by number."""
         self._session = session
         self._progress = progress
         self._workload = progress.workload
@@ -537,8 +543,10 @@ def build_waiting_verdict(earlier_pod: str) -> PodVerdict:
 
 
 def drop_deferred_pods(progress: WorkloadProgress) -> None:
-    """Drop the pods of an ordered set not created because an earlier one does not run, and record their number and
-    the reason. The removal of those with a node before is recorded.
+    """Drop the pods to place that an ordered StatefulSet does not create yet, and record their number and the reason.
+
+    Its controller creates a pod only after all pods with lower numbers run. A dropped pod with a node before the plan
+    is recorded as removed.
     """
     if not progress.workload.is_ordered:
         return

@@ -93,6 +93,7 @@ class SpreadCounter(DomainCounter):
         levels[level] -= 1
         levels[level + sign] = levels.get(level + sign, 0) + 1
         self._minimum = min(self._minimum, level + sign)
+        # No domain has the minimum any more if this one was the last: the next level with a domain follows.
         while not levels.get(self._minimum):
             self._minimum += 1
 
@@ -103,6 +104,11 @@ class TopologyCounts:
     """
 
     def __init__(self, cache: SchedulerCache, group: PodSpecGroup, incoming_spec: PodSpec) -> None:
+        """Count the existing pods for each rule about domains: by affinity, anti-affinity and spreading.
+
+        `group` has the spec of the pod to place as configured. `incoming_spec` is this spec as read by the version of
+        the scheduler.
+        """
         self.cache = cache
         self.group = group
         self.incoming_spec = spec = incoming_spec
@@ -155,7 +161,11 @@ class TopologyCounts:
         return counter
 
     def _count_affinity_terms(self) -> None:
-        """Count the terms of existing pods about the new pod, and of the new pod about existing pods."""
+        """Count the terms of existing pods about the new pod, and of the new pod about existing pods, by domain.
+
+        Required anti-affinity of existing pods counts pods. Preferences count points: the weight of the term for each
+        pod. Both become counters with one per topology key.
+        """
         cache, group, spec = self.cache, self.group, self.incoming_spec
         repulsion_by_key: dict[str, DomainCounter] = {}  # required anti-affinity, by topology key
         points_by_key: dict[str, DomainCounter] = {}  # preferences, by topology key
@@ -217,7 +227,11 @@ class TopologyCounts:
     def _find_eligible_nodes(
         self, constraint: SpreadConstraint, required_keys: tuple[str, ...]
     ) -> tuple[list[bool], frozenset[int]]:
-        """Return whether each node counts for a constraint, and the domains of the nodes counted, from a cache."""
+        """Return whether each node counts for a constraint (by index), and the domains of the nodes counted.
+
+        A soft constraint over the host name counts every node as a domain of its own. Constraints that read equal
+        facts of the pod share one cached result.
+        """
         spec, cache = self.group.spec, self.cache
         # Points over hostname are about each node alone, so every node counts.
         is_per_node = not constraint.is_hard and constraint.topology_key == HOSTNAME
@@ -257,14 +271,19 @@ class TopologyCounts:
         return any((*counters, spec.exclusive_claims))
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
-        """Count a pod of `other` added to a node (sign 1) or removed (sign -1), in the counters of filters only."""
+        """Count a pod of `other` added to a node (sign 1) or removed (sign -1), in the counters of filters only.
+
+        `incoming_spec` is the spec of the pod to place, and the counters are those of its rules. Counters of scores
+        (preferences, soft spreading) stay unchanged.
+        """
         cache, spec = self.cache, other.spec
-        if self._is_selected_by_affinity(other):
+        if self._is_selected_by_affinity(other):  # by all terms
             for counter in self.affinity:
                 self._affinity_matches += sign * counter.add(node, sign)
         for term, counter in zip(self.incoming_spec.anti_affinity, self.anti_affinity, strict=True):
             if cache.is_selected(term, other):
                 counter.add(node, sign)
+        # The terms of the other pod against the pod to place, by topology key.
         term_counts = Counter(term.topology_key for term in self._select_own_terms(spec.anti_affinity))
         for counter in self.existing_anti_affinity:
             counter.add(node, sign * term_counts[counter.key])

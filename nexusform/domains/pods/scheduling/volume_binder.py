@@ -38,6 +38,7 @@ class VolumeBinder:
     """Claims of a cluster's pods and the volumes bound to them."""
 
     def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod] = ()) -> None:
+        """Index the volumes of a cluster, and bind the claims of existing pods and those to bind at once."""
         self._nodes = cluster.nodes
         self._by_name = cluster.node_by_name
         self._volumes = {volume.name: volume for volume in cluster.volumes}

@@ -183,18 +183,19 @@ def _compute_pod_limit(
     workload: Workload, pods: Iterable[ExistingPod], pending_outdated_numbers: Collection[int]
 ) -> int:
     """Return the maximum number of pods of a workload, surge included while a rolling update is in progress."""
+    # Some pod of a former template has a node, or waits for one.
     is_in_progress = workload.has_rolling_update and any(
         not workload.is_current(pod.spec) and (pod.node or pod.number in pending_outdated_numbers) for pod in pods
     )
-    return workload.replicas + workload.max_surge * is_in_progress
+    return workload.replicas + (workload.max_surge if is_in_progress else 0)
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
     """Return the new pods of former templates, as specs by number, if a Deployment is scaled during a rollout.
 
-    Then its controller scales all ReplicaSets in proportion. `pods_to_place` first has all new pods with the current
-    template: those of former templates are removed from it. Of a paused Deployment, the new pods of the current
-    ReplicaSet are added to it.
+    Then its controller scales all ReplicaSets in proportion: with 6 old and 2 current pods, most new pods get the old
+    template. `pods_to_place` is updated. It first has all new pods with the current template: those of former templates
+    are removed from it. Of a paused Deployment, the new pods of the current ReplicaSet are added to it.
     """
     workload = progress.workload
     if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):
@@ -310,7 +311,8 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
     target_counts: list[int] = []
     for pod_set in sorted_sets:
         # The change to the same share of the new maximum as of the previous one, rounded half up.
-        change = ((2 * (pod_set.count * maximum) + previous_maximum) // (2 * previous_maximum)) - pod_set.count
+        proportional_count = (2 * (pod_set.count * maximum) + previous_maximum) // (2 * previous_maximum)
+        change = proportional_count - pod_set.count
         remaining_change = total_change - assigned_change
         change = min(change, remaining_change) if total_change > 0 else max(change, remaining_change)
         assigned_change += change

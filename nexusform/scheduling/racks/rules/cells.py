@@ -37,6 +37,7 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
     share, needed = Share.compute(sku), sku.numa_cells
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
+        """Return why too few cells have enough CPUs and memory for a part of the VM, None if it fits."""
         fitting = len(select_fitting_cells(share, capacity))
         if fitting >= needed:  # it fits
             return None
@@ -125,6 +126,7 @@ def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
     share = Share.compute(sku)  # the needs of a VM in each of its cells
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
+        """Return why too few cells have enough VFs besides CPUs and memory, None if the VM fits."""
         if not share.vfs:  # the VM needs no VF in its cells
             return None
         fitting = select_fitting_cells(share, capacity)

@@ -43,6 +43,7 @@ def _build_hardware_check(sku: VmSku) -> CapacityCheck:
     supported_hardware = sku.machine_skus
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
+        """Return why a machine with this capacity is of the wrong hardware, None if it may run the SKU."""
         if not supported_hardware or capacity.hardware is None or capacity.hardware in supported_hardware:
             return None
         return f"{sku.name} runs on {', '.join(supported_hardware)} only, this is {capacity.hardware}"

@@ -16,6 +16,7 @@ def _build_allowed_zone_check(layout: NumberedSite, demand: Demand) -> Rejection
     zones = demand.zones or frozenset()  # never None: without zones the filter is not built
 
     def find_rejection(rack: int) -> str | None:
+        """Return why the zone of a rack is not allowed, None if it is."""
         zone = layout.rack_zone[rack]
         return None if zone in zones else f"zone {zone} is not among {', '.join(sorted(zones))}"
 

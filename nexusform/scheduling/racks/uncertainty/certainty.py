@@ -177,6 +177,7 @@ class _UnknownCells:
     """
 
     def __init__(self, base: RackScheduler, operations: Sequence[Operation], demands: Mapping[Token, Demand]) -> None:
+        """Record the machines of `base` with unknown cells, and what the operations of the plan change on machines."""
         self._base = base
         self._demands = demands
         self._machines = base.list_machines_with_unknown_cells()
@@ -221,6 +222,7 @@ class _SampleMatches:
     """Matches of all runs so far with the plan (`planned`), by VM, and by pool and rack."""
 
     def __init__(self, demands: Mapping[Token, Demand], planned: Mapping[Token, Placement | None]) -> None:
+        """Start to compare runs with the planned placements, by token of the VM; None is a VM without a machine."""
         self._pool_by_token = {token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()}
         self._planned = {token: placement for token, placement in planned.items() if placement is not None}
         self._racks: Counter[Token] = Counter()  # number of runs with the VM on the same rack as in the plan
