@@ -53,8 +53,9 @@ _EFFECTS_BY_ACTION: Final = {
 
 
 def compute_effect(row: PlacementChange) -> Effect:
-    """Return the effect on the object of a row (VM, binding or pod). It follows from the action, and from whether the
-    object runs before (at `source`) and after the plan (at `target`).
+    """Return the effect of the plan on one object (VM, binding or pod), such as RECREATED for a moved VM. Some actions
+    have one effect each. The effect of the others depends on whether the object runs before and after the plan.
+    `row.source` is its location before, `row.target` after; None if it has none, or an unknown one.
     """
     if row.action in _EFFECTS_BY_ACTION:
         return _EFFECTS_BY_ACTION[row.action]

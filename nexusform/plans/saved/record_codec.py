@@ -57,8 +57,9 @@ def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dic
 
 
 def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
-    """Return the column of the values of a field, in the shortest of three forms: one value of all rows, the value of
-    each row, or the distinct values with an index per row. Return None if all values are the default.
+    """Return the column of the values of a field, one value per row, in one of three forms. `{"all": "a"}` is one value
+    of all rows. `{"of": ["a", "b"], "at": [0, 1, 0, 0]}` has the distinct values, and their index for each row. For few
+    equal values, `{"each": [...]}` lists the value of each row. Return None if all values are the default.
     """
     try:
         numbers: dict[Any, int] = {}  # of distinct values, by class and value, because true equals 1
@@ -78,8 +79,9 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
 
 
 def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[ColumnField]) -> tuple[Any, ...]:
-    """Return the records of a table, written by `write_table`. Raises ConversionProblem if it has another form, or
-    unknown columns. A column with a value for each row must exist, because the others are endless.
+    """Return the records of a table from `write_table`: `{"rows": 2, "columns": {"rack": {"each": ["a", "b"]}}}`.
+    A column `{"all": value}` repeats its value endlessly, so `zip` ends with the shortest other column. Therefore one
+    column with a value for each row must exist. Raises ConversionProblem for another form or unknown columns.
     """
     rows, columns = data.get("rows"), data.get("columns")
     if data.keys() != {"rows", "columns"} or rows.__class__ is not int or columns.__class__ is not dict:
@@ -360,8 +362,9 @@ _SCALAR_SHAPES: Final[Mapping[Any, Shape]] = {
 
 @cache
 def get_annotation_shape(annotation: Any) -> Shape:
-    """Return the shape of a type annotation: the converters of its values to JSON data and back. Shapes are built once,
-    from the shapes of the annotations inside. Raises TypeError for an unsupported annotation.
+    """Return the shape of a type annotation: a function to write its values as JSON data, and one to read them. For
+    `tuple[int, ...]`, the shape is built from that of `int`. An enum is written as its value, a record as an object,
+    and an address as text. Raises TypeError for an unsupported annotation.
     """
     if annotation in _SCALAR_SHAPES:
         return _SCALAR_SHAPES[annotation]

@@ -364,7 +364,9 @@ _SPREAD_RULE = (
 
 
 def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
-    """Build the answer about one or several pools at an address, with the first object of each as an example."""
+    """Build the answer about one or several pools at an address: how many VMs each has per rack, expected and actual.
+    It names the first VM of each pool as an example for the next command. VMs without a rack make it a finding.
+    """
     has_several = len({pool.address for pool in pools}) > 1  # clusters
     headers = ("cluster", *_POOL_HEADERS) if has_several else _POOL_HEADERS
     rows = tuple(_build_pool_row(pool, has_several) for pool in pools)

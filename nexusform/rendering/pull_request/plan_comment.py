@@ -203,8 +203,10 @@ _SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_T
 
 
 def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
-    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns. Only
-    the racks with most removed VMs and some new racks are shown; the others are counted. Return [] without any.
+    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns.
+
+    `racks` begins with the most removed VMs. Only the first existing and new racks are shown, then the number of the
+    other racks and a legend. Return [] if no machine has another number of VMs.
     """
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
@@ -214,9 +216,9 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
     # New racks of many sites are usually alike: the first site is an example.
     if len(new) > _MAX_NEW_RACKS:
         new = [rack for rack in new if rack.site == new[0].site]
-    # `racks` begins with the most removed VMs: keep the first existing ones, sorted by name.
-    kept = sorted(existing[:_MAX_RACKS], key=lambda rack: (rack.site, compute_natural_sort_key(rack.name)))
-    visible_racks = [*kept, *new[:_MAX_NEW_RACKS]]
+    with_most_removed = existing[:_MAX_RACKS]
+    with_most_removed.sort(key=lambda rack: (rack.site, compute_natural_sort_key(rack.name)))
+    visible_racks = [*with_most_removed, *new[:_MAX_NEW_RACKS]]
     lines: list[str] = []
     for rack in visible_racks:
         lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several_sites else rack.name)

@@ -64,7 +64,9 @@ def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
 
 
 def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about the changed fields of manifests (YAML or JSON texts), by attribute."""
+    """Return clauses about the changed fields of manifests (YAML or JSON texts), by attribute of an object:
+    `{"manifest": ("Deployment web: replicas 3 -> 5",)}`. `tree` is the difference of the object.
+    """
     clauses = {}
     for child in tree.children:
         if child.kind not in (NodeKind.TEXT, NodeKind.JSON) or child.symbol != CHANGED:
@@ -142,8 +144,9 @@ def _format_machine_subject(names: Sequence[str], symbol: str, machine_count: in
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
-    """Return the clauses after the name of a block, each with a leading space. A created or deleted block has only one:
-    its values other than defaults ("" without any, or if too long). A changed block has one per changed argument.
+    """Return texts to append to the name of a block. A changed block has one per changed argument: ` count 2 -> 3`. A
+    created or deleted block has one with its values other than defaults: ` (count = 3, mode = "User")`. The text is ""
+    if there are none, or if it would be too long.
     """
     if block.symbol not in (CREATED, DELETED):
         return tuple(f" {clause}" for clause in _build_clauses(block, schema))
@@ -156,7 +159,8 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
         if child.name not in attributes or value != attributes[child.name].default:
             texts.append(f"{child.name} = {format_scalar(value)}")
     text = ", ".join(texts)
-    return (f" ({text})" if 0 < len(text) <= _MAX_VALUE_LENGTH else "",)
+    is_shown = 0 < len(text) <= _MAX_VALUE_LENGTH
+    return (f" ({text})" if is_shown else "",)
 
 
 def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
@@ -233,7 +237,9 @@ _NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
 
 
 def _get_part_name(node: DifferenceNode) -> str:
-    """Return the name, value or identifying attribute of a part; "" without any."""
+    """Return a text that identifies one part of a map, set or list: its own name, the value of a scalar, or the value
+    of an attribute such as `name`. Return "" without any.
+    """
     if node.name:
         return node.name
     if node.kind is NodeKind.LEAF:
@@ -308,7 +314,9 @@ def _format_value(plain: Any) -> str:
 
 
 def _format_object(plain: dict[str, Any]) -> str:
-    """Format a short object without nesting as `{a = 1, b = 2}`, another one as its number of attributes."""
+    """Format a short object without nesting as `{a = 1, b = 2}`, without null attributes. An object with an inner map
+    or list, or too long for its line, becomes its number of attributes: `{12 attributes}`.
+    """
     size = f"{{{format_count(len(plain), 'attribute')}}}"
     entries = {name: value for name, value in plain.items() if value is not None}  # null: not set
     if {dict, list} & {value.__class__ for value in entries.values()}:

@@ -460,7 +460,9 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
 
 
 def get_action_text(line: PlacementLine) -> str:
-    """Return the text before the target of objects without an origin: `re-created in place:`, `stays`."""
+    """Return the text before the location of objects shown without an origin: `re-created in place:`, `stays`. The
+    state of a waiting object follows without a colon: `stays Pending`. Return "" before `Failed`.
+    """
     if line.trigger in RECREATION_VERBS and line.effect is Effect.MOVED:
         return line.state or RECREATION_VERBS[line.trigger]  # the state, if any, is AT_ONCE
     match line.effect:

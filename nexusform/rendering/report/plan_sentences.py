@@ -199,8 +199,9 @@ _UNFINISHED: Final = (
 
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
-    """Return a headline and a description of the comparison for a plan without changes. They depend on the reason for
-    having none: unfinished changes, nothing to predict, missing data, or a complete comparison.
+    """Return a headline and a sentence on what was compared, for a plan without changes: `No changes. ...`. The first
+    matching reason decides: an unfinished earlier apply, nothing to predict, a plan from the state alone. Otherwise the
+    mode and the selection (-target, -exclude) have a text each; missing data and `-refresh=false` change it.
     """
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
     if ids & _PENDING_CHANGE_IDS:  # changes of an earlier apply are not finished
@@ -278,8 +279,8 @@ _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def describe_trigger(row: PlacementChange) -> str:
-    """Return the trigger of a placement as text: `scale_out`. If the trigger by itself would mislead, return a clearer
-    text, or "".
+    """Return the reason of a placement change as text, usually the name of its trigger: `scale_out`. Four rules replace
+    a name that would mislead: `cluster_removed` does for a forgotten VM, because it is not removed itself.
     """
     if row.trigger in _REASON_TRIGGERS:
         return row.reason
