@@ -116,6 +116,7 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Schem
 def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
     """Describe a value of a kind other than `kind`. Wrong quotes are the usual reason: advise to write or omit them.
 
+    The text "3" needs no quotes where a number is expected; the boolean `yes` needs them where a text is.
     `source_text` is the text of a scalar in the document, such as "yes" for true.
     """
     if isinstance(data, str):
@@ -144,7 +145,8 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
     if shape.kind is FieldKind.AMOUNT and not is_number:
         return ""  # a text such as "25%" has no bounds
     size = data if is_number else len(data)
-    if (size if low is None else low) <= size <= (size if high is None else high):
+    is_large_enough = low is None or low <= size
+    if is_large_enough and (high is None or size <= high):
         return ""
     bounds = _describe_size_bounds(low, high, size)
     if is_number:

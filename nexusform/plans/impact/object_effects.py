@@ -85,8 +85,9 @@ _ACTIONS_WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, 
 
 
 def describe_state(row: PlacementChange) -> str:
-    """Return `predicted` for a VM rescheduled by the platform, "" for a running or removed object, else the state of
-    the object (a pod: `Pending`, `SchedulingGated`, `Failed`).
+    """Return the state of an object after the plan, if it needs a word. It is `predicted` for a VM that the platform is
+    expected to reschedule, and such as `Pending` for a pod that does not run. Return "" for a running or removed
+    object.
     """
     kind = KINDS[row.kind]
     is_rescheduled = row.trigger in _RESCHEDULING_TRIGGERS and row.provenance == PREDICTED

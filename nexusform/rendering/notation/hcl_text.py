@@ -46,7 +46,9 @@ def format_attribute_name(name: str) -> str:
 
 
 def format_scalar(plain: Any) -> str:
-    """Format a primitive, null or unknown value on one line."""
+    """Format a scalar as in a configuration: `"text"`, `true`, `3`, `null`. An unknown value is `(known after apply)`.
+    Numbers other than integers have their shortest decimal text, without an exponent.
+    """
     if plain is None:
         return "null"
     if plain is UNKNOWN:

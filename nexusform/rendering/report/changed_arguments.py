@@ -111,8 +111,8 @@ def _build_clauses(
     machines: AbstractSet[str] = frozenset(),
 ) -> list[str]:
     """Return a clause for every changed argument, nested blocks included: `count 2 -> 3`, `pool1,2 count 4 -> 5`.
-    Equally changed blocks share their clauses. `texts` replace the clauses of some arguments by name. `machines` are
-    the names of all machines of a rack, to write `all 16 machines`.
+    Equally changed blocks share their clauses: pool1 and pool2 above. `texts` has clauses by name for arguments that
+    need other ones. `machines` are the names of all machines of a rack: if all change, they are `all 16 machines`.
     """
     clauses: list[str] = []
     for child in tree.children:
@@ -164,14 +164,16 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
 
 
 def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
-    """Return whether users can set an argument. Without a schema, assume that they can."""
+    """Return whether users can set an argument, unlike a computed one. Without a schema, assume that they can."""
     if name in MAPS:  # a computed map of placed VMs, bindings or pods
         return False
     if schema is None:
         return True
+    block_orders = map(get_order_attribute, schema.blocks)
+    if name in block_orders:  # computed from the positions of blocks in the configuration
+        return False
     attribute = schema.attributes.get(name)
-    block_orders = map(get_order_attribute, schema.blocks)  # attributes computed from the positions of blocks
-    return attribute is not None and attribute.is_configurable and name not in block_orders
+    return attribute is not None and attribute.is_configurable
 
 
 def _format_leaf_value(node: DifferenceNode) -> str:

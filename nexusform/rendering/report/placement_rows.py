@@ -340,8 +340,9 @@ def _build_run_lines(
 
 
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
-    """Build one line for rows with equal action, trigger, effect and states. The state before an update replaces the
-    origin, the state after it precedes the target, and a waiting state replaces the target.
+    """Build one line for several similar objects, `web-0..5  rack1 -> rack2`: their label, origin and target. The rows
+    have equal action, trigger, effect and states. If an update changes the state, the state before it replaces the
+    origin, and the state after it precedes the target. The state of waiting objects (`Pending`) replaces the target.
     """
     first_row = run[0]
     state_before, state_after = _get_states(first_row)  # both "" unless an update changes the state

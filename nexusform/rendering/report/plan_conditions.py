@@ -207,8 +207,10 @@ def _count_compute_machines(site: SiteVms) -> int:
     count = 0
     for machine in site.machines:
         if machine.exists_after and machine.facts.rack not in planned_racks:
-            reasons = set(machine.facts.unschedulable_reason.split(", "))
-            count += machine.facts.status is not None or reasons <= _TEMPORARY_REASONS  # True counts as 1
+            reasons = set(machine.facts.unschedulable_reason.split(", "))  # {""} for a machine open to VMs
+            is_out_of_service = machine.facts.status is not None
+            if is_out_of_service or reasons <= _TEMPORARY_REASONS:
+                count += 1
     return count
 
 
