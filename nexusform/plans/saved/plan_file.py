@@ -378,7 +378,9 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
 
 
 def read_member_at(data: bytes, offset: int) -> tuple[str, bytes, int] | None:
-    """Return the member at an offset: name, content and the offset after it; None if it is truncated or compressed."""
+    """Return the member of a ZIP file that begins at an offset: its name, its content, and the offset after it. Return
+    None if there is no member, or if it is truncated or compressed.
+    """
     if data[offset : offset + 4] != b"PK\3\4" or len(data) < offset + _LOCAL.size:
         return None
     _, _, _, method, _, _, _, _, size, label_size, _ = _LOCAL.unpack_from(data, offset)  # header of a ZIP member

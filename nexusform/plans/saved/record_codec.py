@@ -46,13 +46,15 @@ class ColumnField(NamedTuple):
 
 
 def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dict[str, Any] | None:
-    """Return the records as a table (columns); None if each field has one value for all records."""
+    """Return the records as a table of columns: `{"rows": 40, "columns": {"name": {"each": [...]}}}`. Return None if
+    each field has one value for all records: such a table could not be read, and the records are written one by one.
+    """
     columns = {}
     for field in fields:
         column = _build_column_of_field([getattr(record, field.name) for record in records], field)
         if column is not None:
             columns[field.name] = column
-    has_row_values = any(column.keys() != {"all"} for column in columns.values())  # needed to read the table
+    has_row_values = any(column.keys() != {"all"} for column in columns.values())
     return {"rows": len(records), "columns": columns} if has_row_values else None
 
 
@@ -108,7 +110,10 @@ def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int
 
 
 def _decode_column_values(column: Any, field: ColumnField, rows: int) -> Any:
-    """Decode a column: one value for all rows (endless), one for each row, or distinct values with a number per row."""
+    """Return the values of a column, one per row. `{"each": [...]}` lists them, and `{"of": ["a", "b"], "at": [0, 1,
+    0]}` has the distinct values with an index per row. `{"all": value}` repeats one value without end. Raises
+    ConversionProblem for another form or number of values.
+    """
     if column.__class__ is not dict:
         raise ConversionProblem(path=(), message="a column expected")
     if column.keys() == {"all"}:
@@ -312,13 +317,15 @@ def _build_record_shape(kind: type[Any]) -> Shape:
 
 
 def _write_fields(writers: Sequence[tuple[str, Write | None, Any]], record: Any) -> dict[str, Any]:
-    """Write a record as an object, without fields at their defaults. `writers`: name, converter, default of each."""
+    """Write a record as an object, without fields at their defaults. A writer has the name of a field, its converter
+    (None if its values are JSON data already) and its default.
+    """
     data = {}
     for name, write_field, default in writers:
         value = getattr(record, name)
         if value is default or (value == default and value.__class__ is default.__class__):  # true equals 1
             continue
-        data[name] = value if write_field is None else write_field(value)  # None: JSON data already
+        data[name] = value if write_field is None else write_field(value)
     return data
 
 
@@ -339,7 +346,9 @@ def _write_location(location: Any) -> dict[str, Any]:
 
 
 def _read_location(data: Any) -> Any:
-    """Read a location: an object with one key, the name of a record of any kind of placement."""
+    """Read the location of a VM, pod or other object, `{"Placement": {...}}`: its one key is the name of the class of
+    the location, its value the fields. Raises ConversionProblem for another form or an unknown class.
+    """
     name = next(iter(data)) if data.__class__ is dict and len(data) == 1 else ""
     if name == Placement.__name__:  # of a VM: no other kind is imported
         return _read_with_path(name, get_annotation_shape(Placement).read, data[name])
@@ -390,7 +399,9 @@ def get_annotation_shape(annotation: Any) -> Shape:
 
 
 def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
-    """Build the shape of a union of scalars, or of one type and None. Raises ValueError for others."""
+    """Build the shape (converters to JSON data and back) of a union of scalars, or of one type and None: `str | int` or
+    `Address | None`. None is null in JSON. Raises ValueError for other unions.
+    """
     kinds = tuple(argument for argument in arguments if argument is not NoneType)
     if set(kinds) <= {str, int, bool, float}:
         inner = _build_scalar_shape(*kinds)

@@ -72,8 +72,10 @@ def format_sku(sku: VmSku) -> str:
 
 
 def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note]:
-    """Yield a name and a sentence per step of the choice, with second best candidates and rejected machines of the
-    chosen rack. If no machine remains, yield the filters only.
+    """Yield pairs of a step name and a sentence that explain the choice of a machine for one VM. First the filters: how
+    many machines each leaves. Then the choice of the rack, of the machine in it with the second best candidates, and
+    of its NUMA cells. Rejected machines of the rack have their reason, those elsewhere are counted. If no machine
+    passed the filters, yield the filters only.
     """
     clauses: dict[str, list[str]] = {}  # texts of the filters by name of their line
     for step in explanation.filters:

@@ -240,15 +240,19 @@ def _list_vm_counts(racks: Iterable[RackVmCounts]) -> Iterable[str]:
 
 
 def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
-    """Render the VMs per machine of one rack as lines of slot numbers, VMs before, and VMs after; a new one: after."""
+    """Render the VMs per machine of one rack: a line of slot numbers, a line with the numbers of VMs before, and one
+    after. A new rack has only the last one. A rack with many machines has these lines again for the next slots. The
+    margin on the left has the name of the rack, or `before` and `after`.
+    """
     text = escape_control_characters(display_name).replace("\n", " ")
     name = text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."
     lines: list[str] = []
     if count_columns(name) >= _MARGIN_WIDTH:  # too long for the margin: on a line of its own
         lines.append(name)
         name = ""
-    for first in range(0, len(rack.machines), _GROUP_SIZE * _GROUPS_PER_LINE):
-        machines = rack.machines[first : first + _GROUP_SIZE * _GROUPS_PER_LINE]
+    machines_per_line = _GROUP_SIZE * _GROUPS_PER_LINE
+    for first in range(0, len(rack.machines), machines_per_line):
+        machines = rack.machines[first : first + machines_per_line]
         after = _render_row([_format_vm_count(machine.after, is_closed=machine.is_closed) for machine in machines])
         if not rack.existed_before:  # one line without slots; further ones have the first slot in the margin
             lines.append(fill_to_width(f"from {first + 1}" if first else name, _MARGIN_WIDTH) + after)
