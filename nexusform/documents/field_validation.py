@@ -160,7 +160,8 @@ def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
 
     The maximum of an integer type is no news to a user; it is mentioned only if it is exceeded.
     """
-    if high not in (None, *_INTEGER_MAXIMUMS) and low is not None:
+    is_usual_maximum = high is None or high in _INTEGER_MAXIMUMS
+    if low is not None and not is_usual_maximum:
         return f"{low} to {high}"
     is_too_small = low is not None and size < low
     return f"{low} or more" if is_too_small else f"at most {high}"

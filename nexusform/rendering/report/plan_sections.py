@@ -500,8 +500,9 @@ def _list_moves(plan: Plan) -> list[PlacementChange]:
 
 
 def find_move_causes(plan: Plan) -> tuple[Change, ...]:
-    """Find the causes of moves of VMs, in plan order. The cause is the VM's own resource if it has the trigger, or the
-    changed machine or rack if the VM loses its machine. VMs named by `-replace` have no cause in the configuration.
+    """Return the changes of resources that make VMs move, in plan order. For a VM that loses its machine,
+    this is the change of the machine or its rack; otherwise it is the change of the VM's own resource. A move requested
+    by a flag, such as -replace, has no cause in the configuration.
     """
     moves = _list_moves(plan)
     hardware_ids: set[str] = set()
