@@ -357,8 +357,9 @@ def unpack_archive(data: bytes) -> dict[str, bytes] | None:
 
 
 def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the members of an archive of this size in order; nothing if it is no archive. Raises
-    CorruptArchiveError, at the end at the latest, if any byte differs from the output of `pack_archive`.
+    """Yield the members of a ZIP archive of this size in order, as name and content; nothing if it is no archive. The
+    headers are built again from the members, and compared with those in the file. Raises CorruptArchiveError, at the
+    end at the latest, if any byte differs from the output of `pack_archive`.
     """
     index, names = _ZipHeaderBuilder(), set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:

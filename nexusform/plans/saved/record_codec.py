@@ -272,7 +272,9 @@ def _build_tuple_shape(*items: Shape) -> Shape:
 
 
 def _build_mapping_shape(key: Any, value: Shape) -> Shape:
-    """Build the shape of a mapping to values of a shape: an object for text keys, a list of pairs for addresses."""
+    """Build the shape (converters to JSON data and back) of a mapping; `value` is the shape of its values. With texts
+    as keys it is written as an object, with addresses as keys as a list of pairs. Raises TypeError for other keys.
+    """
     if key is Address:
         pairs = _build_sequence_shape(_build_tuple_shape(get_annotation_shape(Address), value))
         write_pairs = pairs.write

@@ -271,8 +271,9 @@ _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
 
 
 def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int) -> list[str]:
-    """Return a line per change needed for other machines, the cheapest first: machines with capacity at once, or after
-    one change. A last line counts the machines with several needs. `pool_size` is the number of VMs in the pool.
+    """Return lines on other machines for a VM, a line per change that they need. The first line has machines that need
+    none; the others follow, the cheapest change first. A last line counts the machines that need several changes.
+    `pool_size` is the number of VMs in the pool.
     """
     with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
     alternatives_by_need = group_by(with_one_change, lambda item: item.requirements[0] if item.requirements else None)
@@ -287,8 +288,9 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
 def _describe_needed_change(
     need: MachineObstacle | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
-    """Return a sentence on the machines with capacity after the change `need`, such as another zone or a smaller SKU.
-    Without a need (None), the VM fits there already, but the machines rank lower.
+    """Return a sentence on the machines with capacity for a VM after the change `need`, such as another zone or a
+    smaller SKU. For LEAVE the change is the removal of other VMs. Without a need (None), the VM fits there already, but
+    the machines rank lower.
     """
     if need is MachineObstacle.LEAVE:
         # Describe the machines with the fewest VMs to remove.

@@ -240,8 +240,9 @@ class Comparison(Struct, frozen=True):
         marks: PathMarks,
         compare: Callable[[str, Any, Any, Type, PathMarks], DifferenceNode],
     ) -> DifferenceNode:
-        """Compare the named parts of two objects or maps by `compare`. Return a node with the changed parts and the
-        always shown ones, and with the number of hidden ones. The caller adds the symbol.
+        """Compare the named parts of two objects or maps by `compare`. Return a node with the changed parts as children
+        and the number of hidden, equal parts. An object shows its `id` and `name` even if equal. `width` is the width
+        of the longest name, to align the values. The caller adds the symbol.
         """
         is_map = kind is NodeKind.MAP
         has_nulls = is_map or self.keep_null  # in an object, a null attribute counts as absent

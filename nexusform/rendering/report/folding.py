@@ -219,8 +219,9 @@ class FoldedAddresses(Struct, frozen=True):
 
 
 def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> list[FoldedAddresses]:
-    """Fold addresses of the same kind that differ in one instance key or in the final number of their name. Addresses
-    fold only with an equal element of `kinds`. Every position is in one fold; folds are ordered by first member.
+    """Fold addresses that differ in one instance key (`rack.r[0]`, `rack.r[1]`), or in the final number of their name
+    (`rack.r1`, `rack.r2`). `kinds` has an element for each address; only addresses with equal elements fold. The
+    members of a fold are positions in `addresses`. Every position is in one fold; folds are ordered by first member.
     """
     with_keys: dict[object, list[int]] = {}  # positions by kind and by address without its folded key
     without_keys: dict[object, list[int]] = {}  # positions by kind, mode, type and module

@@ -260,7 +260,8 @@ def format_prediction_accuracy(score: PredictionRecordScore) -> str:
     text = f"{score.correct:,} of {format_count(score.verified, 'verified prediction')} correct"
     if score.certain:
         text += f", {score.certain_correct:,} of {score.certain:,} certain ones"
-    uncertain_misses = score.verified - score.correct - (score.certain - score.certain_correct)
+    wrong, wrong_certain = score.verified - score.correct, score.certain - score.certain_correct
+    uncertain_misses = wrong - wrong_certain
     if uncertain_misses:
         text += f"; {uncertain_misses:,} uncertain ones fell the other way"
     text += f"; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best)"

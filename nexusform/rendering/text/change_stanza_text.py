@@ -126,7 +126,9 @@ class _DifferenceRenderer:
         return [f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"] if count else []
 
     def render_value(self, node: DifferenceNode, level: int, *, show_null: bool = True) -> str:
-        """Return the text right of `=`, of several lines if nested; `show_null`: `-> null` follows a deleted value."""
+        """Return the text right of `=` for a changed or unchanged value: `2 -> 3`. It has several lines for lists, maps
+        and texts; `level` is their nesting. With `show_null`, `-> null` follows a deleted value.
+        """
         replacement_note = self._replacement_note if node.forces_replacement else ""
         null_note = self._null_arrow if show_null and node.symbol == "-" else ""
         if node.kind is NodeKind.CONDENSED:  # a text in place of the value
