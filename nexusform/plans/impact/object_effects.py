@@ -85,8 +85,8 @@ _ACTIONS_WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, 
 
 
 def describe_state(row: PlacementChange) -> str:
-    """Return the state of an object after the plan, if it needs a word. It is `predicted` for a VM that the platform is
-    expected to reschedule, and such as `Pending` for a pod that does not run. Return "" for a running or removed
+    """Return the state of an object after the plan, if it needs a word. A VM that the platform is expected to
+    reschedule is `predicted`. A pod that does not run has a state such as `Pending`. Return "" for a running or removed
     object.
     """
     kind = KINDS[row.kind]

@@ -260,7 +260,7 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 def _parse_plan_documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:
     """Return the documents of a plan file by name, from its members (JSON texts) and its manifest. Equal values are
     stored once in a file, in a member of their own. The documents refer to them by texts that begin with the `mark` of
-    the manifest; these are replaced by the values. Raises DiagnosticsError for a damaged file.
+    the manifest. The values replace these texts. Raises DiagnosticsError for a damaged file.
     """
     mark = manifest.get("mark")  # texts with this prefix refer to shared and unknown values
     if not isinstance(mark, str) or not mark:

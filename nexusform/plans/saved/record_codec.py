@@ -47,7 +47,7 @@ class ColumnField(NamedTuple):
 
 def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dict[str, Any] | None:
     """Return the records as a table of columns: `{"rows": 40, "columns": {"name": {"each": [...]}}}`. Return None if
-    each field has one value for all records: such a table could not be read, and the records are written one by one.
+    each field has one value for all records, because such a table could not be read.
     """
     columns = {}
     for field in fields:
@@ -348,8 +348,8 @@ def _write_location(location: Any) -> dict[str, Any]:
 
 
 def _read_location(data: Any) -> Any:
-    """Read the location of a VM, pod or other object, `{"Placement": {...}}`: its one key is the name of the class of
-    the location, its value the fields. Raises ConversionProblem for another form or an unknown class.
+    """Read the location of a VM, pod or other object: `{"Placement": {...}}`. The key is the name of the class of the
+    location, the value has the fields. Raises ConversionProblem for another form or an unknown class.
     """
     name = next(iter(data)) if data.__class__ is dict and len(data) == 1 else ""
     if name == Placement.__name__:  # of a VM: no other kind is imported

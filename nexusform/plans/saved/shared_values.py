@@ -53,8 +53,8 @@ class DocumentDeduplicator:
         return self.mark + _UNKNOWN
 
     def _write(self, node: _SharedNode) -> None:
-        """Set the written form of a list or object from those of its parts, which are written before it. A value used
-        twice or more is stored once in `self._values`; its written form is a text with its position there, such as
+        """Set the written form of a list or object from those of its parts; they are written before it. A value used
+        twice or more is stored once in `self._values`. Its written form is a text with its position there, such as
         `&3`.
         """
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
@@ -147,7 +147,7 @@ class _NodeCollector:
         return node
 
     def _add_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _SharedNode:
-        """Add the node of a list or object whose content has no node yet; `keys` is None for a list. Each part that is
+        """Add the node of a list or object; no node has equal content yet. `keys` is None for a list. Each part that is
         a node has one more use: values with several uses are stored once.
         """
         for part in parts:
@@ -167,8 +167,8 @@ class _NodeCollector:
         self._longest = max(self._longest, len(text) - len(text.lstrip(_LETTER)))
 
     def _scan_texts_for_mark_letters(self, value: Any) -> None:
-        """Search the texts in a value for runs of the mark's letter at their beginning, such as `&&x`. The mark, which
-        begins references, becomes longer than the longest run, so that no text looks like a reference.
+        """Search the texts in a value for runs of the mark's letter at their beginning, such as `&&x`. A reference
+        begins with the mark. The mark becomes longer than the longest run, so that no text looks like a reference.
         """
         pending = [value]
         while pending:

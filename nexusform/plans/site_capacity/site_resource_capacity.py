@@ -401,8 +401,8 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
     """Return the row of a kind that most limits a site; None without rows of the kind. `free` is the spare amount, None
-    if unknown, and `surge` the further need of an upgrade. The first of these rows counts: the one with the smallest
-    `free - surge` if it is insufficient, one without a known total, the one with the smallest `free - surge`.
+    if unknown, and `surge` the further need of an upgrade. The row with the smallest `free - surge` is returned if it
+    is insufficient. Otherwise a row without a known total comes before it.
     """
     rows_by_knowledge = group_by((row for row in rows if row.kind is kind), lambda row: row.free is not None)
     known_rows, unknown_rows = rows_by_knowledge.get(True, []), rows_by_knowledge.get(False, [])

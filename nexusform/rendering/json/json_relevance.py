@@ -125,7 +125,7 @@ class _ReferenceAnalysis:
         return attributes
 
     def _follow_reference(self, reference: _Reference) -> Iterable[_Reference]:
-        """Return the references in the definition of a referenced value: `var.size` leads to those in the expression
+        """Return the references in the definition of a referenced value. `var.size` leads to those in the expression
         for `size` in the module call. A local or an output is defined by its expression, a resource by its block,
         `each` and `count` by the repeated block. Return () for an undeclared value.
         """
@@ -154,8 +154,9 @@ class _ReferenceAnalysis:
         return self.list_block_references(reference.module, (block.mode, block.type, block.name), attribute)
 
     def _resolve_resource(self, reference: _Reference) -> tuple[ResourceBlock, Key, _Steps] | None:
-        """Return the block of the resource that a reference names, the instance key in it (None without one), and the
-        steps to the attribute: `rack.a["x"].name` gives `"x"` and `("name",)`. Return None if it names no resource.
+        """Return the block of the resource that a reference names, the instance key, and the steps to the attribute.
+        For `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`; the key is None without one. Return None
+        if it names no resource.
         """
         steps = reference.steps
         mode: Literal["managed", "data"] = "managed"

@@ -187,8 +187,8 @@ def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
 
 
 def _describe_vm_outcome(vm: MapVm) -> str:
-    """Return the effect of the plan on a VM as text, if its mark on the map (placed, moved, removed or kept) does not
-    say all: a host lost, forgotten, re-created in place or with its pool. Otherwise return "".
+    """Return the effect of the plan on a VM as text, such as `host lost`. Return "" if its mark on the map says all:
+    placed, moved, removed or kept.
     """
     if vm.row is None:  # unchanged or unmanaged; an unmanaged VM can only lose its host
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
@@ -300,8 +300,8 @@ class _NumberedValues:
 
 def _compress_change(change: Sequence[Any], values: _NumberedValues, lines: _NumberedValues) -> list[Any]:
     """Return a change with a number in place of each value: equal values of all changes share one. Its difference, a
-    text, becomes a list of runs of consecutive line numbers, each as first number and count: the lines 4, 5, 6 and 9
-    are `[4, 3, 9, 1]`.
+    text, becomes a list of runs of consecutive line numbers. A run has two elements, first number and count: the lines
+    4, 5, 6 and 9 are `[4, 3, 9, 1]`.
     """
     numbers = list(map(lines.assign_number, change[_TEXT_INDEX].split("\n")))
     runs: list[int] = []

@@ -245,8 +245,8 @@ def _list_managed_vms(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet
 
 def _compute_location_certainty(vm: MapVm, certain_racks: AbstractSet[_PoolRack]) -> CertaintyLevel:
     """Compute the certainty of the new location of a VM, from repeated runs of the placement (samples). `certain_racks`
-    have the same number of VMs of a pool in every sample: then the level is COUNT. Otherwise the share of samples in
-    which its rack has this number decides. The level is UNKNOWN if the plan does not place it, or has no samples.
+    have the same number of VMs of a pool in every sample: then the level is COUNT. Otherwise the share of samples with
+    this number on its rack decides. The level is UNKNOWN if the plan does not place it, or has no samples.
     """
     if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is ChangeMark.KEPT:
         return CertaintyLevel.UNKNOWN

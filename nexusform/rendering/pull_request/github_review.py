@@ -42,8 +42,9 @@ class DiffLines(Struct, frozen=True):
 
 def parse_diff(text: str) -> DiffLines:
     """Parse a unified diff: the numbers of its added and unchanged lines in the new files, by path. A file begins with
-    a line `+++ b/PATH`. Each of its hunks begins with `@@ -OLD,COUNT +FIRST,COUNT @@`: the number of its first line in
-    the new file, and its number of lines (1 if omitted). Removed lines begin with "-" and are not counted.
+    a line `+++ b/PATH`. Each of its hunks begins with `@@ -OLD,COUNT +FIRST,COUNT @@`. FIRST is the number of its first
+    line in the new file, and COUNT its number of lines (1 if omitted). Removed lines begin with "-" and are not
+    counted.
     """
     lines: dict[str, set[int]] = {}  # by path
     path = ""  # of the current file

@@ -240,9 +240,9 @@ def _list_vm_counts(racks: Iterable[RackVmCounts]) -> Iterable[str]:
 
 
 def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
-    """Render the VMs per machine of one rack: a line of slot numbers, a line with the numbers of VMs before, and one
-    after. A new rack has only the last one. A rack with many machines has these lines again for the next slots. The
-    margin on the left has the name of the rack, or `before` and `after`.
+    """Render the VMs per machine of one rack: a line of slot numbers, the numbers of VMs before, and those after. A new
+    rack has only the last line. A rack with many machines has these lines again for the next slots. The margin on the
+    left has the name of the rack, or `before` and `after`.
     """
     text = escape_control_characters(display_name).replace("\n", " ")
     name = text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."

@@ -40,10 +40,10 @@ class _EqualSites(Struct, frozen=True):
 def build_capacity_table(
     capacity: Sequence[SiteSkuCapacity], other_capacity: Sequence[SiteResourceCapacity], *, has_unchanged: bool = False
 ) -> tuple[Table, str]:
-    """Return a table of the spare capacity of changed sites before and after the plan, and a note with the number of
-    unchanged sites ("" without any). A site has a row per figure, such as the free VMs of its largest SKU. Sites with
-    equal figures share rows; those with a worse figure come first. Without changes, or with `has_unchanged`, the table
-    has all sites. It has no rows without any site.
+    """Return a table of the spare capacity of changed sites before and after the plan, and a note. The note has the
+    number of unchanged sites, "" without any. A site has a row per figure, such as the free VMs of its largest SKU.
+    Sites with equal figures share rows; those with a worse figure come first. Without changes, or with `has_unchanged`,
+    the table has all sites. It has no rows without any site.
     """
     rows_by_site = group_by(capacity, lambda row: row.site_id)
     figures = _build_site_figures(rows_by_site, other_capacity)
@@ -95,9 +95,10 @@ def _build_site_figures(
 
 
 def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[_CapacityTableRow]:
-    """Yield the figures of one site as rows of a table: a label and a text before and after the plan, "-" without the
-    site. `rows` have the capacity for each SKU, the largest first. Each measure has two functions of these capacities:
-    one formats the figure, one computes its deficit. A larger deficit after the plan means that the figure is worse.
+    """Yield the figures of one site as rows of a table: a label, a text before and one after the plan. A text is "-" if
+    the site does not exist then. `rows` have the capacity for each SKU, the largest first. Each measure has two
+    functions of these capacities: one formats the figure, one computes its deficit. A larger deficit after the plan
+    means that the figure is worse.
     """
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]

@@ -239,7 +239,7 @@ _NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
 
 
 def _get_part_name(node: DifferenceNode) -> str:
-    """Return a text that identifies one part of a map, set or list: its own name, the value of a scalar, or the value
+    """Return a text that identifies one part of a map, set or list. It is its own name, the value of a scalar, or that
     of an attribute such as `name`. Return "" without any.
     """
     if node.name:

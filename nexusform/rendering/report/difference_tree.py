@@ -398,8 +398,8 @@ def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) ->
 
 
 def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
-    """List the labels of the blocks of the type `name` in the order of the configuration: those of the new side first,
-    then removed ones. A separate attribute of the body records this order; labels missing in it follow by name.
+    """List the labels of the blocks of the type `name` in the order of the configuration. Those of the new side come
+    first, then removed ones. A separate attribute of the body records this order; labels missing in it follow by name.
     """
     labels: dict[str, None] = {}
     for side in (new, old):

@@ -57,9 +57,9 @@ class NameRange(Struct, frozen=True):
 
 
 def build_name_runs(names: Iterable[str]) -> list[NameRange]:
-    """Group names into runs without gaps, in the order of the first name per prefix: the names `vm1`, `vm2`,
-    `vm4` and `spare` are three runs, one of `vm1` and `vm2`. Every name is in one run. Numbers of a run are padded to
-    one width (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
+    """Group names into runs without gaps, in the order of the first name per prefix. The names `vm1`, `vm2`, `vm4` and
+    `spare` are three runs, one of `vm1` and `vm2`. Every name is in one run. Numbers of a run are padded to one width
+    (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
     """
     split_names: list[tuple[str, str]] = []  # prefix, and digits at the end ("" for none)
     for name in dict.fromkeys(names):
@@ -145,8 +145,8 @@ def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
 
 
 def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
-    """Merge groups with equal lines into one. The groups of several placements get all their names, as in
-    `app["a", "b"]`; those of one pool on several sites get the list of sites.
+    """Merge groups with equal lines into one. The groups of several placements get all their names, as in `app["a",
+    "b"]`. Those of one pool on several sites get the list of sites.
     """
     if len(groups) == 1:
         return groups[0]

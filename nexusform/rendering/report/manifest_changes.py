@@ -121,7 +121,7 @@ def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
 
 def _split_into_parts(value: Any) -> dict[str, Any] | None:
     """Return the parts of a value by name, None for a scalar. A mapping is returned as it is. The items of a list are
-    by `[web]` if each has a name of its own (as containers in a manifest), else by position: `[0]`.
+    by `[web]` if each has a name of its own, as containers do; else by position: `[0]`.
     """
     if isinstance(value, dict):
         return value

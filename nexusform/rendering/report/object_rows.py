@@ -155,7 +155,7 @@ def _build_fold_shape(fold: ObjectFold) -> object:
 
 
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:
-    """Return the clauses of a row with its instance key replaced, so that the rows of one block become equal: for
+    """Return the clauses of a row with its instance key replaced, so that the rows of one block become equal. For
     `ns["a"]`, the clause `Namespace a` becomes `Namespace of its name`.
     """
     key = row.address.key

@@ -500,9 +500,9 @@ def _list_moves(plan: Plan) -> list[PlacementChange]:
 
 
 def find_move_causes(plan: Plan) -> tuple[Change, ...]:
-    """Return the changes of resources that make VMs move, in plan order. For a VM that loses its machine,
-    this is the change of the machine or its rack; otherwise it is the change of the VM's own resource. A move requested
-    by a flag, such as -replace, has no cause in the configuration.
+    """Return the changes of resources that make VMs move, in plan order. For a VM that loses its machine, this is the
+    change of the machine or its rack. For any other VM it is the change of the VM's own resource. A move requested by a
+    flag, such as -replace, has no cause in the configuration.
     """
     moves = _list_moves(plan)
     hardware_ids: set[str] = set()

@@ -258,7 +258,7 @@ _LEVEL_WIDTH: Final = 4  # columns of a nesting level; a sign is in the third of
 
 def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     """Yield pairs of a line of stanzas and a boolean. It is True for an unchanged line inside of a multi-line text
-    (`<<-EOT`): a dash at its beginning belongs to the text and is not the sign of a change.
+    (`<<-EOT`). A dash at its beginning belongs to the text and is not the sign of a change.
     """
     text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):

@@ -198,8 +198,8 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
     """Return the last paragraphs of a plan, some "": the notes, the next step, and the decision block with counts
-    below. A plan without changes has a decision block only if it is rejected, or if a limit, an earlier plan or a check
-    program was given. A failed plan has nothing else.
+    below. A plan without changes has a decision block only if it is rejected or has a requested result, as of a limit.
+    A failed plan has nothing else.
     """
     plan, width = view.plan, options.width
     # A requested result: of limits, of a comparison with an earlier plan, or of a check program.
@@ -217,9 +217,9 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
 
 
 def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
-    """Return the next step of the user after a plan. For a saved plan it is its path, with the command to apply it
-    or a note that it cannot be applied. For an unsaved plan it is a note about -out. This note is "" if there is
-    nothing to apply, the plan cannot be applied, or no command is to be suggested.
+    """Return the next step of the user after a plan. For a saved plan it is its path with the command to apply it, or a
+    note that this is impossible. For an unsaved plan it is a note about -out. This note is "" if there is nothing to
+    apply, the plan cannot be applied, or no command is to be suggested.
     """
     if options.saved_path:
         name = escape_control_characters(options.saved_path)

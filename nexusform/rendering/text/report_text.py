@@ -177,7 +177,7 @@ def render_plan_section(
 ) -> list[str]:
     """Return the paragraphs of a section of a plan, to be separated by blank lines; [] without content. Tables come
     first, then items, then sentences. If there are only tables with captions and sentences, every table is a paragraph
-    without the title, and the sentences belong to the last table. Otherwise all is one paragraph below the title.
+    without the title. The sentences then belong to the last table. Otherwise all is one paragraph below the title.
     `hint` follows the number of hidden items; `has_details` shows every row and column.
     """
     if not section.has_content:
@@ -219,7 +219,7 @@ def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_det
 def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = "") -> list[str]:
     """Render the items under the names of their groups. An item has a symbol, a label and a text: `+ web  3 to place`.
     All texts begin at one column. If there are more than _MAX_ITEMS, deleted, replaced and forgotten ones are kept
-    first, and a last line has the number of hidden objects, followed by `hint`.
+    first. A last line has the number of hidden objects, followed by `hint`.
     """
     items = list(chain.from_iterable(group.items for group in groups))
     urgent_first = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)
