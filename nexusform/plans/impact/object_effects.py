@@ -148,7 +148,9 @@ Node: TypeAlias = tuple[str, str, str]  # site, cluster, name
 
 
 def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
-    """Return the rows of nodes re-created by the plan's upgrades, by every name of the node."""
+    """Return the rows of nodes re-created by the plan's upgrades. The key of a node is its site id, cluster and name; a
+    node has two keys if the platform gives it another name.
+    """
     pools = list_upgrade_pools(plan)
     nodes: dict[Node, PlacementChange] = {}
     for row in plan.placements:
