@@ -116,8 +116,8 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Schem
 def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
     """Describe a value of a kind other than `kind`. Wrong quotes are the usual reason: advise to write or omit them.
 
-    The text "3" needs no quotes where a number is expected; the boolean `yes` needs them where a text is.
-    `source_text` is the text of a scalar in the document, such as "yes" for true.
+    For a number, the text "3" needs no quotes; for a text, the boolean `yes` needs them. `source_text` is the text of a
+    scalar in the document, such as "yes" for true.
     """
     if isinstance(data, str):
         unquoted = {"true": True, "false": False}.get(data, parse_integer(data, signed=True))

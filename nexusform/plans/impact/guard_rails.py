@@ -209,9 +209,9 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Yield the spare capacity of each site for its largest VM SKU in use. Measurements of the value None follow, with
-    a text on what is unknown: the sites without a figure, and missing data. In a plan without errors, sites without
-    VMs are reported only if no site has a figure.
+    """Yield the spare capacity of each site for its largest VM SKU in use. Measurements of the value None follow for
+    unknown figures: of the sites without one, and because of missing data. In a plan without errors, sites without VMs
+    are reported only if no site has a figure.
     """
     if plan.mode is Mode.REFRESH_ONLY:
         yield GuardRailMeasurement(None, "a refresh-only plan does not compute the spare capacity")

@@ -85,9 +85,8 @@ _ACTIONS_WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, 
 
 
 def describe_state(row: PlacementChange) -> str:
-    """Return the state of an object after the plan, if it needs a word. A VM that the platform is expected to
-    reschedule is `predicted`. A pod that does not run has a state such as `Pending`. Return "" for a running or removed
-    object.
+    """Return the state of an object after the plan, if it needs a word. A VM rescheduled by the platform is
+    `predicted`. A pod without a node has a state such as `Pending`. Return "" for a running or removed object.
     """
     kind = KINDS[row.kind]
     is_rescheduled = row.trigger in _RESCHEDULING_TRIGGERS and row.provenance == PREDICTED

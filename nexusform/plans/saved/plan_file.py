@@ -259,8 +259,8 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 def _parse_plan_documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:
     """Return the documents of a plan file by name, from its members (JSON texts) and its manifest. Equal values are
-    stored once in a file, in a member of their own. The documents refer to them by texts that begin with the `mark` of
-    the manifest. The values replace these texts. Raises DiagnosticsError for a damaged file.
+    stored once in a file, in a member of their own. The documents refer to them by texts with the prefix `mark` (in the
+    manifest). The values replace these texts. Raises DiagnosticsError for a damaged file.
     """
     mark = manifest.get("mark")  # texts with this prefix refer to shared and unknown values
     if not isinstance(mark, str) or not mark:
@@ -379,8 +379,8 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
 
 
 def read_member_at(data: bytes, offset: int) -> tuple[str, bytes, int] | None:
-    """Return the member of a ZIP file that begins at an offset: its name, its content, and the offset after it. Return
-    None if there is no member, or if it is truncated or compressed.
+    """Return the member of a ZIP file at an offset: its name, its content, and the offset after it. Return None if
+    there is no member, or if it is truncated or compressed.
     """
     if data[offset : offset + 4] != b"PK\3\4" or len(data) < offset + _LOCAL.size:
         return None

@@ -373,8 +373,8 @@ _SCALAR_SHAPES: Final[Mapping[Any, Shape]] = {
 
 @cache
 def get_annotation_shape(annotation: Any) -> Shape:
-    """Return the shape of a type annotation: a function to write its values as JSON data, and one to read them. For
-    `tuple[int, ...]`, the shape is built from that of `int`. An enum is written as its value, a record as an object,
+    """Return the shape of a type annotation: a function to write its values as JSON data, and one to read them. The
+    shape of `tuple[int, ...]` is built from the shape of `int`. An enum is written as its value, a record as an object,
     and an address as text. Raises TypeError for an unsupported annotation.
     """
     if annotation in _SCALAR_SHAPES:

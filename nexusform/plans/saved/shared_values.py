@@ -147,8 +147,8 @@ class _NodeCollector:
         return node
 
     def _add_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _SharedNode:
-        """Add the node of a list or object; no node has equal content yet. `keys` is None for a list. Each part that is
-        a node has one more use: values with several uses are stored once.
+        """Add the node of a list or object; no node has equal content yet. `keys` is None for a list. Each part with a
+        node has one more use: values with several uses are stored once.
         """
         for part in parts:
             if part.__class__ is _SharedNode:  # else a scalar
@@ -168,7 +168,7 @@ class _NodeCollector:
 
     def _scan_texts_for_mark_letters(self, value: Any) -> None:
         """Search the texts in a value for runs of the mark's letter at their beginning, such as `&&x`. A reference
-        begins with the mark. The mark becomes longer than the longest run, so that no text looks like a reference.
+        begins with the mark. The mark becomes longer than the longest run: no text may look like a reference.
         """
         pending = [value]
         while pending:
@@ -207,10 +207,10 @@ class DocumentExpander:
         self._size = 0
 
     def expand(self, document: Any) -> Any:
-        """Return the document, changed in place, with all references resolved. A reference is a text that begins with
-        the mark: it becomes a shared value or UNKNOWN. A list that begins with a reference to keys becomes an object of
-        these keys, with the rest of the list as values. Containers are searched one by one, not recursively. Raises
-        SharedValuesError.
+        """Return the document, changed in place, with all references resolved. A reference is a text with the mark as
+        its prefix: it becomes a shared value or UNKNOWN. A list with a reference to keys as its first element becomes
+        an object: its other elements are the values of these keys. Containers are searched one by one, not recursively.
+        Raises SharedValuesError.
         """
         box = [document]  # a container around the document, because the document itself may be a reference
         containers: list[Any] = [box]  # still to be searched

@@ -273,9 +273,9 @@ def _create_row(kind: SiteResourceKind, name: str, **figures: Any) -> SiteResour
 
 def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
     """Yield a row on the used addresses of each network, by name: one address per node of a cluster and per VM. A row
-    without a name follows if networks were not read (None), then a row per cluster without a known network. Figures
-    are None where unknown: the total of a network not read, and the use of one without nodes and VMs. `surge` is the
-    number of addresses that the upgrade of a cluster needs in addition.
+    without a name follows if networks were not read (None), then a row per cluster without a known network. Unknown
+    figures are None: the total of a network not read, and the use of one without nodes and VMs. `surge` is the number
+    of further addresses for the upgrade of a cluster.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
     all_clusters = nodes.before.keys() | nodes.after.keys()
@@ -372,9 +372,9 @@ def _compute_pod_storage(
 
 
 def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDemand]) -> int | None:
-    """Return the minimum GiB of storage that existing volumes and claims of pods need together. An existing claim may
-    use an existing volume of sufficient size; a new claim needs a new one. Return None (unknown) if a claim has no
-    size, or if no volume was captured, unless the claims alone exceed the total.
+    """Return the minimum GiB of storage for existing volumes and claims of pods together. An existing claim may use an
+    existing volume of sufficient size; a new claim needs a new one. Return None (unknown) if a claim has no size, or if
+    no volume was captured, unless the claims alone exceed the total.
     """
     total = _sum_appliance_capacity(supplies)
     if any(claim.unsized_claim for claim in claims):  # its name
@@ -400,9 +400,9 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
 
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
-    """Return the row of a kind that most limits a site; None without rows of the kind. `free` is the spare amount, None
-    if unknown, and `surge` the further need of an upgrade. The row with the smallest `free - surge` is returned if it
-    is insufficient. Otherwise a row without a known total comes before it.
+    """Return the row of a kind with the scarcest resource of a site; None without rows of the kind. `free` is the spare
+    amount, None if unknown, and `surge` the further need of an upgrade. It is the row with the smallest `free - surge`.
+    If this row is sufficient, a row without a known total precedes it.
     """
     rows_by_knowledge = group_by((row for row in rows if row.kind is kind), lambda row: row.free is not None)
     known_rows, unknown_rows = rows_by_knowledge.get(True, []), rows_by_knowledge.get(False, [])

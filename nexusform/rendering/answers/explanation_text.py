@@ -72,10 +72,10 @@ def format_sku(sku: VmSku) -> str:
 
 
 def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note]:
-    """Yield pairs of a step name and a sentence that explain the choice of a machine for one VM. First the filters: how
-    many machines each leaves. Then the choice of the rack, of the machine in it with the second best candidates, and
-    of its NUMA cells. Rejected machines of the rack have their reason, those elsewhere are counted. If no machine
-    passed the filters, yield the filters only.
+    """Yield pairs of a step name and a sentence, to explain the choice of a machine for one VM. First the filters: how
+    many machines each leaves. Then the choice of the rack, of the machine in it with the second best candidates, and of
+    its NUMA cells. Rejected machines of the rack have their reason, those elsewhere are counted. If no machine passed
+    the filters, yield the filters only.
     """
     clauses: dict[str, list[str]] = {}  # texts of the filters by name of their line
     for step in explanation.filters:
@@ -271,8 +271,8 @@ _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
 
 
 def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int) -> list[str]:
-    """Return lines on other machines for a VM, a line per change that they need. The first line has machines that need
-    none; the others follow, the cheapest change first. A last line counts the machines that need several changes.
+    """Return lines on other machines for a VM, a line per needed change. The first line has machines without need for a
+    change; the others follow, the cheapest change first. A last line counts the machines with several needs.
     `pool_size` is the number of VMs in the pool.
     """
     with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]

@@ -43,9 +43,9 @@ class _Attribute(Struct, frozen=True, order=True):
 def collect_relevant_attributes(
     configuration: Configuration, plan: Plan, changes: Sequence[Change], prior: State
 ) -> list[dict[str, Any]]:
-    """Return the resource attributes that the plan depends on, sorted: `{"resource": "rack.a", "attribute": ["name"]}`.
-    They are read by expressions of changed objects, changed outputs and module outputs, also through variables and
-    locals. The instances of modules are known from the addresses in `plan` and in the `prior` state.
+    """Return the resource attributes used by a plan, sorted: `{"resource": "rack.a", "attribute": ["name"]}`. They are
+    read by expressions of changed objects, changed outputs and module outputs, also through variables and locals. The
+    instances of modules are known from the addresses in `plan` and in the `prior` state.
     """
     analysis = _ReferenceAnalysis(configuration.root)
     references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
@@ -154,9 +154,9 @@ class _ReferenceAnalysis:
         return self.list_block_references(reference.module, (block.mode, block.type, block.name), attribute)
 
     def _resolve_resource(self, reference: _Reference) -> tuple[ResourceBlock, Key, _Steps] | None:
-        """Return the block of the resource that a reference names, the instance key, and the steps to the attribute.
-        For `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`; the key is None without one. Return None
-        if it names no resource.
+        """Return the block of the resource named by a reference, the instance key, and the steps to the attribute. For
+        `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`; the key is None without one. Return None if
+        it names no resource.
         """
         steps = reference.steps
         mode: Literal["managed", "data"] = "managed"
@@ -172,8 +172,8 @@ class _ReferenceAnalysis:
         return block, None, attribute
 
     def _follow_call(self, reference: _Reference, module: Module) -> Iterable[_Reference]:
-        """Return the references in the module output that `module.NAME.OUTPUT` names, or in all outputs of the module
-        for `module.NAME` alone. The call may have an instance key: `module.NAME[KEY].OUTPUT`.
+        """Return the references in the module output of `module.NAME.OUTPUT`, or in all outputs of the module for
+        `module.NAME` alone. The call may have an instance key: `module.NAME[KEY].OUTPUT`.
         """
         name, *steps = reference.steps
         call = module.calls.get(str(name))

@@ -187,7 +187,7 @@ def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
 
 
 def _describe_vm_outcome(vm: MapVm) -> str:
-    """Return the effect of the plan on a VM as text, such as `host lost`. Return "" if its mark on the map says all:
+    """Return the effect of the plan on a VM as text, such as `host lost`. Return "" if its mark on the map is enough:
     placed, moved, removed or kept.
     """
     if vm.row is None:  # unchanged or unmanaged; an unmanaged VM can only lose its host

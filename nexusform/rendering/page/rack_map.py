@@ -287,7 +287,7 @@ def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> M
 def _find_vm_row(
     rows: Sequence[PlacementChange], before: Placement | None, after: Placement | None
 ) -> PlacementChange | None:
-    """Find the row of the plan that describes a VM, among all rows with its name; None without any."""
+    """Find the row of the plan about a VM, among all rows with its name; None without any."""
     # A cluster replaced on another site has one row for removal and one for placement. A VM on one side only gets the
     # row of this side, any other VM the first row.
     actions: tuple[PlacementAction, ...] = ()

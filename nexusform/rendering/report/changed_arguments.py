@@ -111,8 +111,8 @@ def _build_clauses(
     machines: AbstractSet[str] = frozenset(),
 ) -> list[str]:
     """Return a clause for every changed argument, nested blocks included: `count 2 -> 3`, `pool1,2 count 4 -> 5`.
-    Equally changed blocks share their clauses: pool1 and pool2 above. `texts` has clauses by name for arguments that
-    need other ones. `machines` are the names of all machines of a rack: if all change, they are `all 16 machines`.
+    Equally changed blocks share their clauses: pool1 and pool2 above. `texts` has other clauses for some arguments, by
+    name. `machines` are the names of all machines of a rack: if all change, they are `all 16 machines`.
     """
     clauses: list[str] = []
     for child in tree.children:
@@ -239,7 +239,7 @@ _NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
 
 
 def _get_part_name(node: DifferenceNode) -> str:
-    """Return a text that identifies one part of a map, set or list. It is its own name, the value of a scalar, or that
+    """Return a text to identify one part of a map, set or list. It is its own name, the value of a scalar, or the value
     of an attribute such as `name`. Return "" without any.
     """
     if node.name:

@@ -411,10 +411,10 @@ def _normalize_site_specific_names(row: PoolRow, site: SitePools) -> PoolRow:
 
 
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
-    """Return the rows of sites merged as equal, with names that apply to all of them. In the names of clusters and
-    racks, SITE replaces the name of the site: `SITE-rack1,2`. A row has the clusters of all sites. It has the racks if
-    they are equal on all sites, else only their number. Return None if the clusters of a row have several prefixes,
-    because `format_names` would need a list of them.
+    """Return the rows of sites merged as equal, with names for all of them. In the names of clusters and racks, SITE
+    replaces the name of the site: `SITE-rack1,2`. A row has the clusters of all sites. It has the racks if they are
+    equal on all sites, else only their number. Return None if the clusters of a row have several prefixes, because
+    `format_names` would need a list of them.
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):

@@ -155,8 +155,8 @@ def _build_fold_shape(fold: ObjectFold) -> object:
 
 
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:
-    """Return the clauses of a row with its instance key replaced, so that the rows of one block become equal. For
-    `ns["a"]`, the clause `Namespace a` becomes `Namespace of its name`.
+    """Return the clauses of a row with its instance key replaced, to make the rows of one block equal. For `ns["a"]`,
+    the clause `Namespace a` becomes `Namespace of its name`.
     """
     key = row.address.key
     if not isinstance(key, str) or key.isdecimal():  # a number is rarely the name of an object: `PickN 2`

@@ -27,10 +27,10 @@ _MAX_REASON: Final = 160
 
 
 def describe_feasibility(plan: Plan) -> Iterator[str]:
-    """Yield lines on where the workloads of placements can run. A placement has a line on its selected clusters:
-    `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`. Several placements running everywhere
-    share the first line. Lines about tested fixes, lost machines and racks, and clusters not selected follow if they
-    were computed.
+    """Yield lines on the clusters able to run the workloads of placements. A placement has a line on its selected
+    clusters: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`. Several placements running
+    everywhere share the first line. Lines about tested fixes, lost machines and racks, and clusters not selected follow
+    if they were computed.
     """
     by_selection = group_by(plan.feasibility, lambda row: row.is_selected)
     selected = by_selection.get(True, [])

@@ -395,7 +395,7 @@ def build_placement_section(view: PlanReportData) -> Section:
 
 def build_single_vm_section(view: PlanReportData) -> Section:
     """Build a table with a row per moved VM, and per new VM unless they are many. The last column has the share of the
-    plan's samples that place the VM on the same machine. The section is empty if a simpler list of the VMs is enough.
+    plan's samples with the VM on the same machine. The section is empty if a simpler list of the VMs is enough.
     """
     groups = build_placement_groups(view.plan, ShownPlacements.ALL, view.location_formatter)
     selected = _select_listed(view, _select_vm_groups(groups))
@@ -502,9 +502,9 @@ def _list_moves(plan: Plan) -> list[PlacementChange]:
 
 
 def find_move_causes(plan: Plan) -> tuple[Change, ...]:
-    """Return the changes of resources that make VMs move, in plan order. For a VM that loses its machine, this is the
-    change of the machine or its rack. For any other VM it is the change of the VM's own resource. A move requested by a
-    flag, such as -replace, has no cause in the configuration.
+    """Return the changes of resources behind moves of VMs, in plan order. If a VM loses its machine, this is the change
+    of the machine or its rack. Otherwise it is the change of the VM's own resource. A move requested by a flag, such as
+    -replace, has no cause in the configuration.
     """
     moves = _list_moves(plan)
     hardware_ids: set[str] = set()

@@ -199,7 +199,7 @@ _UNFINISHED: Final = (
 
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
-    """Return a headline and a sentence on what was compared, for a plan without changes: `No changes. ...`. The first
+    """Return a headline and a sentence on the comparison, for a plan without changes: `No changes. ...`. The first
     matching reason decides: an unfinished earlier apply, nothing to predict, a plan from the state alone. Otherwise the
     mode and the selection (-target, -exclude) have a text each; missing data and `-refresh=false` change it.
     """
@@ -281,7 +281,7 @@ _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 def describe_trigger(row: PlacementChange) -> str:
     """Return the reason of a placement change as text, usually the name of its trigger: `scale_out`. Four rules replace
-    a name that would mislead: `cluster_removed` does for a forgotten VM, because it is not removed itself.
+    a misleading name, such as `cluster_removed` for a forgotten VM: it is not removed itself.
     """
     if row.trigger in _REASON_TRIGGERS:
         return row.reason

@@ -27,7 +27,7 @@ def _describe_recreation(upgrade: Upgrade) -> str:
 
 def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     """Return clauses about upgraded clusters. Each blocked upgrade has a clause. The other rolling upgrades have one
-    per new version. Each cluster that re-creates nodes without a new version has one. Of many blocked or re-created
+    per new version. Each cluster with re-created nodes but no new version has one. Of many blocked or re-created
     clusters return only their number.
     """
     by_state = group_by(upgrades, is_upgrade_blocked)

@@ -217,9 +217,9 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
 
 
 def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
-    """Return the next step of the user after a plan. For a saved plan it is its path with the command to apply it, or a
-    note that this is impossible. For an unsaved plan it is a note about -out. This note is "" if there is nothing to
-    apply, the plan cannot be applied, or no command is to be suggested.
+    """Return the next step of the user after a plan. For a saved plan it is its path with the command to apply it, or
+    with a note if this is impossible. For an unsaved plan it is a note about -out. This note is "" if there is nothing
+    to apply, the plan cannot be applied, or no command is to be suggested.
     """
     if options.saved_path:
         name = escape_control_characters(options.saved_path)
