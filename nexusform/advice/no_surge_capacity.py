@@ -13,15 +13,19 @@ ID: Final = "no-surge-capacity"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return one finding for every pool that could not be upgraded, on sites with VMs placed by this plan."""
+    """Return one finding for every pool without capacity for an upgrade, on sites with VMs placed by this plan. A
+    rolling upgrade adds `pool.surge` VMs before it removes others, so the site needs capacity for as many more VMs.
+    """
     changed_sites = {pool.site_id for pool in facts.pools if pool.new_numbers}
     findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.get_site(pool)
         needed = pool.surge
-        if not needed or pool.site_id not in changed_sites or site.count_free is None:  # None in `validate`
+        if not needed or pool.site_id not in changed_sites:
             continue
-        free = site.count_free(pool.build_demand(number=0))  # alike for every VM; at least `minimum`
+        if site.count_free is None:  # as in `validate`: the machines are not known
+            continue
+        free = site.count_free(pool.build_demand(number=0))  # the number 0: all VMs of a pool are alike
         if free.minimum < needed:
             detail, summary = _format_shortage(pool, needed, free)
             findings.append(build_finding(ID, detail, pool, summary=summary))

@@ -76,7 +76,9 @@ def _format_cell_remainder(sku: VmSku, cpus: int, memory: float) -> str:
 
 
 def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku | None:
-    """Return the SKU of the same type and memory that fills a cell more evenly, or None."""
+    """Return the SKU that fits a cell of the machine best; None if none fits better than `sku`. It must have the same
+    type, memory and number of NUMA cells. The closer its vCPUs per GiB are to those of the cell, the better it fits.
+    """
     if not sku.kind:  # of no known type
         return None
     key = (sku.kind, sku.memory_gib, sku.numa_cells)

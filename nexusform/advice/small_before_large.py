@@ -44,7 +44,9 @@ class CreationGroup(NamedTuple):
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return findings for clusters, then for pools inside a cluster; only if all their VMs are placed by this plan."""
+    """Return findings for clusters placed before larger ones, then for pools placed before larger ones of the cluster.
+    Only clusters with all VMs placed by this plan count: for them another order is possible.
+    """
     findings: list[Diagnostic] = []
     for site_id in dict.fromkeys(pool.site_id for pool in facts.pools):
         pools = facts.list_pools(site_id)
@@ -98,8 +100,11 @@ def _check_pool_order(
     Return none if another order gains nothing, unless `includes_costless`.
     """
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
-    with_larger = [(pool, _list_larger(agent_pools, position)) for position, pool in enumerate(agent_pools)]
-    candidates = [(pool, larger) for pool, larger in with_larger if larger]
+    candidates: list[tuple[LintPool, list[LintPool]]] = []  # pools with the larger pools after them
+    for position, agent_pool in enumerate(agent_pools):
+        later_larger = _list_larger(agent_pools, position)
+        if later_larger:
+            candidates.append((agent_pool, later_larger))
     if not candidates:
         return []  # larger pools come first already
     pool, larger = candidates[0]

@@ -58,14 +58,16 @@ class _ZonePinCost(Struct, frozen=True):
 
 
 def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bool:
-    """Return whether the two or three VMs of the pool are on non-adjacent racks or several zones."""
+    """Return whether the zones of a pool of two or three VMs have several racks, none adjacent to another. If the racks
+    of the zones are not known, several zones are enough. Return False for other pool sizes.
+    """
     if count not in {2, 3}:  # pinning is right for so few VMs only
         return False
     racks = site.list_racks(zones)
-    if racks:  # none if the machines of the site are not known
-        positions = [site.racks.index(rack) for rack in racks]
-        return len(racks) > 1 and all(b - a > 1 for a, b in pairwise(positions))
-    return len(zones) > 1
+    if not racks:  # the machines of the site are not known
+        return len(zones) > 1
+    positions = [site.racks.index(rack) for rack in racks]
+    return len(racks) > 1 and all(next_position - position > 1 for position, next_position in pairwise(positions))
 
 
 def _format_reason(pool: LintPool, site: LintSite) -> str:

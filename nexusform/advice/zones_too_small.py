@@ -34,7 +34,9 @@ def check(facts: LintInput) -> list[Diagnostic]:
 
 
 def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list[str]:
-    """Return the fewest zones, including these, with a machine for every VM (or all)."""
+    """Return the fewest zones, including these, with a machine for each of `count` VMs. Zones with most machines are
+    added first. If even all zones have too few machines, return all.
+    """
     selected = set(zones)
     sizes = Counter(m.availability_zone for m in site.list_schedulable(None) if m.availability_zone not in selected)
     machine_count = len(site.list_schedulable(frozenset(selected)))

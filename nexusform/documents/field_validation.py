@@ -116,7 +116,8 @@ def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> Schem
 def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> SchemaViolation:
     """Describe a value of a kind other than `kind`. Wrong quotes are the usual reason: advise to write or omit them.
 
-    `source_text` is the text of a scalar in the document, such as "yes" for true.
+    For a number, the text "3" needs no quotes; for a text, the boolean `yes` needs them. `source_text` is the text of a
+    scalar in the document, such as "yes" for true.
     """
     if isinstance(data, str):
         unquoted = {"true": True, "false": False}.get(data, parse_integer(data, signed=True))
@@ -144,7 +145,8 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
     if shape.kind is FieldKind.AMOUNT and not is_number:
         return ""  # a text such as "25%" has no bounds
     size = data if is_number else len(data)
-    if (size if low is None else low) <= size <= (size if high is None else high):
+    is_large_enough = low is None or low <= size
+    if is_large_enough and (high is None or size <= high):
         return ""
     bounds = _describe_size_bounds(low, high, size)
     if is_number:
@@ -158,7 +160,8 @@ def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
 
     The maximum of an integer type is no news to a user; it is mentioned only if it is exceeded.
     """
-    if high not in (None, *_INTEGER_MAXIMUMS) and low is not None:
+    is_usual_maximum = high is None or high in _INTEGER_MAXIMUMS
+    if low is not None and not is_usual_maximum:
         return f"{low} to {high}"
     is_too_small = low is not None and size < low
     return f"{low} or more" if is_too_small else f"at most {high}"

@@ -552,7 +552,7 @@ def _reject_number(_constant: str) -> Any:
 
 
 def _is_nested_too_deep(data: dict[str, Any]) -> bool:
-    """Check whether data has more than MAX_DEPTH levels of mappings and lists."""
+    """Check whether data has more than MAX_DEPTH levels of mappings and lists, level by level and without recursion."""
     level: list[Any] = [data]  # the mappings and lists at one depth
     for _ in range(MAX_DEPTH):
         next_level: list[Any] = []

@@ -104,8 +104,9 @@ def _parse_limit(item: str) -> GuardRailLimit:
 
 
 def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
-    """Return the plan with the results of the limits, and an error for every broken or unknown limit. Limits of a
-    failed plan are not checked, unless its only errors are VMs without machine (STRANDED).
+    """Return the plan with the results of limits of the user, and an error for every broken or unknown limit.
+    GUARD_RAILS defines by the name of a limit how to measure the plan, and when a measurement breaks the limit. Limits
+    of a failed plan are not checked, unless its only errors are VMs without machine (STRANDED).
     """
     limits = tuple(limits)
     error_ids = {problem.id for problem in plan.errors}
@@ -208,8 +209,9 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Yield the spare capacity of each site for its largest VM SKU in use, then texts about unknown capacity: of sites
-    without such a figure, and because of missing data. Sites without VMs are unknown only if there is no figure at all.
+    """Yield the spare capacity of each site for its largest VM SKU in use. Measurements of the value None follow for
+    unknown figures: of the sites without one, and because of missing data. In a plan without errors, sites without VMs
+    are reported only if no site has a figure.
     """
     if plan.mode is Mode.REFRESH_ONLY:
         yield GuardRailMeasurement(None, "a refresh-only plan does not compute the spare capacity")

@@ -53,8 +53,9 @@ _EFFECTS_BY_ACTION: Final = {
 
 
 def compute_effect(row: PlacementChange) -> Effect:
-    """Return the effect on the object of a row (VM, binding or pod). It follows from the action, and from whether the
-    object runs before (at `source`) and after the plan (at `target`).
+    """Return the effect of the plan on one object (VM, binding or pod), such as RECREATED for a moved VM. Some actions
+    have one effect each. The effect of the others depends on whether the object runs before and after the plan.
+    `row.source` is its location before, `row.target` after; None if it has none, or an unknown one.
     """
     if row.action in _EFFECTS_BY_ACTION:
         return _EFFECTS_BY_ACTION[row.action]
@@ -84,8 +85,8 @@ _ACTIONS_WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, 
 
 
 def describe_state(row: PlacementChange) -> str:
-    """Return `predicted` for a VM rescheduled by the platform, "" for a running or removed object, else the state of
-    the object (a pod: `Pending`, `SchedulingGated`, `Failed`).
+    """Return the state of an object after the plan, if it needs a word. A VM rescheduled by the platform is
+    `predicted`. A pod without a node has a state such as `Pending`. Return "" for a running or removed object.
     """
     kind = KINDS[row.kind]
     is_rescheduled = row.trigger in _RESCHEDULING_TRIGGERS and row.provenance == PREDICTED
@@ -146,7 +147,9 @@ Node: TypeAlias = tuple[str, str, str]  # site, cluster, name
 
 
 def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
-    """Return the rows of nodes re-created by the plan's upgrades, by every name of the node."""
+    """Return the rows of nodes re-created by the plan's upgrades. The key of a node is its site id, cluster and name; a
+    node has two keys if the platform gives it another name.
+    """
     pools = list_upgrade_pools(plan)
     nodes: dict[Node, PlacementChange] = {}
     for row in plan.placements:

@@ -21,8 +21,8 @@ _NOT_COMPARED: Final = frozenset(
 
 
 def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
-    """Return the names of the parts of a plan that differ from a new plan of the same inputs: `["warnings", "steps"]`.
-    The saved plan may have more diagnostics than the new one, those of providers and imports, but none missing.
+    """Return the names of the parts of a saved plan that differ from a new plan of the same inputs: `["warnings",
+    "steps"]`. The saved plan may have further diagnostics, of providers and imports, but must have all of the new plan.
     """
     different: list[str] = []
     saved_diagnostics = set(map(_serialize_diagnostic, plan.diagnostics))

@@ -258,7 +258,10 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
 
 
 def _parse_plan_documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:
-    """Return the members of a plan with shared and unknown values resolved. Raises DiagnosticsError."""
+    """Return the documents of a plan file by name, from its members (JSON texts) and its manifest. Equal values are
+    stored once in a file, in a member of their own. The documents refer to them by texts with the prefix `mark` (in the
+    manifest). The values replace these texts. Raises DiagnosticsError for a damaged file.
+    """
     mark = manifest.get("mark")  # texts with this prefix refer to shared and unknown values
     if not isinstance(mark, str) or not mark:
         raise _build_damaged_file_error(name, "It does not define the notation of shared and unknown values.")
@@ -354,8 +357,9 @@ def unpack_archive(data: bytes) -> dict[str, bytes] | None:
 
 
 def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the members of an archive of this size in order; nothing if it is no archive. Raises
-    CorruptArchiveError, at the end at the latest, if any byte differs from the output of `pack_archive`.
+    """Yield the members of a ZIP archive of this size in order, as name and content; nothing if it is no archive. The
+    headers are built again from the members, and compared with those in the file. Raises CorruptArchiveError, at the
+    end at the latest, if any byte differs from the output of `pack_archive`.
     """
     index, names = _ZipHeaderBuilder(), set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
@@ -375,7 +379,9 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
 
 
 def read_member_at(data: bytes, offset: int) -> tuple[str, bytes, int] | None:
-    """Return the member at an offset: name, content and the offset after it; None if it is truncated or compressed."""
+    """Return the member of a ZIP file at an offset: its name, its content, and the offset after it. Return None if
+    there is no member, or if it is truncated or compressed.
+    """
     if data[offset : offset + 4] != b"PK\3\4" or len(data) < offset + _LOCAL.size:
         return None
     _, _, _, method, _, _, _, _, size, label_size, _ = _LOCAL.unpack_from(data, offset)  # header of a ZIP member

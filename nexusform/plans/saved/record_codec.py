@@ -46,19 +46,22 @@ class ColumnField(NamedTuple):
 
 
 def write_table(records: Sequence[Struct], fields: Sequence[ColumnField]) -> dict[str, Any] | None:
-    """Return the records as a table (columns); None if each field has one value for all records."""
+    """Return the records as a table of columns: `{"rows": 40, "columns": {"name": {"each": [...]}}}`. Return None if
+    each field has one value for all records, because such a table could not be read.
+    """
     columns = {}
     for field in fields:
         column = _build_column_of_field([getattr(record, field.name) for record in records], field)
         if column is not None:
             columns[field.name] = column
-    has_row_values = any(column.keys() != {"all"} for column in columns.values())  # needed to read the table
+    has_row_values = any(column.keys() != {"all"} for column in columns.values())
     return {"rows": len(records), "columns": columns} if has_row_values else None
 
 
 def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, Any] | None:
-    """Return the column of the values of a field, in the shortest of three forms: one value of all rows, the value of
-    each row, or the distinct values with an index per row. Return None if all values are the default.
+    """Return the column of the values of a field, one value per row, in one of three forms. `{"all": "a"}` is one value
+    of all rows. `{"of": ["a", "b"], "at": [0, 1, 0, 0]}` has the distinct values, and their index for each row. For few
+    equal values, `{"each": [...]}` lists the value of each row. Return None if all values are the default.
     """
     try:
         numbers: dict[Any, int] = {}  # of distinct values, by class and value, because true equals 1
@@ -78,8 +81,9 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
 
 
 def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[ColumnField]) -> tuple[Any, ...]:
-    """Return the records of a table, written by `write_table`. Raises ConversionProblem if it has another form, or
-    unknown columns. A column with a value for each row must exist, because the others are endless.
+    """Return the records of a table from `write_table`: `{"rows": 2, "columns": {"rack": {"each": ["a", "b"]}}}`.
+    A column `{"all": value}` repeats its value endlessly, so `zip` ends with the shortest other column. Therefore one
+    column with a value for each row must exist. Raises ConversionProblem for another form or unknown columns.
     """
     rows, columns = data.get("rows"), data.get("columns")
     if data.keys() != {"rows", "columns"} or rows.__class__ is not int or columns.__class__ is not dict:
@@ -106,7 +110,10 @@ def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int
 
 
 def _decode_column_values(column: Any, field: ColumnField, rows: int) -> Any:
-    """Decode a column: one value for all rows (endless), one for each row, or distinct values with a number per row."""
+    """Return the values of a column, one per row. `{"each": [...]}` lists them, and `{"of": ["a", "b"], "at": [0, 1,
+    0]}` has the distinct values with an index per row. `{"all": value}` repeats one value without end. Raises
+    ConversionProblem for another form or number of values.
+    """
     if column.__class__ is not dict:
         raise ConversionProblem(path=(), message="a column expected")
     if column.keys() == {"all"}:
@@ -265,7 +272,9 @@ def _build_tuple_shape(*items: Shape) -> Shape:
 
 
 def _build_mapping_shape(key: Any, value: Shape) -> Shape:
-    """Build the shape of a mapping to values of a shape: an object for text keys, a list of pairs for addresses."""
+    """Build the shape (converters to JSON data and back) of a mapping; `value` is the shape of its values. With texts
+    as keys it is written as an object, with addresses as keys as a list of pairs. Raises TypeError for other keys.
+    """
     if key is Address:
         pairs = _build_sequence_shape(_build_tuple_shape(get_annotation_shape(Address), value))
         write_pairs = pairs.write
@@ -310,13 +319,15 @@ def _build_record_shape(kind: type[Any]) -> Shape:
 
 
 def _write_fields(writers: Sequence[tuple[str, Write | None, Any]], record: Any) -> dict[str, Any]:
-    """Write a record as an object, without fields at their defaults. `writers`: name, converter, default of each."""
+    """Write a record as an object, without fields at their defaults. A writer has the name of a field, its converter
+    (None if its values are JSON data already) and its default.
+    """
     data = {}
     for name, write_field, default in writers:
         value = getattr(record, name)
         if value is default or (value == default and value.__class__ is default.__class__):  # true equals 1
             continue
-        data[name] = value if write_field is None else write_field(value)  # None: JSON data already
+        data[name] = value if write_field is None else write_field(value)
     return data
 
 
@@ -337,7 +348,9 @@ def _write_location(location: Any) -> dict[str, Any]:
 
 
 def _read_location(data: Any) -> Any:
-    """Read a location: an object with one key, the name of a record of any kind of placement."""
+    """Read the location of a VM, pod or other object: `{"Placement": {...}}`. The key is the name of the class of the
+    location, the value has the fields. Raises ConversionProblem for another form or an unknown class.
+    """
     name = next(iter(data)) if data.__class__ is dict and len(data) == 1 else ""
     if name == Placement.__name__:  # of a VM: no other kind is imported
         return _read_with_path(name, get_annotation_shape(Placement).read, data[name])
@@ -360,8 +373,9 @@ _SCALAR_SHAPES: Final[Mapping[Any, Shape]] = {
 
 @cache
 def get_annotation_shape(annotation: Any) -> Shape:
-    """Return the shape of a type annotation: the converters of its values to JSON data and back. Shapes are built once,
-    from the shapes of the annotations inside. Raises TypeError for an unsupported annotation.
+    """Return the shape of a type annotation: a function to write its values as JSON data, and one to read them. The
+    shape of `tuple[int, ...]` is built from the shape of `int`. An enum is written as its value, a record as an object,
+    and an address as text. Raises TypeError for an unsupported annotation.
     """
     if annotation in _SCALAR_SHAPES:
         return _SCALAR_SHAPES[annotation]
@@ -387,7 +401,9 @@ def get_annotation_shape(annotation: Any) -> Shape:
 
 
 def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
-    """Build the shape of a union of scalars, or of one type and None. Raises ValueError for others."""
+    """Build the shape (converters to JSON data and back) of a union of scalars, or of one type and None: `str | int` or
+    `Address | None`. None is null in JSON. Raises ValueError for other unions.
+    """
     kinds = tuple(argument for argument in arguments if argument is not NoneType)
     if set(kinds) <= {str, int, bool, float}:
         inner = _build_scalar_shape(*kinds)

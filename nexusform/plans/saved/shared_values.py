@@ -53,11 +53,14 @@ class DocumentDeduplicator:
         return self.mark + _UNKNOWN
 
     def _write(self, node: _SharedNode) -> None:
-        """Set the written form of a value from those of its parts. A value used twice or more becomes a shared one."""
+        """Set the written form of a list or object from those of its parts; they are written before it. A value used
+        twice or more is stored once in `self._values`. Its written form is a text with its position there, such as
+        `&3`.
+        """
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
         written = parts if node.keys is None else self._write_object(node.keys, parts)
-        minimum_parts = 3 if node.keys is None else 1  # of a list or object longer than a reference to it
+        minimum_parts = 3 if node.keys is None else 1  # a shorter list or object is no longer than a reference to it
         if node.uses > 1 and len(parts) >= minimum_parts:
             self._values.append(written)
             written = f"{self.mark}{len(self._values) - 1}"  # a reference
@@ -104,8 +107,10 @@ class _NodeCollector:
         return _LETTER * (self._longest + 1)
 
     def collect_node(self, value: Any, depth: int) -> Any:
-        """Return the value itself if it is a scalar, else the node of all values equal to it. A node is created after
-        the nodes of its parts. `depth` is the level of the value in its document.
+        """Return the value itself if it is a scalar, else the node of all values equal to it. Equal lists or objects
+        thus have one node, found by the identity of the value or by its content. A node is created after the nodes of
+        its parts. `depth` is the level of the value in its document. Very deep values and long lists of scalars have a
+        node each.
         """
         kind = value.__class__
         if kind in _SCALARS:
@@ -142,7 +147,9 @@ class _NodeCollector:
         return node
 
     def _add_shared_node(self, keys: tuple[str, ...] | None, parts: tuple[Any, ...]) -> _SharedNode:
-        """Add the node of a new content (`keys` is None for a list); it is a use of each part with a node."""
+        """Add the node of a list or object; no node has equal content yet. `keys` is None for a list. Each part with a
+        node has one more use: values with several uses are stored once.
+        """
         for part in parts:
             if part.__class__ is _SharedNode:  # else a scalar
                 part.uses += 1
@@ -160,7 +167,9 @@ class _NodeCollector:
         self._longest = max(self._longest, len(text) - len(text.lstrip(_LETTER)))
 
     def _scan_texts_for_mark_letters(self, value: Any) -> None:
-        """Find the longest run of the mark's letter at the beginning of a text in a value; the mark becomes longer."""
+        """Search the texts in a value for runs of the mark's letter at their beginning, such as `&&x`. A reference
+        begins with the mark. The mark becomes longer than the longest run: no text may look like a reference.
+        """
         pending = [value]
         while pending:
             part = pending.pop()
@@ -198,10 +207,12 @@ class DocumentExpander:
         self._size = 0
 
     def expand(self, document: Any) -> Any:
-        """Return the document, changed in place, with all references resolved to shared values, shared keys or UNKNOWN.
-        Containers are searched one by one, not recursively. Raises SharedValuesError.
+        """Return the document, changed in place, with all references resolved. A reference is a text with the mark as
+        its prefix: it becomes a shared value or UNKNOWN. A list with a reference to keys as its first element becomes
+        an object: its other elements are the values of these keys. Containers are searched one by one, not recursively.
+        Raises SharedValuesError.
         """
-        box = [document]  # the document itself may be a reference
+        box = [document]  # a container around the document, because the document itself may be a reference
         containers: list[Any] = [box]  # still to be searched
         while containers:
             container = containers.pop()

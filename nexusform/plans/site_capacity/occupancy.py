@@ -235,8 +235,8 @@ def _count_vms(
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
-    """Return the addresses of resources with added VMs on machines of their own. After the plan, each of these machines
-    runs only one VM of the resource.
+    """Return the addresses of resources without added VMs on shared machines: after the plan, no added VM has another
+    VM of the resource on its machine. Two unchanged VMs on one machine do not count.
     """
     vms_after: dict[str, Counter[tuple[str, str]]] = {}  # VMs by resource, and by site and machine
     added: dict[str, set[tuple[str, str]]] = {}  # site and machine of added VMs, by resource

@@ -272,12 +272,14 @@ def _create_row(kind: SiteResourceKind, name: str, **figures: Any) -> SiteResour
 
 
 def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
-    """Yield the addresses in networks of nodes and VMs: a row per network by name, an unnamed one if no provider reads
-    networks, and one per cluster without a known network. The total is None for networks not read. Each node of a
-    cluster and each VM uses one address, and the upgrade of a cluster needs more (`surge`).
+    """Yield a row on the used addresses of each network, by name: one address per node of a cluster and per VM. A row
+    without a name follows if networks were not read (None), then a row per cluster without a known network. Unknown
+    figures are None: the total of a network not read, and the use of one without nodes and VMs. `surge` is the number
+    of further addresses for the upgrade of a cluster.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
-    connected_clusters = (nodes.before.keys() | nodes.after.keys()) & nodes.networks.keys()
+    all_clusters = nodes.before.keys() | nodes.after.keys()
+    connected_clusters = all_clusters & nodes.networks.keys()  # their network is known
     network_names = {nodes.networks[cluster] for cluster in connected_clusters} | read_networks.keys()
     for network_name in sorted(network_names):
         own_clusters = [cluster for cluster in sorted(connected_clusters) if nodes.networks[cluster] == network_name]
@@ -292,7 +294,7 @@ def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> 
             yield row  # the use of a network without nodes and VMs is unknown
     if supplies.networks is None:
         yield _create_row(SiteResourceKind.NODE_ADDRESSES, name="")
-    for cluster in sorted((nodes.before.keys() | nodes.after.keys()) - connected_clusters):
+    for cluster in sorted(all_clusters - connected_clusters):
         surge = nodes.surge.get(cluster, 0)
         yield _create_row(SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=surge)
 
@@ -350,8 +352,9 @@ def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
 def _compute_pod_storage(
     supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> SiteResourceCapacity:
-    """Build the row of the storage claimed by pods, for clusters with known pods. Its name lists these clusters, and
-    notes the others and a claim without a size. Without such a cluster, the use is unknown (None).
+    """Build the row of the storage claimed by pods, for clusters with known pods. Its name lists these clusters, then
+    the others and one claim without a size: `c1; not of c2; data-0 has no size`. Without a cluster with known pods,
+    the use is unknown (None).
     """
     claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
@@ -369,8 +372,9 @@ def _compute_pod_storage(
 
 
 def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDemand]) -> int | None:
-    """Return the least GiB of volumes and claims together: a claim may use an existing volume, unless it is new. Return
-    None if a claim has no size, or if no volume was captured and the claims alone fit.
+    """Return the minimum GiB of storage for existing volumes and claims of pods together. An existing claim may use an
+    existing volume of sufficient size; a new claim needs a new one. Return None (unknown) if a claim has no size, or if
+    no volume was captured, unless the claims alone exceed the total.
     """
     total = _sum_appliance_capacity(supplies)
     if any(claim.unsized_claim for claim in claims):  # its name
@@ -382,7 +386,8 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
     _, volumes_mib = supplies.volumes
     new_bytes = sum(claim.unbound_size for claim in claims)  # of claims without an existing volume
     if supplies.volume_sizes:
-        # The bytes of claims without an existing volume of their size, for any assignment of volumes.
+        # The volumes of some existing claims are unknown. Assign a sufficient volume to as many of them as possible.
+        # The other claims need new storage, for any assignment.
         unverified_sizes = chain.from_iterable(claim.unverified_sizes for claim in claims)
         volumes = sorted(chain.from_iterable([mib * _MIB] * count for mib, count in supplies.volume_sizes))
         for size in sorted(unverified_sizes, reverse=True):
@@ -395,8 +400,9 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
 
 
 def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
-    """Return the row of a kind with the smallest spare amount after a surge if this is insufficient, else a row of
-    unknown amount, if any, else the row with the smallest amount. Return None without rows of the kind.
+    """Return the row of a kind with the scarcest resource of a site; None without rows of the kind. `free` is the spare
+    amount, None if unknown, and `surge` the further need of an upgrade. It is the row with the smallest `free - surge`.
+    If this row is sufficient, a row without a known total precedes it.
     """
     rows_by_knowledge = group_by((row for row in rows if row.kind is kind), lambda row: row.free is not None)
     known_rows, unknown_rows = rows_by_knowledge.get(True, []), rows_by_knowledge.get(False, [])

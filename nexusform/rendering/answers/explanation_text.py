@@ -72,8 +72,10 @@ def format_sku(sku: VmSku) -> str:
 
 
 def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note]:
-    """Yield a name and a sentence per step of the choice, with second best candidates and rejected machines of the
-    chosen rack. If no machine remains, yield the filters only.
+    """Yield pairs of a step name and a sentence, to explain the choice of a machine for one VM. First the filters: how
+    many machines each leaves. Then the choice of the rack, of the machine in it with the second best candidates, and of
+    its NUMA cells. Rejected machines of the rack have their reason, those elsewhere are counted. If no machine passed
+    the filters, yield the filters only.
     """
     clauses: dict[str, list[str]] = {}  # texts of the filters by name of their line
     for step in explanation.filters:
@@ -269,8 +271,9 @@ _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
 
 
 def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int) -> list[str]:
-    """Return a line per change needed for other machines, the cheapest first: machines with capacity at once, or after
-    one change. A last line counts the machines with several needs. `pool_size` is the number of VMs in the pool.
+    """Return lines on other machines for a VM, a line per needed change. The first line has machines without need for a
+    change; the others follow, the cheapest change first. A last line counts the machines with several needs.
+    `pool_size` is the number of VMs in the pool.
     """
     with_one_change = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
     alternatives_by_need = group_by(with_one_change, lambda item: item.requirements[0] if item.requirements else None)
@@ -285,8 +288,9 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
 def _describe_needed_change(
     need: MachineObstacle | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
-    """Return a sentence on the machines with capacity after the change `need`, such as another zone or a smaller SKU.
-    Without a need (None), the VM fits there already, but the machines rank lower.
+    """Return a sentence on the machines with capacity for a VM after the change `need`, such as another zone or a
+    smaller SKU. For LEAVE the change is the removal of other VMs. Without a need (None), the VM fits there already, but
+    the machines rank lower.
     """
     if need is MachineObstacle.LEAVE:
         # Describe the machines with the fewest VMs to remove.
@@ -364,7 +368,9 @@ _SPREAD_RULE = (
 
 
 def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
-    """Build the answer about one or several pools at an address, with the first object of each as an example."""
+    """Build the answer about one or several pools at an address: how many VMs each has per rack, expected and actual.
+    It names the first VM of each pool as an example for the next command. VMs without a rack make it a finding.
+    """
     has_several = len({pool.address for pool in pools}) > 1  # clusters
     headers = ("cluster", *_POOL_HEADERS) if has_several else _POOL_HEADERS
     rows = tuple(_build_pool_row(pool, has_several) for pool in pools)

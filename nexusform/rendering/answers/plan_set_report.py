@@ -62,8 +62,9 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
 
 
 def _format_plan_note(named_plan: _NamedPlan) -> str:
-    """Return the reason of a plan's rejection, else its notes about NUMA cells, separation and conditions, and the
-    summaries of the warnings caused by it; "" without any.
+    """Return a note for the row of a plan. For a rejected plan it is the reason. Otherwise it has the results of its
+    checks, such as separation rules, then a summary per kind of warning. Only warnings caused by the plan count, not
+    earlier ones. Return "" without any.
     """
     if named_plan.plan.is_rejected:
         return f"blocked by {describe_rejection(named_plan.plan)}"

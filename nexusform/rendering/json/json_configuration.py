@@ -183,7 +183,9 @@ def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any
 def _add_block(
     document: dict[str, Any], name: str, blocks: Mapping[str, NestedBlock], labels: list[str], body: AnyBody
 ) -> None:
-    """Add a nested block in the shape of its nesting."""
+    """Add a nested block of the type `name` to a document. The schema of the type decides the form there: one object, a
+    list of objects, or objects by label.
+    """
     inner = _build_body_expressions(body, blocks[name].schema)
     match blocks[name].nesting:
         case Nesting.SINGLE:

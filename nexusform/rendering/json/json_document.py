@@ -184,7 +184,7 @@ def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
     current_addresses = dict(plan.address_moves)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
     for drift in plan.drift:
-        address = current_addresses.get(drift.address, drift.address)
+        address = current_addresses.get(drift.address, drift.address)  # the same if it did not move
         yield _build_drift(drift, address, providers.get(address, ""), show)
     if plan.mode is Mode.REFRESH_ONLY:
         drift_addresses = {drift.address for drift in plan.drift}

@@ -43,8 +43,9 @@ class _Attribute(Struct, frozen=True, order=True):
 def collect_relevant_attributes(
     configuration: Configuration, plan: Plan, changes: Sequence[Change], prior: State
 ) -> list[dict[str, Any]]:
-    """Return the resource attributes used by changes, outputs and module outputs, sorted: `{"resource": ...,
-    "attribute": [...]}`. The instances of modules are known from `plan` and `prior`.
+    """Return the resource attributes used by a plan, sorted: `{"resource": "rack.a", "attribute": ["name"]}`. They are
+    read by expressions of changed objects, changed outputs and module outputs, also through variables and locals. The
+    instances of modules are known from the addresses in `plan` and in the `prior` state.
     """
     analysis = _ReferenceAnalysis(configuration.root)
     references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
@@ -124,18 +125,21 @@ class _ReferenceAnalysis:
         return attributes
 
     def _follow_reference(self, reference: _Reference) -> Iterable[_Reference]:
-        """Return the references in the definition of a referenced value. A variable is defined by its module call, an
-        output by its expression, and a resource by its block. Return () for an undeclared one.
+        """Return the references in the definition of a referenced value. `var.size` leads to those in the expression
+        for `size` in the module call. A local or an output is defined by its expression, a resource by its block,
+        `each` and `count` by the repeated block. Return () for an undeclared value.
         """
         module = self.find_module(reference.module)
         name = str(next(iter(reference.steps), ""))
         match reference.root:
             case "var":
-                # The references in the caller's value of a variable; none in the root module.
                 path = reference.module
-                call = self.find_module(path[:-1]).calls.get(path[-1].name) if path else None
+                if not path:  # no module block calls the root module
+                    return ()
+                calling_module = path[:-1]
+                call = self.find_module(calling_module).calls.get(path[-1].name)
                 input_value = call.inputs.get(name) if call else None
-                return _build_references(path[:-1], input_value[0]) if input_value else ()  # its expression
+                return _build_references(calling_module, input_value[0]) if input_value else ()  # its expression
             case "local":
                 local = module.locals.get(name)
                 return _build_references(reference.module, local.expression) if local else ()
@@ -150,7 +154,10 @@ class _ReferenceAnalysis:
         return self.list_block_references(reference.module, (block.mode, block.type, block.name), attribute)
 
     def _resolve_resource(self, reference: _Reference) -> tuple[ResourceBlock, Key, _Steps] | None:
-        """Return block, instance key (None: none given) and attribute of a reference; None if it is not a resource."""
+        """Return the block of the resource named by a reference, the instance key, and the steps to the attribute. For
+        `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`; the key is None without one. Return None if
+        it names no resource.
+        """
         steps = reference.steps
         mode: Literal["managed", "data"] = "managed"
         resource_type = reference.root
@@ -165,11 +172,13 @@ class _ReferenceAnalysis:
         return block, None, attribute
 
     def _follow_call(self, reference: _Reference, module: Module) -> Iterable[_Reference]:
-        """Return the references in the module output named by `reference`, or in all outputs if it names none."""
+        """Return the references in the module output of `module.NAME.OUTPUT`, or in all outputs of the module for
+        `module.NAME` alone. The call may have an instance key: `module.NAME[KEY].OUTPUT`.
+        """
         name, *steps = reference.steps
         call = module.calls.get(str(name))
         key: Key = None
-        if steps and call is not None and _is_repeated(call):  # `module.NAME[KEY].OUTPUT`
+        if steps and call is not None and _is_repeated(call):
             key, *steps = steps
         inner = (*reference.module, ModulePathStep(str(name), key))
         if steps:

@@ -107,10 +107,13 @@ _STREAM_REASONS: Final = {
 
 
 def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPlacements.CHANGED) -> Iterator[Event]:
-    """Yield drift, planned changes and placements, the summaries of both, the decision and outputs."""
+    """Yield the events of a plan for `-json`, each with its type, message and `time`. The order is: drift (changes made
+    outside of nexusform), planned changes, placements, the summaries of both, the decision and outputs.
+    """
     yield from create_drift_events(plan, time)
-    for change in () if plan.mode is Mode.REFRESH_ONLY else plan.reported_changes:  # -refresh-only changes no object
-        yield create_planned_change_event(change, time)
+    if plan.mode is not Mode.REFRESH_ONLY:  # -refresh-only changes no object
+        for change in plan.reported_changes:
+            yield create_planned_change_event(change, time)
     if detail is not ShownPlacements.NONE:
         for document in build_placement_changes(plan, detail):
             trigger = enclose(" (", document["trigger"], ")")

@@ -46,7 +46,9 @@ def format_attribute_name(name: str) -> str:
 
 
 def format_scalar(plain: Any) -> str:
-    """Format a primitive, null or unknown value on one line."""
+    """Format a scalar as in a configuration: `"text"`, `true`, `3`, `null`. An unknown value is `(known after apply)`.
+    Numbers other than integers have their shortest decimal text, without an exponent.
+    """
     if plain is None:
         return "null"
     if plain is UNKNOWN:
@@ -134,7 +136,9 @@ def get_element_type(sequence_type: Type, index: int) -> Type:
 
 
 def build_path_trie(paths: Iterable[Path]) -> Any:
-    """Build nested dicts of paths by step: True at the end of a path (the empty one: just True), None without paths."""
+    """Build nested dicts of paths by step, with True at the end of each path. The paths `("a", 0)` and `("b",)` give
+    `{"a": {0: True}, "b": True}`. The empty path means the whole value: just True. Return None without paths.
+    """
     root: Any = None
     for path in paths:
         if not path:
@@ -145,7 +149,7 @@ def build_path_trie(paths: Iterable[Path]) -> Any:
             node = node.setdefault(step, {})
             if node is True:  # a shorter path covers this one
                 break
-        else:
+        else:  # no shorter path
             node[path[-1]] = True
     return root
 

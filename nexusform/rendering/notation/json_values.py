@@ -37,8 +37,8 @@ def _is_list(plain: Any) -> bool:
 
 
 def build_unknown_mask(plain: Any) -> Any:
-    """Build Terraform's mask of a value: True if it is unknown, False for a known scalar. The mask of an object has
-    only the parts with unknown values, the mask of a list has all elements, or none if all are known.
+    """Build Terraform's mask of a value, as in `after_unknown`: True if it is unknown, False for a known scalar. For an
+    object it is `{"id": true}` without the known attributes; for a list `[false, true]`, or [] if all are known.
     """
     if plain is UNKNOWN:
         return True
@@ -51,9 +51,10 @@ def build_unknown_mask(plain: Any) -> Any:
 
 
 def build_sensitive_mask(plain: Any, marks: Any) -> Any:
-    """Build Terraform's mask of a value: True if it is sensitive as a whole, False for another scalar. The mask of an
-    object has only the parts with sensitive values: `{"key": true}`. The mask of a list has all elements, or none if
-    none is sensitive. `marks` are True (sensitive), None (nothing is), or the marks of parts by name or position.
+    """Build Terraform's mask of a value, as in `before_sensitive`: true in place of each sensitive part. It is True for
+    a value sensitive as a whole, and False for another scalar. For an object it is `{"key": true}` without the other
+    keys; for a list `[false, true]`, or [] if no element is sensitive. `marks` is True if the whole value is sensitive,
+    None if nothing is, else the marks of parts by name or position.
     """
     if marks is True:
         return True
@@ -69,14 +70,16 @@ def build_sensitive_mask(plain: Any, marks: Any) -> Any:
 
 
 def redact_value(plain: Any, marks: Any) -> Any:
-    """Return the data with its sensitive parts hidden: text becomes "(sensitive value)", a map or object becomes empty
-    (its keys may be secret), the rest None. `marks` are True (sensitive), None (not), or the marks of parts by key.
+    """Return the data with its sensitive parts hidden. A sensitive text becomes "(sensitive value)", a number or
+    boolean None. A map becomes empty, because its keys may be secret, and a list keeps its length. `marks` is True if
+    the whole value is sensitive, None if nothing is, else the marks of parts: `{"password": True}`.
     """
     if marks is None:
         return plain
     if isinstance(plain, Mapping):
-        shown = {} if marks is True else plain
-        return {name: redact_value(part, marks.get(name)) for name, part in shown.items()}
+        if marks is True:
+            return {}
+        return {name: redact_value(part, marks.get(name)) for name, part in plain.items()}
     if _is_list(plain):
         part_marks = [True] * len(plain) if marks is True else list(map(marks.get, range(len(plain))))
         return [redact_value(part, mark) for part, mark in zip(plain, part_marks, strict=True)]
@@ -157,7 +160,9 @@ def expand_document(document: Any) -> Any:
 
 
 def _write_value(value: Any, out: BinaryOutput, margin: bytes, *, pretty: bool) -> None:
-    """Write one value; `margin` precedes each of its further lines."""
+    """Write one value as JSON; `margin` precedes each of its lines but the first. The parts of a LazyObject or
+    LazyArray are written one by one; any other value is encoded as a whole.
+    """
     if isinstance(value, LazyObject):
         colon = b": " if pretty else b":"
         pairs = ((encode_value(name) + colon, part) for name, part in value.items())

@@ -187,7 +187,7 @@ def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
 
 
 def _describe_vm_outcome(vm: MapVm) -> str:
-    """Return the outcome of a VM as text, such as a loss of its machine. Return "" if its mark on the map is enough:
+    """Return the effect of the plan on a VM as text, such as `host lost`. Return "" if its mark on the map is enough:
     placed, moved, removed or kept.
     """
     if vm.row is None:  # unchanged or unmanaged; an unmanaged VM can only lose its host
@@ -268,7 +268,9 @@ _TEXT_INDEX: Final = 5  # position of the difference in FIELDS of page_data.py
 
 
 def compress_document(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document; if large, with `packed`: numbers in changes and rows, and lists of values and lines."""
+    """Return the document unchanged if it is small. Otherwise a part `packed` replaces its changes and rows. It has the
+    distinct values and text lines once, and their numbers in the changes and rows.
+    """
     changes, rows = document["changes"], document["rows"]
     if len(changes) + len(rows) < _MIN_PACKED:
         return document
@@ -297,11 +299,14 @@ class _NumberedValues:
 
 
 def _compress_change(change: Sequence[Any], values: _NumberedValues, lines: _NumberedValues) -> list[Any]:
-    """Return the numbers of the values of a change; its difference becomes runs of lines (first number, count)."""
+    """Return a change with a number in place of each value: equal values of all changes share one. Its difference, a
+    text, becomes a list of runs of consecutive line numbers. A run has two elements, first number and count: the lines
+    4, 5, 6 and 9 are `[4, 3, 9, 1]`.
+    """
     numbers = list(map(lines.assign_number, change[_TEXT_INDEX].split("\n")))
     runs: list[int] = []
     for number in numbers:
-        if runs and number == runs[-2] + runs[-1]:  # first number and count of the last run
+        if runs and number == runs[-2] + runs[-1]:  # it continues the last run: first number and count
             runs[-1] += 1
         else:
             runs += [number, 1]

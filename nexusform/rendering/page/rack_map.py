@@ -113,7 +113,9 @@ class SiteMap(Struct, frozen=True):
 
 
 def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
-    """Build the map of every site in plan order; with errors the current VMs on sites with machines."""
+    """Build the map of every site in plan order: its racks and machines with the VMs before and after the plan. For a
+    plan with errors, the maps show the current VMs only, and omit sites without machines.
+    """
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
         return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
@@ -126,15 +128,15 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
 
 def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
     """Return a short name by cluster, for the boxes of its VMs: its name without the prefix of all names. If a name
-    becomes empty or is still too long, use the numbers of the clusters instead. OUTSIDE has a dot.
+    becomes empty or is still too long, use the numbers of the clusters instead. The entry OUTSIDE, for
+    unmanaged VMs, has a dot.
     """
     names = [name for name in clusters if name != OUTSIDE]
-    prefix = posixpath.commonprefix(names) if len(names) > 1 else ""
-    # Only whole words are removed: cluster-a10 and cluster-a11 give a10 and a11. 0: no whole word.
-    prefix_length = max(prefix.rfind(mark) + 1 for mark in "-_. /")
+    common_prefix = posixpath.commonprefix(names) if len(names) > 1 else ""
+    # Only whole words are removed, up to the last separator: cluster-a10 and cluster-a11 give a10 and a11.
+    prefix_length = max(common_prefix.rfind(separator) + 1 for separator in "-_. /")  # 0 without a separator
     keys = {name: name[prefix_length:] for name in names}
-    lengths = set(map(len, keys.values()))
-    if not lengths <= set(range(1, _MAX_KEY_LENGTH + 1)):
+    if not all(1 <= len(key) <= _MAX_KEY_LENGTH for key in keys.values()):
         keys = {name: str(number) for number, name in enumerate(keys, start=1)}
     if OUTSIDE in clusters:
         keys[OUTSIDE] = "\N{MIDDLE DOT}"
@@ -223,7 +225,9 @@ def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRa
 
 
 def _list_managed_vms(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> Iterator[MapVm]:
-    """Yield each VM existing before or after the plan once, by pool and number, with the certainty of its location."""
+    """Yield each VM existing before or after the plan once, by pool and number, with the certainty of its location.
+    `rows` are the placement changes of a VM by its key (address and name); a kept VM may have none.
+    """
     old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # each VM before the plan, with its pool
     new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # after the plan
     for pool in site.pools:
@@ -240,8 +244,9 @@ def _list_managed_vms(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet
 
 
 def _compute_location_certainty(vm: MapVm, certain_racks: AbstractSet[_PoolRack]) -> CertaintyLevel:
-    """Compute the certainty of the new location of a VM; UNKNOWN if the plan does not place it, or has no samples.
-    `certain_racks` are the racks with the same number of VMs of a pool in every sample.
+    """Compute the certainty of the new location of a VM, from repeated runs of the placement (samples). `certain_racks`
+    have the same number of VMs of a pool in every sample: then the level is COUNT. Otherwise the share of samples with
+    this number on its rack decides. The level is UNKNOWN if the plan does not place it, or has no samples.
     """
     if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is ChangeMark.KEPT:
         return CertaintyLevel.UNKNOWN
@@ -282,8 +287,9 @@ def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> M
 def _find_vm_row(
     rows: Sequence[PlacementChange], before: Placement | None, after: Placement | None
 ) -> PlacementChange | None:
-    """Find the row of a VM, by action if it exists on one side only; else the first, None without rows."""
-    # A cluster replaced on another site has one row for removal and one for placement.
+    """Find the row of the plan about a VM, among all rows with its name; None without any."""
+    # A cluster replaced on another site has one row for removal and one for placement. A VM on one side only gets the
+    # row of this side, any other VM the first row.
     actions: tuple[PlacementAction, ...] = ()
     if after is None:
         actions = (PlacementAction.REMOVE, PlacementAction.LOSE)

@@ -409,7 +409,9 @@ class RackOverviewDrawing:
         return parts
 
     def _render_rack(self, rack: MapRack) -> list[Markup]:
-        """Render a rack after the plan: tooltip, name, and a box with the number of VMs and a bar of used memory."""
+        """Render a rack after the plan: tooltip, name, and a box with the number of VMs and a bar of used memory. The
+        box has the style of the most severe mark of its VMs. It is hatched if no machine takes new VMs.
+        """
         remaining_machines = [machine for machine in rack.machines if machine.mark is not ChangeMark.REMOVED]
         vm_numbers = set(chain.from_iterable((*machine.before, *machine.after) for machine in rack.machines))
         mark_counts = Counter(self._site.vms[number].mark for number in vm_numbers)

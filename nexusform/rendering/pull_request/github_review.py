@@ -41,12 +41,15 @@ class DiffLines(Struct, frozen=True):
 
 
 def parse_diff(text: str) -> DiffLines:
-    """Parse a unified diff: the numbers of its added and unchanged lines in the new files, by path. The header of a
-    hunk, `@@ -OLD,COUNT +FIRST,COUNT @@`, has its first line and number of lines.
+    """Parse a unified diff: the numbers of its added and unchanged lines in the new files, by path. A file begins with
+    a line `+++ b/PATH`. Each of its hunks begins with `@@ -OLD,COUNT +FIRST,COUNT @@`. FIRST is the number of its first
+    line in the new file, and COUNT its number of lines (1 if omitted). Removed lines begin with "-" and are not
+    counted.
     """
     lines: dict[str, set[int]] = {}  # by path
-    # The file, the number of its next line, and the number of its remaining lines in the hunk.
-    path, next_number, lines_left = "", 0, 0
+    path = ""  # of the current file
+    next_number = 0  # of the next line in the new file
+    lines_left = 0  # in the current hunk; 0 outside of hunks
     for line in text.splitlines():
         if lines_left > 0 and line[:1] in ("+", " ", ""):  # added or unchanged; "" is an empty line without its space
             lines[path].add(next_number)

@@ -147,8 +147,9 @@ class ReportPart(Struct, frozen=True):
 
 
 def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
-    """Join the parts with blank lines in at most `max_bytes` bytes. If they are too long, the least important parts
-    lose their last lines, or are dropped. A note at the end names the cut parts.
+    """Join the parts with blank lines in at most `max_bytes` bytes. If they are too long, parts are cut in order of
+    importance, the least important first, until the rest fits. A cut part loses its last lines, or is dropped if no
+    line fits. A note at the end names the cut parts; if even this note is too long, return its beginning.
     """
     nonempty_parts = [part for part in parts if part.lines]
     texts = {id(part): part.text for part in nonempty_parts}

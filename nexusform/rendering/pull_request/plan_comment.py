@@ -203,8 +203,10 @@ _SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_T
 
 
 def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
-    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns. Only
-    the racks with most removed VMs and some new racks are shown; the others are counted. Return [] without any.
+    """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns.
+
+    `racks` begins with the most removed VMs. Only the first existing and new racks are shown, then the number of the
+    other racks and a legend. Return [] if no machine has another number of VMs.
     """
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
@@ -214,9 +216,9 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
     # New racks of many sites are usually alike: the first site is an example.
     if len(new) > _MAX_NEW_RACKS:
         new = [rack for rack in new if rack.site == new[0].site]
-    # `racks` begins with the most removed VMs: keep the first existing ones, sorted by name.
-    kept = sorted(existing[:_MAX_RACKS], key=lambda rack: (rack.site, compute_natural_sort_key(rack.name)))
-    visible_racks = [*kept, *new[:_MAX_NEW_RACKS]]
+    with_most_removed = existing[:_MAX_RACKS]
+    with_most_removed.sort(key=lambda rack: (rack.site, compute_natural_sort_key(rack.name)))
+    visible_racks = [*with_most_removed, *new[:_MAX_NEW_RACKS]]
     lines: list[str] = []
     for rack in visible_racks:
         lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several_sites else rack.name)
@@ -238,15 +240,19 @@ def _list_vm_counts(racks: Iterable[RackVmCounts]) -> Iterable[str]:
 
 
 def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
-    """Render the VMs per machine of one rack as lines of slot numbers, VMs before, and VMs after; a new one: after."""
+    """Render the VMs per machine of one rack: a line of slot numbers, the numbers of VMs before, and those after. A new
+    rack has only the last line. A rack with many machines has these lines again for the next slots. The margin on the
+    left has the name of the rack, or `before` and `after`.
+    """
     text = escape_control_characters(display_name).replace("\n", " ")
     name = text if count_columns(text) <= MAX_WIDTH else f"{text[: MAX_WIDTH // 2 - 3]}..."
     lines: list[str] = []
     if count_columns(name) >= _MARGIN_WIDTH:  # too long for the margin: on a line of its own
         lines.append(name)
         name = ""
-    for first in range(0, len(rack.machines), _GROUP_SIZE * _GROUPS_PER_LINE):
-        machines = rack.machines[first : first + _GROUP_SIZE * _GROUPS_PER_LINE]
+    machines_per_line = _GROUP_SIZE * _GROUPS_PER_LINE
+    for first in range(0, len(rack.machines), machines_per_line):
+        machines = rack.machines[first : first + machines_per_line]
         after = _render_row([_format_vm_count(machine.after, is_closed=machine.is_closed) for machine in machines])
         if not rack.existed_before:  # one line without slots; further ones have the first slot in the margin
             lines.append(fill_to_width(f"from {first + 1}" if first else name, _MARGIN_WIDTH) + after)

@@ -65,8 +65,8 @@ def render_report_markdown(report: Report) -> str:
 
 
 def _render_section(section: Section) -> Iterable[str]:
-    """Yield the text blocks of one section of an answer: its title, lines, notes, commands and tables. The blocks of a
-    folded section are between HTML tags.
+    """Yield the Markdown blocks of one section of an answer: its title, lines, notes, commands and tables. A folded
+    section is inside of `<details>`, with its title as the visible summary.
     """
     title = f"\u274c {escape_prose(section.title)}" if section.is_finding else escape_prose(section.title)  # cross
     yield f"<details><summary>{title}</summary>" if section.is_folded else f"#### {title}"

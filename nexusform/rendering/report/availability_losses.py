@@ -54,8 +54,12 @@ def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
         if row.pool != _CONTROL_PLANE:
             continue
         cluster, effect = (row.site_id, row.cluster), compute_effect(row)
-        down[cluster] += effect in DISRUPTIVE_EFFECTS and row.trigger not in _ROLLING_TRIGGERS  # True counts as 1
-        growth[cluster] += (effect is Effect.PLACED) - (effect in (Effect.REMOVED, Effect.LOST))
+        if effect in DISRUPTIVE_EFFECTS and row.trigger not in _ROLLING_TRIGGERS:  # not one VM after another
+            down[cluster] += 1
+        if effect is Effect.PLACED:
+            growth[cluster] += 1
+        elif effect in (Effect.REMOVED, Effect.LOST):
+            growth[cluster] -= 1
     for table in plan.placement_tables:
         if table.pool != _CONTROL_PLANE or not table.total_count:  # not for a removed control plane
             continue
@@ -103,8 +107,9 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
 
 
 def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) -> Iterator[str]:
-    """Yield a clause on a workload without any pod for some time or permanently; nothing if a pod is up at any time.
-    The drain of a workload protected by a PodDisruptionBudget (`is_protected`) waits for new pods.
+    """Yield a clause on a workload without any pod for some time or permanently. No pod of it stays up during the plan.
+    Yield nothing if disrupted pods are replaced before the next ones stop. The drain of a workload protected by a
+    PodDisruptionBudget (`is_protected`) waits for new pods.
     """
     if not replicas.effects:  # pods are only removed and created
         if replicas.removed and replicas.new:  # otherwise the workload is deleted or new
@@ -122,7 +127,9 @@ def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) ->
 
 
 def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
-    """Count a pod as up (unchanged or replaced in batches), removed, new, or disrupted at the removal of its node."""
+    """Add the effect of the plan on one pod to the counts of its workload (`replicas`): up, removed, new, or disrupted.
+    A pod replaced in a rolling update counts as up. For a disrupted pod, add the time when its node is removed.
+    """
     effect = compute_effect(pod)
     is_rolling = pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED  # an unplaced pod stays down
     if is_rolling or effect in (Effect.UNCHANGED, Effect.UPDATED):
@@ -138,8 +145,9 @@ def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Ma
 
 
 def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
-    """Return the removal time of each node in a batched upgrade, by every name of the node. Azure upgrades the nodes of
-    a pool in the order of their numbers, so each full batch of them is removed at one time.
+    """Return the removal time of each node in a batched upgrade, by every name of the node. A time is not a clock time,
+    but a pool (site id, cluster, pool) with the number of a batch. Azure upgrades the nodes of a pool in the order of
+    their numbers, so each full batch of them is removed at one time.
     """
     batch_sizes: dict[tuple[str, str, str], int] = {}
     for upgrade in plan.upgrades:

@@ -40,15 +40,16 @@ class _EqualSites(Struct, frozen=True):
 def build_capacity_table(
     capacity: Sequence[SiteSkuCapacity], other_capacity: Sequence[SiteResourceCapacity], *, has_unchanged: bool = False
 ) -> tuple[Table, str]:
-    """Return the figures of changed sites before and after, a row each, and a note with the number of unchanged sites.
+    """Return a table of the spare capacity of changed sites before and after the plan, and a note. The note has the
+    number of unchanged sites, "" without any. A site has a row per figure, such as the free VMs of its largest SKU.
     Sites with equal figures share rows; those with a worse figure come first. Without changes, or with `has_unchanged`,
-    the table has all sites; without any site it has no rows.
+    the table has all sites. It has no rows without any site.
     """
     rows_by_site = group_by(capacity, lambda row: row.site_id)
     figures = _build_site_figures(rows_by_site, other_capacity)
     changed_ids = [id_ for id_ in figures if any(figure.before != figure.after for figure in figures[id_])]
     shown_ids = figures if has_unchanged or not changed_ids else changed_ids
-    # By the largest SKU, too: the figures are numbers of its VMs.
+    # By the largest SKU (of the first row), too: the figures are numbers of its VMs.
     ids_by_figures = group_by(shown_ids, lambda id_: (rows_by_site[id_][0].sku, figures[id_]))
     groups = [
         _EqualSites(format_names(rows_by_site[id_][0].site for id_ in ids), len(ids), site_figures)
@@ -94,8 +95,10 @@ def _build_site_figures(
 
 
 def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[_CapacityTableRow]:
-    """Yield the figures of a site by its capacities per SKU (`rows`, largest SKU first). Each has a text before and
-    after the plan. It is worse if its deficit grows, a number that is higher for a worse figure.
+    """Yield the figures of one site as rows of a table: a label, a text before and one after the plan. A text is "-" if
+    the site does not exist then. `rows` have the capacity for each SKU, the largest first. Each measure has two
+    functions of these capacities: one formats the figure, one computes its deficit. A larger deficit after the plan
+    means that the figure is worse.
     """
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]

@@ -124,9 +124,9 @@ _Side: TypeAlias = _Mapping | None
 def _build_condensed_texts(
     before: _Side, after: _Side, counts: PlacementCounts, *, placements_follow: bool
 ) -> dict[str, str]:
-    """Return texts such as `(53 to place, see below)` by attribute name, for attributes too long to show in full: the
-    computed maps of placed objects, conditions, statuses and machines. `before` or `after` is None if the object does
-    not exist then, and `counts` has the changed placements of the object.
+    """Return texts such as `(53 to place, see below)` by attribute name, for attributes too long to show in full. They
+    are the maps of placed VMs, bindings or pods, long lists such as conditions, and machines. `before` and `after` are
+    the attributes of the object, None if it does not exist then. `counts` has its changed placements.
     """
     texts: dict[str, str] = {}
     for name, kind in MAPS.items():

@@ -64,7 +64,9 @@ def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
 
 
 def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about the changed fields of manifests (YAML or JSON texts), by attribute."""
+    """Return clauses about the changed fields of manifests (YAML or JSON texts), by attribute of an object:
+    `{"manifest": ("Deployment web: replicas 3 -> 5",)}`. `tree` is the difference of the object.
+    """
     clauses = {}
     for child in tree.children:
         if child.kind not in (NodeKind.TEXT, NodeKind.JSON) or child.symbol != CHANGED:
@@ -109,8 +111,8 @@ def _build_clauses(
     machines: AbstractSet[str] = frozenset(),
 ) -> list[str]:
     """Return a clause for every changed argument, nested blocks included: `count 2 -> 3`, `pool1,2 count 4 -> 5`.
-    Equally changed blocks share their clauses. `texts` replace the clauses of some arguments by name. `machines` are
-    the names of all machines of a rack, to write `all 16 machines`.
+    Equally changed blocks share their clauses: pool1 and pool2 above. `texts` has other clauses for some arguments, by
+    name. `machines` are the names of all machines of a rack: if all change, they are `all 16 machines`.
     """
     clauses: list[str] = []
     for child in tree.children:
@@ -142,8 +144,9 @@ def _format_machine_subject(names: Sequence[str], symbol: str, machine_count: in
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
-    """Return the clauses after the name of a block, each with a leading space. A created or deleted block has only one:
-    its values other than defaults ("" without any, or if too long). A changed block has one per changed argument.
+    """Return texts to append to the name of a block. A changed block has one per changed argument: ` count 2 -> 3`. A
+    created or deleted block has one with its values other than defaults: ` (count = 3, mode = "User")`. The text is ""
+    if there are none, or if it would be too long.
     """
     if block.symbol not in (CREATED, DELETED):
         return tuple(f" {clause}" for clause in _build_clauses(block, schema))
@@ -156,18 +159,21 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
         if child.name not in attributes or value != attributes[child.name].default:
             texts.append(f"{child.name} = {format_scalar(value)}")
     text = ", ".join(texts)
-    return (f" ({text})" if 0 < len(text) <= _MAX_VALUE_LENGTH else "",)
+    is_shown = 0 < len(text) <= _MAX_VALUE_LENGTH
+    return (f" ({text})" if is_shown else "",)
 
 
 def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
-    """Return whether users can set an argument. Without a schema, assume that they can."""
+    """Return whether users can set an argument, unlike a computed one. Without a schema, assume that they can."""
     if name in MAPS:  # a computed map of placed VMs, bindings or pods
         return False
     if schema is None:
         return True
+    block_orders = map(get_order_attribute, schema.blocks)
+    if name in block_orders:  # computed from the positions of blocks in the configuration
+        return False
     attribute = schema.attributes.get(name)
-    block_orders = map(get_order_attribute, schema.blocks)  # attributes computed from the positions of blocks
-    return attribute is not None and attribute.is_configurable and name not in block_orders
+    return attribute is not None and attribute.is_configurable
 
 
 def _format_leaf_value(node: DifferenceNode) -> str:
@@ -233,7 +239,9 @@ _NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
 
 
 def _get_part_name(node: DifferenceNode) -> str:
-    """Return the name, value or identifying attribute of a part; "" without any."""
+    """Return a text to identify one part of a map, set or list. It is its own name, the value of a scalar, or the value
+    of an attribute such as `name`. Return "" without any.
+    """
     if node.name:
         return node.name
     if node.kind is NodeKind.LEAF:
@@ -308,7 +316,9 @@ def _format_value(plain: Any) -> str:
 
 
 def _format_object(plain: dict[str, Any]) -> str:
-    """Format a short object without nesting as `{a = 1, b = 2}`, another one as its number of attributes."""
+    """Format a short object without nesting as `{a = 1, b = 2}`, without null attributes. An object with an inner map
+    or list, or too long for its line, becomes its number of attributes: `{12 attributes}`.
+    """
     size = f"{{{format_count(len(plain), 'attribute')}}}"
     entries = {name: value for name, value in plain.items() if value is not None}  # null: not set
     if {dict, list} & {value.__class__ for value in entries.values()}:

@@ -139,9 +139,13 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         clauses.append(f"drains up to {duration}")
     further_clauses += format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
     if plan.to_destroy:
-        count, deleted = plan.to_destroy, plan.count(Action.DELETE)  # `to_destroy` includes replaced objects
-        verbs = {0: "replace", count: "destroy"}  # by number of deleted objects: none or all; else some
-        further_clauses.append(f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}")
+        deleted_count = plan.count(Action.DELETE)
+        verb = "destroy or replace"  # `to_destroy` includes replaced objects
+        if deleted_count == plan.to_destroy:
+            verb = "destroy"
+        elif not deleted_count:
+            verb = "replace"
+        further_clauses.append(f"{format_count(plan.to_destroy, 'object')} to {verb}")
     if unpredicted:
         further_clauses.append(f"{format_count(unpredicted, 'resource')} not predicted")
     return "; ".join([", ".join(clauses), *further_clauses])

@@ -147,8 +147,9 @@ class Comparison(Struct, frozen=True):
     def _compare_blocks(
         self, name: str, old_body: _Mapping, new_body: _Mapping, block: NestedBlock, marks: PathMarks
     ) -> list[DifferenceNode]:
-        """Return a node per nested block of one type. Blocks with labels pair by label, and repeated blocks without
-        labels pair like list elements. Unknown blocks are one node.
+        """Return a node per nested block of the type `name`, from the bodies around them. A type has at most one block
+        (SINGLE), a list of blocks, or blocks by label. Old and new blocks pair by label, or like elements of a list.
+        All blocks are one node if they are unknown until apply.
         """
         old, new = old_body.get(name), new_body.get(name)
         if new is UNKNOWN:  # the number of blocks and their labels are unknown as well: one node for all
@@ -160,9 +161,11 @@ class Comparison(Struct, frozen=True):
         nodes = []
         if block.nesting is Nesting.LIST:
             old, new = old or [], new or []
-            for positions in pair_elements(old, new):  # of each side; None: no block on it
-                sides = (_get_element(old, positions[0], default=None), _get_element(new, positions[1], default=None))
-                nodes.append(self._compare_block(name, "", *sides, block, marks.select_part(*positions)))
+            for old_position, new_position in pair_elements(old, new):  # None: no block on this side
+                old_block = _get_element(old, old_position, default=None)
+                new_block = _get_element(new, new_position, default=None)
+                part_marks = marks.select_part(old_position, new_position)
+                nodes.append(self._compare_block(name, "", old_block, new_block, block, part_marks))
         else:
             old, new = old or {}, new or {}
             for label in _list_labels(name, old_body, new_body):
@@ -189,16 +192,18 @@ class Comparison(Struct, frozen=True):
         return body._replace(symbol=symbol, name=name, label=label, forces_replacement=marks.replacement is True)
 
     def _build_node(self, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
-        """Build the node of the difference of two values, without its name. ABSENT means no value on a side. The
-        classes of the values decide: dicts and lists are compared by part, texts by line, and others as a whole.
+        """Build the node of the difference of two values, without its name. A side is ABSENT if it has no value, as
+        the old side of a new attribute. `marks` are True on a sensitive side. Two dicts or two lists are compared by
+        part, two texts by line, and other values as a whole. The symbol of a node is "+", "-", "~" or "" (equal).
         """
         symbol = _compute_symbol(old, new, value_type)
         if marks.old is True or marks.new is True:  # sensitive as a whole
             if marks.old is marks.new:
                 return DifferenceNode(NodeKind.SENSITIVE, symbol)
-            note = "sensitive" if marks.new is True else "exposed"
-            has_both_sides = old is not ABSENT and new is not ABSENT
-            return DifferenceNode(NodeKind.SENSITIVE, symbol or CHANGED, note=note if has_both_sides else "")
+            note = ""
+            if old is not ABSENT and new is not ABSENT:  # an existing value becomes sensitive, or is no longer so
+                note = "sensitive" if marks.new is True else "exposed"
+            return DifferenceNode(NodeKind.SENSITIVE, symbol or CHANGED, note=note)  # equal values count as changed
         # With one class, the values are compared in parts. An absent side counts as empty.
         value_classes = {side.__class__ for side in (old, new) if side is not ABSENT}
         if value_classes == {dict}:
@@ -235,8 +240,9 @@ class Comparison(Struct, frozen=True):
         marks: PathMarks,
         compare: Callable[[str, Any, Any, Type, PathMarks], DifferenceNode],
     ) -> DifferenceNode:
-        """Compare the named parts of two objects or maps by `compare`. Return a node with the changed parts and the
-        always shown ones, and with the number of hidden ones. The caller adds the symbol.
+        """Compare the named parts of two objects or maps by `compare`. Return a node with the changed parts as children
+        and the number of hidden, equal parts. An object shows its `id` and `name` even if equal. `width` is the width
+        of the longest name, to align the values. The caller adds the symbol.
         """
         is_map = kind is NodeKind.MAP
         has_nulls = is_map or self.keep_null  # in an object, a null attribute counts as absent
@@ -288,9 +294,11 @@ class Comparison(Struct, frozen=True):
         return DifferenceNode(NodeKind.SET, symbol, children=visible, hidden=len(children) - len(visible))
 
     def _compare_strings(self, symbol: str, old: Any, new: Any) -> DifferenceNode:
-        """Compare strings, or a string and ABSENT: as JSON if possible, by line if there are several, else a leaf."""
+        """Compare two strings; one of them may be ABSENT. Strings with JSON objects or lists are compared by part,
+        other strings of several lines by line, and short ones as a whole.
+        """
         structures = (_parse_json(old), _parse_json(new))
-        if None not in structures:  # both sides are JSON, or one is absent
+        if None not in structures:  # None: not JSON
             structure = Comparison(self.show_unchanged, keep_null=True).compare_values("", *structures, DYNAMIC)
             return DifferenceNode(NodeKind.JSON, symbol, children=(structure,))
         old_lines, new_lines = ([] if text is ABSENT else text.split("\n") for text in (old, new))
@@ -390,7 +398,9 @@ def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) ->
 
 
 def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
-    """List labels in source order: those of the new side first, then removed ones."""
+    """List the labels of the blocks of the type `name` in the order of the configuration. Those of the new side come
+    first, then removed ones. A separate attribute of the body records this order; labels missing in it follow by name.
+    """
     labels: dict[str, None] = {}
     for side in (new, old):
         blocks = side.get(name)
@@ -426,8 +436,9 @@ _Pair: TypeAlias = tuple[int | None, int | None]
 
 
 def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
-    """Return pairs of positions (before, after) in display order; None for an element of one side only. Between
-    equal elements, objects (dicts) pair in order as one changed object; other elements are removed and added.
+    """Return pairs of positions (before, after) in display order; None for an element of one side only. From
+    `["a", "b"]` to `["b", "c"]`: `[(0, None), (1, 0), (None, 1)]`. Equal elements are pairs. Among the differing ones
+    between them, objects (dicts) pair in order as changed objects; other elements are removed and added.
     """
     if not before or not after:  # no element has a partner
         return [(i, None) for i in range(len(before))] + [(None, j) for j in range(len(after))]

@@ -57,8 +57,9 @@ class NameRange(Struct, frozen=True):
 
 
 def build_name_runs(names: Iterable[str]) -> list[NameRange]:
-    """Group names into runs without gaps, in the order of the first name per prefix. Every name is in one
-    run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
+    """Group names into runs without gaps, in the order of the first name per prefix. The names `vm1`, `vm2`, `vm4` and
+    `spare` are three runs, one of `vm1` and `vm2`. Every name is in one run. Numbers of a run are padded to one width
+    (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
     """
     split_names: list[tuple[str, str]] = []  # prefix, and digits at the end ("" for none)
     for name in dict.fromkeys(names):
@@ -144,7 +145,9 @@ def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
 
 
 def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
-    """Merge groups with equal lines: of placements under all names, of pools under all sites; keep a single group."""
+    """Merge groups with equal lines into one. The groups of several placements get all their names, as in `app["a",
+    "b"]`. Those of one pool on several sites get the list of sites.
+    """
     if len(groups) == 1:
         return groups[0]
     if KINDS[groups[0].kind].by_resource:  # bindings; the name is the address of their placement
@@ -188,8 +191,9 @@ def _format_bracketed_keys(keys: Sequence[Key], texts: Sequence[str]) -> str:
 
 
 def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
-    """Return the text of each run of instance keys (`0..3`, `"a1".."a8"`) with the number of its keys. Numbers come
-    first, then strings; the strings of a short run are listed one by one.
+    """Return pairs of a text and its number of keys, for the instance keys of a resource: `count` numbers or `for_each`
+    strings. A run without gaps is one pair, `("0..3", 4)` or `('"a1".."a8"', 8)`; the strings of a short run are a pair
+    each. Numbers come first.
     """
     from nexusform.rendering.notation.hcl_text import quote_string
 
@@ -215,8 +219,9 @@ class FoldedAddresses(Struct, frozen=True):
 
 
 def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> list[FoldedAddresses]:
-    """Fold addresses of the same kind that differ in one instance key or in the final number of their name. Addresses
-    fold only with an equal element of `kinds`. Every position is in one fold; folds are ordered by first member.
+    """Fold addresses that differ in one instance key (`rack.r[0]`, `rack.r[1]`), or in the final number of their name
+    (`rack.r1`, `rack.r2`). `kinds` has an element for each address; only addresses with equal elements fold. The
+    members of a fold are positions in `addresses`. Every position is in one fold; folds are ordered by first member.
     """
     with_keys: dict[object, list[int]] = {}  # positions by kind and by address without its folded key
     without_keys: dict[object, list[int]] = {}  # positions by kind, mode, type and module
@@ -283,7 +288,9 @@ def _format_key(key: Key) -> str:
 
 
 def _fold_addresses_by_name(members: Sequence[int], addresses: Sequence[Address]) -> list[FoldedAddresses]:
-    """Fold blocks of one type without keys by runs of names; `members` are positions in `addresses`."""
+    """Fold blocks of one type without keys by runs of names: `rack.r1` and `rack.r2` become `rack.r1,2`. `members` are
+    the positions of these blocks in `addresses`, and so are those in the results.
+    """
     by_name: Mapping[str, int] = {addresses[member].name: member for member in members}  # positions
     if len(by_name) < len(members):  # a deposed object has the address of its replacement: fold nothing
         return [FoldedAddresses((member,), str(addresses[member])) for member in members]
@@ -332,8 +339,9 @@ class SitePools(Struct, frozen=True):
 
 
 def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS) -> tuple[SitePools, ...]:
-    """Build the rows of the pools of each site. With more tables (pools) than `maximum`, pools with equal names, SKUs
-    and sizes on a site share a row. Equal sites are one.
+    """Build the rows of the pools of each site, from one table per pool. If there are more tables than `maximum`, pools
+    with equal names, SKUs and sizes on a site share a row. A site shows MAX_ROWS rows; `hidden_pools` counts the pools
+    of the others. Sites with equal rows are merged.
     """
     site_names = {site.id: site.name for site in plan.sites}
     tables_by_site = group_by((table for table in tables if table.total_count), lambda table: table.site_id)
@@ -403,9 +411,10 @@ def _normalize_site_specific_names(row: PoolRow, site: SitePools) -> PoolRow:
 
 
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
-    """Return the rows of equal sites with names again: each with its clusters on all sites, and with the names of its
-    racks if they are equal on all sites. The name of a site is written as SITE. Return None if the clusters of a row
-    have several prefixes, because `format_names` would need a list of them.
+    """Return the rows of sites merged as equal, with names for all of them. In the names of clusters and racks, SITE
+    replaces the name of the site: `SITE-rack1,2`. A row has the clusters of all sites. It has the racks if they are
+    equal on all sites, else only their number. Return None if the clusters of a row have several prefixes, because
+    `format_names` would need a list of them.
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):

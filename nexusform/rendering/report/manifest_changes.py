@@ -104,11 +104,14 @@ _Difference: TypeAlias = tuple[_Path, Any, Any]
 
 
 def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
-    """Return the innermost differences by path. Nonempty mappings or lists on both sides are compared by part."""
+    """Return the differences of two values, each with its path, old and new value; [] if they are equal. Two mappings,
+    or two lists, are compared by part unless one is empty: `(("spec", "replicas"), 1, 2)`. A part of one side only is
+    compared with _ABSENT.
+    """
     if old == new and is_equal_with_booleans(old, new):
         return []
     before, after = _split_into_parts(old), _split_into_parts(new)
-    if not before or not after or isinstance(old, dict) != isinstance(new, dict):
+    if not before or not after or isinstance(old, dict) != isinstance(new, dict):  # no parts to compare
         return [(path, old, new)]
     differences: list[_Difference] = []
     for name in {**before, **after}:
@@ -117,15 +120,18 @@ def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
 
 
 def _split_into_parts(value: Any) -> dict[str, Any] | None:
-    """Return a mapping itself, or the items of a list by `[name]`, else by `[position]`; None for other values."""
+    """Return the parts of a value by name, None for a scalar. A mapping is returned as it is. The items of a list are
+    by `[web]` if each has a name of its own, as containers do; else by position: `[0]`.
+    """
     if isinstance(value, dict):
         return value
     if not isinstance(value, list):
         return None
     parts_by_name = {f"[{get_text(item, 'name')}]": item for item in value}
-    if len(parts_by_name) == len(value) and all(isinstance(get_value_at_path(item, "name"), str) for item in value):
+    has_distinct_names = len(parts_by_name) == len(value)
+    if has_distinct_names and all(isinstance(get_value_at_path(item, "name"), str) for item in value):
         return parts_by_name
-    return {f"[{position}]": item for position, item in enumerate(value)}  # a name is missing or ambiguous
+    return {f"[{position}]": item for position, item in enumerate(value)}
 
 
 def _format_value(value: Any, *, is_hidden: bool = False) -> str:

@@ -142,7 +142,9 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
 
 
 def _build_fold_shape(fold: ObjectFold) -> object:
-    """Return a value equal for blocks to fold; a fold of one object or of deposed objects differs from all others."""
+    """Return a key, equal for blocks of a configuration to show in one line: same change, type, modules, keys and
+    texts. A block with one object, or with deposed objects, is never folded: its key is unique.
+    """
     first_row = fold.rows[0]
     if len(fold.rows) == 1 or first_row.deposed:
         return id(fold)  # equal to no other
@@ -153,7 +155,9 @@ def _build_fold_shape(fold: ObjectFold) -> object:
 
 
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:
-    """Return the clauses of a row without its instance key: of `ns["a"]`, `Namespace a` as `Namespace of its name`."""
+    """Return the clauses of a row with its instance key replaced, to make the rows of one block equal. For `ns["a"]`,
+    the clause `Namespace a` becomes `Namespace of its name`.
+    """
     key = row.address.key
     if not isinstance(key, str) or key.isdecimal():  # a number is rarely the name of an object: `PickN 2`
         return row.clauses

@@ -201,8 +201,9 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
-    """Return a summary of all placements, then one per kind of object unless all are of one kind. Return () without
-    placements. Kept VMs without a row of their own count, too.
+    """Return a summary of all placements, then one per kind (VM, pod, binding) unless all are of one kind. A summary
+    has the numbers of objects by action. Return () without placements. The plan has no rows for some kept VMs, but they
+    count, too.
     """
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
@@ -340,8 +341,9 @@ def _build_run_lines(
 
 
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
-    """Build one line for rows with equal action, trigger, effect and states. The state before an update replaces the
-    origin, the state after it precedes the target, and a waiting state replaces the target.
+    """Build one line for several similar objects, `web-0..5  rack1 -> rack2`: their label, origin and target. The rows
+    have equal action, trigger, effect and states. If an update changes the state, the state before it replaces the
+    origin, and the state after it precedes the target. The state of waiting objects (`Pending`) replaces the target.
     """
     first_row = run[0]
     state_before, state_after = _get_states(first_row)  # both "" unless an update changes the state
@@ -460,7 +462,9 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
 
 
 def get_action_text(line: PlacementLine) -> str:
-    """Return the text before the target of objects without an origin: `re-created in place:`, `stays`."""
+    """Return the text before the location of objects shown without an origin: `re-created in place:`, `stays`. The
+    state of a waiting object follows without a colon: `stays Pending`. Return "" before `Failed`.
+    """
     if line.trigger in RECREATION_VERBS and line.effect is Effect.MOVED:
         return line.state or RECREATION_VERBS[line.trigger]  # the state, if any, is AT_ONCE
     match line.effect:

@@ -27,9 +27,10 @@ _MAX_REASON: Final = 160
 
 
 def describe_feasibility(plan: Plan) -> Iterator[str]:
-    """Yield a line per placement: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`.
-    Several placements running everywhere share the first line. Lines about tested fixes, lost machines and racks, and
-    clusters not selected follow if they were computed.
+    """Yield lines on the clusters able to run the workloads of placements. A placement has a line on its selected
+    clusters: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`. Several placements running
+    everywhere share the first line. Lines about tested fixes, lost machines and racks, and clusters not selected follow
+    if they were computed.
     """
     by_selection = group_by(plan.feasibility, lambda row: row.is_selected)
     selected = by_selection.get(True, [])
@@ -207,8 +208,10 @@ def _count_compute_machines(site: SiteVms) -> int:
     count = 0
     for machine in site.machines:
         if machine.exists_after and machine.facts.rack not in planned_racks:
-            reasons = set(machine.facts.unschedulable_reason.split(", "))
-            count += machine.facts.status is not None or reasons <= _TEMPORARY_REASONS  # True counts as 1
+            reasons = set(machine.facts.unschedulable_reason.split(", "))  # {""} for a machine open to VMs
+            is_out_of_service = machine.facts.status is not None
+            if is_out_of_service or reasons <= _TEMPORARY_REASONS:
+                count += 1
     return count
 
 

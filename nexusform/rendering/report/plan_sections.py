@@ -362,8 +362,8 @@ def build_vm_section(view: PlanReportData) -> Section:
 
 
 def build_listed_vm_section(view: PlanReportData) -> Section:
-    """Build the section of changed VMs with an item per moved or new VM. If they are many, or re-created by an upgrade,
-    an item has similar VMs together.
+    """Build the section of changed VMs with an item per moved or new VM. If there are too many, or if an upgrade
+    re-creates nodes, an item has similar VMs together. New VMs alone may be too many: then only moved ones have items.
     """
     section = build_vm_section(view)
     if view.plan.upgrades or not section.has_content:
@@ -394,7 +394,9 @@ def build_placement_section(view: PlanReportData) -> Section:
 
 
 def build_single_vm_section(view: PlanReportData) -> Section:
-    """Build a row per moved VM, and per new VM unless they are many, with the share of samples on its machine."""
+    """Build a table with a row per moved VM, and per new VM unless they are many. The last column has the share of the
+    plan's samples with the VM on the same machine. The section is empty if a simpler list of the VMs is enough.
+    """
     groups = build_placement_groups(view.plan, ShownPlacements.ALL, view.location_formatter)
     selected = _select_listed(view, _select_vm_groups(groups))
     actions = (PlacementAction.MOVE, PlacementAction.PLACE)
@@ -500,8 +502,9 @@ def _list_moves(plan: Plan) -> list[PlacementChange]:
 
 
 def find_move_causes(plan: Plan) -> tuple[Change, ...]:
-    """Find the causes of moves of VMs, in plan order. The cause is the VM's own resource if it has the trigger, or the
-    changed machine or rack if the VM loses its machine. VMs named by `-replace` have no cause in the configuration.
+    """Return the changes of resources behind moves of VMs, in plan order. If a VM loses its machine, this is the change
+    of the machine or its rack. Otherwise it is the change of the VM's own resource. A move requested by a flag, such as
+    -replace, has no cause in the configuration.
     """
     moves = _list_moves(plan)
     hardware_ids: set[str] = set()

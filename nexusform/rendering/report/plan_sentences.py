@@ -199,8 +199,9 @@ _UNFINISHED: Final = (
 
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
-    """Return a headline and a description of the comparison for a plan without changes. They depend on the reason for
-    having none: unfinished changes, nothing to predict, missing data, or a complete comparison.
+    """Return a headline and a sentence on the comparison, for a plan without changes: `No changes. ...`. The first
+    matching reason decides: an unfinished earlier apply, nothing to predict, a plan from the state alone. Otherwise the
+    mode and the selection (-target, -exclude) have a text each; missing data and `-refresh=false` change it.
     """
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
     if ids & _PENDING_CHANGE_IDS:  # changes of an earlier apply are not finished
@@ -259,7 +260,8 @@ def format_prediction_accuracy(score: PredictionRecordScore) -> str:
     text = f"{score.correct:,} of {format_count(score.verified, 'verified prediction')} correct"
     if score.certain:
         text += f", {score.certain_correct:,} of {score.certain:,} certain ones"
-    uncertain_misses = score.verified - score.correct - (score.certain - score.certain_correct)
+    wrong, wrong_certain = score.verified - score.correct, score.certain - score.certain_correct
+    uncertain_misses = wrong - wrong_certain
     if uncertain_misses:
         text += f"; {uncertain_misses:,} uncertain ones fell the other way"
     text += f"; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best)"
@@ -278,8 +280,8 @@ _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def describe_trigger(row: PlacementChange) -> str:
-    """Return the trigger of a placement as text: `scale_out`. If the trigger by itself would mislead, return a clearer
-    text, or "".
+    """Return the reason of a placement change as text, usually the name of its trigger: `scale_out`. Four rules replace
+    a misleading name, such as `cluster_removed` for a forgotten VM: it is not removed itself.
     """
     if row.trigger in _REASON_TRIGGERS:
         return row.reason

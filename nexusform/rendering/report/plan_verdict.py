@@ -51,8 +51,9 @@ from nexusform.rendering.report.plan_sentences import count_resource_changes
 
 
 def build_headline(plan: Plan) -> str:
-    """Return the first error of a failed plan, else clauses: `1 to add, 7 VMs to place, nothing moves`. If objects move
-    or are lost, the only counts of resources are those to destroy: `3 VMs are re-created on other machines`.
+    """Return the result of a plan in one line. For a failed plan it is the first error. If no object moves or is lost,
+    it has the counts of resources and placements: `1 to add, 7 VMs to place, nothing moves`. Otherwise clauses about
+    moved and lost objects come first, and of the resources only those to destroy are counted.
     """
     if plan.is_failed:
         # The first error and the number of others; broken separation rules come before other errors.

@@ -96,8 +96,13 @@ def select_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 
 
 def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
-    """Return a row per group of sites with equal figures, without unchanged sites."""
-    rows_by_figures = group_by((row for row in rows if row.has_changes), lambda row: replace(row, name=""))
+    """Return a row per group of sites with equal figures, without unchanged sites. It has the names of all sites of the
+    group, and their number.
+    """
+    changed_rows = (row for row in rows if row.has_changes)
+    rows_by_figures = group_by(
+        changed_rows, lambda row: replace(row, name="")
+    )  # without its name, a row is its figures
     folded_rows = []
     for figures, equal_rows in rows_by_figures.items():
         names = sorted((row.name for row in equal_rows), key=compute_natural_sort_key)
@@ -106,8 +111,11 @@ def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 
 
 def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
-    """Yield texts about changed sites beyond the maximum of rows, and unchanged ones: `4 sites unchanged: ber1`."""
-    further_rows = _fold_changed_rows(rows)[_MAX_ROWS:]  # `row.sites` sites with equal figures share a row
+    """Yield texts about the sites without a row in the table: changed ones beyond its maximum of rows, and unchanged
+    ones: `4 sites unchanged: ber1`. Sites with equal figures share one row; `row.sites` is their number, and the
+    figures are those of each.
+    """
+    further_rows = _fold_changed_rows(rows)[_MAX_ROWS:]
     if further_rows:
         placed = sum(row.placed * row.sites for row in further_rows)
         removed = sum(row.removed * row.sites for row in further_rows)

@@ -26,8 +26,9 @@ def _describe_recreation(upgrade: Upgrade) -> str:
 
 
 def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
-    """Return clauses about upgraded clusters: per blocked upgrade, per new version, and per cluster with re-created
-    nodes. Of many blocked or re-created clusters return only their number.
+    """Return clauses about upgraded clusters. Each blocked upgrade has a clause. The other rolling upgrades have one
+    per new version. Each cluster with re-created nodes but no new version has one. Of many blocked or re-created
+    clusters return only their number.
     """
     by_state = group_by(upgrades, is_upgrade_blocked)
     blocked = by_state.get(True, [])
@@ -35,7 +36,8 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     clauses = [f"the upgrade of {upgrade.cluster} to {upgrade.after} {_format_verdict(upgrade)}" for upgrade in blocked]
     if len(blocked) > _MAX_TITLE_NAMES:
         clauses = [f"the upgrades of {len(blocked):,} clusters cannot complete"]
-    by_version = group_by(by_state.get(False, []), lambda upgrade: upgrade.after if upgrade.is_rolling else "")
+    unblocked = by_state.get(False, [])
+    by_version = group_by(unblocked, lambda upgrade: upgrade.after if upgrade.is_rolling else "")
     recreations = by_version.pop("", [])  # of nodes, without a new version
     for version, version_upgrades in by_version.items():
         names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))

@@ -126,7 +126,9 @@ class _DifferenceRenderer:
         return [f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"] if count else []
 
     def render_value(self, node: DifferenceNode, level: int, *, show_null: bool = True) -> str:
-        """Return the text right of `=`, of several lines if nested; `show_null`: `-> null` follows a deleted value."""
+        """Return the text right of `=` for a changed or unchanged value: `2 -> 3`. It has several lines for lists, maps
+        and texts; `level` is their nesting. With `show_null`, `-> null` follows a deleted value.
+        """
         replacement_note = self._replacement_note if node.forces_replacement else ""
         null_note = self._null_arrow if show_null and node.symbol == "-" else ""
         if node.kind is NodeKind.CONDENSED:  # a text in place of the value
@@ -216,8 +218,9 @@ def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Chan
 
 
 def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[StanzaGroup]:
-    """Group the stanzas of changes that differ only in the names of their objects: id, name, instance key and site.
-    A group has the text of its first stanza and the addresses of the others. Changes without a stanza are left out.
+    """Group equal changes, to show their text once. `pairs` have a change and its stanza (the lines about it), None for
+    a change without lines. Stanzas are equal if they differ only in the names of their objects: id, name, instance key
+    and site. A group has the text of its first stanza and the addresses of the others.
     """
     texts: dict[str, str] = {}  # first stanza of each group, by its text with the names masked
     other_addresses: dict[str, list[str]] = {}  # of the further objects, by the same key
@@ -254,7 +257,9 @@ _LEVEL_WIDTH: Final = 4  # columns of a nesting level; a sign is in the third of
 
 
 def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the lines of stanzas, and for each True if it is an unchanged line of a text: a dash in it is no sign."""
+    """Yield pairs of a line of stanzas and a boolean. It is True for an unchanged line inside of a multi-line text
+    (`<<-EOT`). A dash at its beginning belongs to the text and is not the sign of a change.
+    """
     text_column = 0  # start column of the current text; 0 = outside of texts
     for line in text.split("\n"):
         # The sign of a changed line of a text is in the middle of the level after `text_column`.
@@ -306,7 +311,7 @@ def _summarize_value(output: DifferenceNode) -> str:
     note = ""
     if output.symbol == "~":
         removed, added, changed = symbols["-"], symbols["+"], symbols["~"]
-        total -= removed  # the children include removed elements
+        total -= removed  # the children include removed elements, but the new value does not
         note += enclose(", ", added, " of them new")
         if 0 < changed < total:  # if all change, the symbol says it
             note += f", {changed} of them {select_word_form(changed, 'changes', 'change')}"

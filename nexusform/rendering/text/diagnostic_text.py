@@ -109,15 +109,18 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
 
 
 def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
-    """Truncate a source line around the highlight to the width."""
+    """Truncate a source line to the width. Its parts are the texts before, in and after the highlight; the text before
+    it loses its beginning, the others their ends.
+    """
     before, highlight, after = parts
     total = count_columns(before) + count_columns(highlight) + count_columns(after)
     if total <= width:
         return before, highlight, after
     # The highlight may be long, but leaves the texts before and after it a third of the width each, if they need it.
     third = width // 3
-    highlight = _truncate_end(highlight, width - min(count_columns(before), third) - min(count_columns(after), third))
-    before_width = width - count_columns(highlight) - min(count_columns(after), third)
+    reserved_before, reserved_after = min(count_columns(before), third), min(count_columns(after), third)
+    highlight = _truncate_end(highlight, width - reserved_before - reserved_after)
+    before_width = width - count_columns(highlight) - reserved_after
     before = _truncate_end(before[::-1], before_width)[::-1]  # keep its end, next to the highlight
     return before, highlight, _truncate_end(after, width - count_columns(highlight) - count_columns(before))
 
@@ -232,7 +235,9 @@ def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> 
 
 
 def _find_line_range(subject: Span, context: Span | None, data: bytes, starts: tuple[int, ...]) -> tuple[int, int]:
-    """Return the numbers (from 0) of the first and the last line to show; `starts` has the first byte of each line."""
+    """Return the numbers (from 0) of the first and the last source line to show for an error. `subject` is the wrong
+    part, `context` the block around it, if known. `data` is the file, and `starts` the position of each line in it.
+    """
 
     def find_line(byte: int) -> int:
         return bisect_right(starts, min(max(byte, 0), len(data))) - 1

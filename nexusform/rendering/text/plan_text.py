@@ -197,7 +197,10 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 
 
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
-    """Render notes, next step, and the decision block with counts below; of a failed plan only the decision block."""
+    """Return the last paragraphs of a plan, some "": the notes, the next step, and the decision block with counts
+    below. A plan without changes has a decision block only if it is rejected or has a requested result, as of a limit.
+    A failed plan has nothing else.
+    """
     plan, width = view.plan, options.width
     # A requested result: of limits, of a comparison with an earlier plan, or of a check program.
     has_requested_result = plan.guard_rails or plan.since or plan.checks_by
@@ -214,8 +217,9 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
 
 
 def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
-    """Return the path of a saved plan with the command to apply it, else a note about -out; "" if an unsaved plan
-    cannot be applied, or no command is to be suggested.
+    """Return the next step of the user after a plan. For a saved plan it is its path with the command to apply it, or
+    with a note if this is impossible. For an unsaved plan it is a note about -out. This note is "" if there is nothing
+    to apply, the plan cannot be applied, or no command is to be suggested.
     """
     if options.saved_path:
         name = escape_control_characters(options.saved_path)
@@ -519,7 +523,9 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
 
 
 def _format_locations(locations: Sequence[str]) -> str:
-    """Format locations as `a.nf.hcl:7, :47, b.nf.hcl:3`; each file is named once, and "..." marks omitted ones."""
+    """Format locations as `a.nf.hcl:7, :47, b.nf.hcl:3`: a location in the file of the one before has only its line.
+    "..." follows if some are omitted.
+    """
     texts = []
     previous = ""  # file of the location before
     for location in locations[:_MAX_LOCATIONS]:

@@ -88,8 +88,9 @@ def _truncate_table(table: Table) -> Table:
 
 
 def render_table(table: Table, paint: Painter, width: int, *, has_details: bool = True) -> list[str]:
-    """Render a table; without `has_details` omit its columns `details`. Of a table wider than `width`, these columns
-    move to notes below the rows; if it is still too wide, its rows become lines of `header: value`.
+    """Render a table as lines of text. Its less important columns, at the positions `table.details`, are omitted
+    without `has_details`. In a table wider than `width`, they move to a note below each row. If it is still too wide,
+    its rows become lines of `header: value`.
     """
     hidden_columns = frozenset() if has_details else table.details
     columns = [column for column in range(len(table.headers)) if column not in hidden_columns]
@@ -97,7 +98,8 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     rows = [_escape_cells(row.cells[column] for column in columns) for row in table.rows]
     figures = frozenset(number for number, column in enumerate(columns) if column in table.figures)  # right-aligned
     widths = compute_column_widths([headers, *rows])
-    if sum(widths) + 2 * (len(widths) - 1) > width:  # two spaces separate columns
+    separators = 2 * (len(widths) - 1)  # two spaces between columns
+    if sum(widths) + separators > width:
         if has_details and table.details:
             rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
             return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
@@ -173,8 +175,9 @@ _DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 def render_plan_section(
     section: Section, width: int, paint: Painter, *, hint: str = "", has_details: bool = False
 ) -> list[str]:
-    """Return the parts of a section of a plan, to be separated by blank lines; [] without content. The tables come
-    first, then the items, then the sentences. A table with a caption is a part of its own, if no title is above it.
+    """Return the paragraphs of a section of a plan, to be separated by blank lines; [] without content. Tables come
+    first, then items, then sentences. If there are only tables with captions and sentences, every table is a paragraph
+    without the title. The sentences then belong to the last table. Otherwise all is one paragraph below the title.
     `hint` follows the number of hidden items; `has_details` shows every row and column.
     """
     if not section.has_content:
@@ -214,13 +217,14 @@ def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_det
 
 
 def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = "") -> list[str]:
-    """Render the items under the names of their groups, with the texts in one column. Of more than
-    _MAX_ITEMS, show deleted, replaced and forgotten ones first; a last line has the number of hidden objects.
+    """Render the items under the names of their groups. An item has a symbol, a label and a text: `+ web  3 to place`.
+    All texts begin at one column. If there are more than _MAX_ITEMS, deleted, replaced and forgotten ones are kept
+    first. A last line has the number of hidden objects, followed by `hint`.
     """
     items = list(chain.from_iterable(group.items for group in groups))
     urgent_first = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)
     visible, hidden = urgent_first[:_MAX_ITEMS], urgent_first[_MAX_ITEMS:]
-    visible_ids = set(map(id, visible))  # equal items of several groups are distinct
+    visible_ids = set(map(id, visible))  # by identity, because two groups may have equal items
     max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH  # the text of a longer label is below it
     label_width = 0  # of the longest short label
     for item in visible:
