@@ -262,8 +262,8 @@ def update_pod_predictions(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Determine object owners, remove pods of removed bindings, and predict pods of bindings not `placed` yet. All
-    removals are first: they free resources on the nodes.
+    """Determine object owners, remove pods of removed bindings, and predict pods of the other bindings. Bindings in
+    `iterations.placed` have their pods from an earlier pass. All removals are first: they free resources on the nodes.
     """
     # Triples of a placement, its bindings after the rollout, and the clusters reached by the rollout.
     placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]

@@ -435,12 +435,17 @@ def check_step_order(
 
 
 def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedInstance]:
-    """Yield the instances of fleet objects with a step in this plan, in planning order."""
+    """Yield the instances of fleet objects with a step in this plan, in planning order. Each has its versions: the
+    object before the plan, the planned one, or both.
+    """
     for position, instance in enumerate(instances):
-        build = instance.type.build_fleet_object
-        if build is None or instance.is_invalid or instance.action in (Action.NO_OP, Action.FORGET):
+        build = instance.type.build_fleet_object  # None: not a fleet object
+        if build is None or instance.is_invalid:
+            continue
+        if instance.action in (Action.NO_OP, Action.FORGET):
             continue  # no step on the hub
-        versions = tuple(build(values) for values in (instance.before, instance.planned) if values is not None)
+        values_of_versions = [values for values in (instance.before, instance.planned) if values is not None]
+        versions = tuple(map(build, values_of_versions))
         if not versions:
             continue  # not planned, and not in state
         placement_keys = frozenset((type(version), _get_placement_key(version)) for version in versions)
