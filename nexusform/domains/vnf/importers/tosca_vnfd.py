@@ -447,7 +447,10 @@ def _collect_scaling_deltas(topology: Topology) -> dict[str, dict[str, _Deltas]]
 
 
 def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology) -> None:
-    """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU."""
+    """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU.
+
+    A policy "VDU2_scaling" with the target VDU1 is likely for VDU2.
+    """
     pairs = ((deltas, name) for deltas in policies for name in topology.node_names)
     misdirected = ((deltas, name) for deltas, name in pairs if name != vdu and deltas.policy.startswith(name))
     wrong_policy, intended_vdu = next(misdirected, (policies[1], ""))  # "": no hint

@@ -64,7 +64,9 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
     """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file.
 
-    Tacker makes a server group from each rule for machines, and puts the servers of its VDUs into it.
+    The marks are `has_scheduler_hints`, for VDUs in any rule for machines, and `has_anti_affinity`, for those in a hard
+    anti-affinity rule. Tacker makes a server group from each rule for machines, and puts the servers of its VDUs into
+    it.
     """
     machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE]
     separating_rules = [rule for rule in machine_rules if rule.is_hard and not rule.is_affinity]
@@ -144,7 +146,10 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 
 
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
-    """Return the rules of the VNFD, and those of the HOT file without such a rule; report contradictions."""
+    """Return the rules of the VNFD, and those of the HOT file that it does not include; report contradictions.
+
+    Two rules are compared if they have the same scope and a VDU in common.
+    """
     hot_rules = list(hot.rules)
     maximum_numbers = _compute_largest_counts(descriptor)
     for rule in descriptor.rules:
