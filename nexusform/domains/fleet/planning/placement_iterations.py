@@ -292,7 +292,8 @@ def _find_clusters_losing_pods(
 ) -> Iterator[str]:
     """Yield the clusters with pods of a placement in state, if this plan removes or re-creates these pods."""
     for cluster in get_mapping(placement.spec.instance.before, "workloads"):
-        is_recreated = placement.spec.is_new or cluster in placement.released_clusters  # replaced, or its binding is
+        # The placement is replaced, or its binding is released, even if a new one follows.
+        is_recreated = placement.spec.is_new or cluster in placement.released_clusters
         has_new_pods = (placement.address, cluster) in iterations.placed  # an earlier pass removed the old ones
         if cluster not in clusters_with_objects or (is_recreated and not has_new_pods):
             yield cluster

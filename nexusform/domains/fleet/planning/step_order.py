@@ -337,7 +337,9 @@ class _RolloutIndex:
         return ranks
 
     def list_placements(self, changed: _ChangedInstance) -> Iterable[str]:
-        """Return the placements (of `ordered_placements`) with the content of a changed manifest, or of an override."""
+        """Return the placements with the content of a changed manifest, or of an override, in the order of
+        `ordered_placements`. A rank is the position of a placement there; placements not in it are left out.
+        """
         names = {item.placement for item in changed.versions if isinstance(item, FleetOverride)}
         if "" in names:  # an override of all placements
             return self.ordered_placements

@@ -219,7 +219,9 @@ def _select_managed_objects(
 
 
 def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
-    """Return the result for a missing resource: absent, or as in state if kept there or incompletely deleted."""
+    """Return the result for a missing resource: absent, or as in state if kept there or incompletely deleted. A deleted
+    placement may leave bindings and Works, and a deleted override a rollout: the deletion is complete after them.
+    """
     type_name, recorded = request.key.type, request.known_attributes
     is_deletion = is_deletion_in_progress(request)
     is_kept = options.keeps_missing or (type_name in RECORD_TYPES and not is_deletion)

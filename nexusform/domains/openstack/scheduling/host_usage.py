@@ -82,8 +82,8 @@ class NovaHostUsage(Struct, frozen=True):
     def can_fit_numa(self, request: FlavorRequest, free_vcpus: int) -> bool:
         """Return whether the NUMA cells of a VM fit; True without NUMA cells. `free_vcpus` is the free VCPU.
 
-        Placement counts dedicated CPUs as PCPU, or in a second query as VCPU. With room for the CPUs as both, it has two
-        candidates for the host, and Nova tries both.
+        Placement counts dedicated CPUs as PCPU, or in a second query as VCPU. With room for the CPUs as both, it has
+        two candidates for the host, and Nova tries both.
         """
         if not request.numa.cells:
             return True  # no limit by NUMA cells

@@ -95,7 +95,10 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, hot: Vnf, notes: dict[str, Documen
 
 
 def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]) -> Vdu:
-    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number of VMs by the VNFD."""
+    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number of VMs by the VNFD.
+
+    The size and the numbers of the VNFD come first; those of the HOT file fill gaps. Differences are reported.
+    """
     if hot_vdu is None:
         detail = f'base_hot does not create the VDU "{vdu.name}": no server or group there has this name.'
         _add_contradiction(vdu.origin, detail, notes)

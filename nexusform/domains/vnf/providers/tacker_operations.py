@@ -204,7 +204,10 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
 
 
 def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
-    """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation."""
+    """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation.
+
+    The order is (index in the VDU, time of creation). The index is 0 if Tacker has none.
+    """
     ids = {row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")}  # by resource
     for row in list_mappings(info, "vnfcResourceInfo"):
         metadata = get_mapping(row, "metadata")
