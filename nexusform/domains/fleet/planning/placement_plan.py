@@ -417,8 +417,8 @@ class PlacementPlan(Struct):
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
         """Return the clusters with outdated overrides that a rollout to the `latest` resource snapshot updates; none if
-        no rollout starts. These start one: a changed override that names the placement, a changed strategy, an
-        eviction, a retry by the hub, a changed binding, and new resources.
+        no rollout starts. A changed override that names the placement starts one, or a changed strategy. An eviction,
+        a retry by the hub, a changed binding, and new resources do so, too.
         """
         previous = self.spec.previous_configuration
         has_other_type = previous is not None and previous.strategy != self.spec.configuration.strategy

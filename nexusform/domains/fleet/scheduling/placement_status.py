@@ -249,8 +249,9 @@ def build_placement_status(
 
 
 def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: str) -> Iterable[Condition]:
-    """Yield the conditions of the placement, one per step of the rollout, up to the first step that is not True on all
-    clusters. Their texts have the number of clusters with this status; `prefix` is the kind in condition types.
+    """Yield the conditions of the placement, one per step of the rollout. The first step that is not True on all
+    clusters is the last one. Their texts have the number of clusters with this status. `prefix` is the kind in
+    condition types.
     """
     if not progresses:
         return  # no cluster is picked

@@ -99,8 +99,8 @@ def find_own_fields(existing: Body, manager: str) -> set[Path]:
 
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
-    """Return the paths of fields owned by other managers than `manager`, each with the names of these managers, joined
-    by "and". Metadata and status do not count. Example: {("spec", "policy"): "kubectl and argocd"}.
+    """Return the paths of fields owned by other managers than `manager`, each with these managers, joined by
+    "and". Metadata and status do not count. Example: {("spec", "policy"): "kubectl and argocd"}.
     """
     managers: dict[Path, list[str]] = {}
     for entry in list_managed_fields(existing):

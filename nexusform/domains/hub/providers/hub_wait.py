@@ -124,8 +124,8 @@ class HubWaiter(Struct, frozen=True):
         lag_start: float | None = None  # time since when the cached bindings are older than the placement
 
         def check_progress(elapsed: float) -> tuple[bool, str]:
-            """Return (done, pending work), and set variables of the caller: `final` is the progress at this check,
-            `decision` the one at the first scheduling decision, and `lag_start` the time since when the cache lags.
+            """Return (done, pending work), and set variables of the caller. `final` is the progress at this check, and
+            `decision` the one at the first scheduling decision. `lag_start` is the time since when the cache lags.
             """
             nonlocal final, decision, lag_start
             placement = self._read_placement(path, sent)

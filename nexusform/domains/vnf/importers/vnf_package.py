@@ -293,7 +293,7 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 
 
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
-    """Return the text of a flavour's top HOT file, None without one, and the texts of its nested files by name.
+    """Return the text of a flavour's top HOT file, or None, and the texts of its nested files by name.
 
     Nested files are named by their file name, or by their path in the folder if an earlier one has the same name.
     `names` are the paths of all files in the package. The top file is the only one directly in the flavour's folder.
