@@ -245,9 +245,13 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
 
 
 def _explain_keeping_on_changed_member(placement: PlacementPlan, member: FleetMemberState | None) -> tuple[str, str]:
-    """Return the trigger and the reason for a kept binding in spite of a change of its member; "" for none."""
-    if member is None or member.planned is None or member.previous is None or member.previous == member.planned:
-        return "", ""  # no member, or no change of it
+    """Return the trigger and the reason for a kept binding in spite of a change of its member; "" for none. A
+    change that might have started a scheduling cycle, but did not, has a reason and no trigger.
+    """
+    if member is None or member.planned is None or member.previous is None:
+        return "", ""  # unknown, removed or new: no change to explain
+    if member.previous == member.planned:
+        return "", ""
     request = PlacementRequest(placement.spec.configuration.effective_policy, placement.spec.configuration.namespace)
     changes = find_member_observations(member.previous, member.planned, request)
     if changes:

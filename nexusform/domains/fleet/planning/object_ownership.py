@@ -164,14 +164,15 @@ def _list_shared_objects_of_placement(
 
 
 def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, existing: Manifest | LiveWorkload) -> str:
-    """Return the hub's message if a placement cannot take over an object `existing` on the cluster, else ""."""
+    """Return the hub's message if a placement cannot take over an object `existing` on the cluster, else "". The apply
+    strategy decides: its `when_to_take_over` is Never, Always, or IfNoDiff (only an object equal to the rendered one).
+    """
     placement = contender.placement
     strategy = placement.spec.configuration.apply
-    owners = existing.owners if isinstance(existing, LiveWorkload) else ()
-    if contender.is_existing or any(
-        owner.startswith("AppliedWork ") for owner in owners
-    ):  # applied by the fleet before
-        return ""
+    owners = existing.owners if isinstance(existing, LiveWorkload) else ()  # of other objects unknown
+    has_fleet_owner = any(owner.startswith("AppliedWork ") for owner in owners)
+    if contender.is_existing or has_fleet_owner:
+        return ""  # applied by the fleet before, so there is nothing to take over
     if strategy.when_to_take_over == NEVER:
         return _NO_OWNERSHIP
     if owners and not strategy.allow_co_ownership:
@@ -181,8 +182,9 @@ def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, exis
     rendered = placement.snapshot_store.render_cluster(placement.snapshot_store.latest_index, cluster)
     manifests = expand_envelopes(rendered.manifests) if rendered is not None else ()
     wanted = [manifest.body for manifest in manifests if get_object_identity(manifest) == contender.object]
-    is_equal = existing.body in wanted if isinstance(existing, Manifest) else _is_workload_equal(existing, wanted)
-    return "" if is_equal else _DIFFERS
+    if isinstance(existing, Manifest):
+        return "" if existing.body in wanted else _DIFFERS
+    return "" if _is_workload_equal(existing, wanted) else _DIFFERS
 
 
 def _is_workload_equal(existing: LiveWorkload, wanted: Sequence[Mapping[str, Any]]) -> bool:

@@ -214,7 +214,8 @@ def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetO
 
 def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]) -> str:
     """Return "yes" if a site has capacity for an addition and the `additions` of other bindings, "no" or "unknown".
-    Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum.
+    Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum. With 2 and 3
+    nodes for one pool these are 3 and 5: "no" with 2 free VMs at most, "yes" with 5 at least.
     """
     on_site = [other for other in additions if other.site == addition.site]
     same_sku = [other for other in on_site if other.sku == addition.sku]
@@ -222,9 +223,10 @@ def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_Add
     for other in same_sku:
         key = other.cluster_id, other.pool
         largest[key] = max(largest[key], other.count)
-    if largest.total() > addition.free.maximum:  # `free` is an interval
+    minimum_needed, maximum_needed = largest.total(), sum(other.count for other in same_sku)
+    if minimum_needed > addition.free.maximum:
         return "no"
-    is_enough = sum(other.count for other in same_sku) <= addition.free.minimum
+    is_enough = maximum_needed <= addition.free.minimum
     # VMs of other sizes use the same machines, so the numbers of free VMs do not add up.
     return "yes" if is_enough and len(same_sku) == len(on_site) else _UNKNOWN
 

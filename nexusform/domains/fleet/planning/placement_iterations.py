@@ -262,8 +262,8 @@ def update_pod_predictions(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Determine object owners, remove pods of removed bindings, and predict pods of bindings not `placed` yet. All
-    removals are first: they free resources on the nodes.
+    """Determine object owners, remove pods of removed bindings, and predict pods of the other bindings. Bindings in
+    `iterations.placed` have their pods from an earlier pass. All removals are first: they free resources on the nodes.
     """
     # Triples of a placement, its bindings after the rollout, and the clusters reached by the rollout.
     placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
@@ -292,7 +292,8 @@ def _find_clusters_losing_pods(
 ) -> Iterator[str]:
     """Yield the clusters with pods of a placement in state, if this plan removes or re-creates these pods."""
     for cluster in get_mapping(placement.spec.instance.before, "workloads"):
-        is_recreated = placement.spec.is_new or cluster in placement.released_clusters  # replaced, or its binding is
+        # The placement is replaced, or its binding is released, even if a new one follows.
+        is_recreated = placement.spec.is_new or cluster in placement.released_clusters
         has_new_pods = (placement.address, cluster) in iterations.placed  # an earlier pass removed the old ones
         if cluster not in clusters_with_objects or (is_recreated and not has_new_pods):
             yield cluster

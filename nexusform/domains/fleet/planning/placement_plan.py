@@ -317,8 +317,9 @@ class PlacementPlan(Struct):
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return a cluster's resources, objects of other owners included: new ones if the rollout reaches it, else the
-        former ones; None without any.
+        """Return a cluster's resources after the plan: new ones if the rollout reaches the cluster, else those applied
+        before (`previous`); None without any. Objects of other owners are included. `reached` are the clusters that the
+        rollout reaches.
         """
         if not binding.has_resources:
             return None
@@ -415,8 +416,9 @@ class PlacementPlan(Struct):
         return self.clusters_failing_apply | failed
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
-        """Return the clusters with outdated overrides to be updated by a rollout to the `latest` snapshot; none if no
-        rollout starts. An override naming the placement, the strategy, a changed binding or new resources start one.
+        """Return the clusters with outdated overrides that a rollout to the `latest` resource snapshot updates; none if
+        no rollout starts. A changed override that names the placement starts one, or a changed strategy. An eviction,
+        a retry by the hub, a changed binding, and new resources do so, too.
         """
         previous = self.spec.previous_configuration
         has_other_type = previous is not None and previous.strategy != self.spec.configuration.strategy

@@ -249,7 +249,8 @@ class PlannedHub(Struct, dict=True):
 
     def _add_staged_run(self, instance: Instance, run: FleetUpdateRun) -> None:
         """Add a staged run: to `runs` if this plan executes it, else to `waiting_runs`. Leave out a run with an invalid
-        state transition, or already ended on the hub (with a warning if it failed there).
+        state transition, or already ended on the hub (with a warning if it failed there). This plan executes a run
+        that it writes or that the hub has or is to get. Runs started by an earlier plan and not ended count, too.
         """
         key = run.build_key(run.name)
         transition_error = None

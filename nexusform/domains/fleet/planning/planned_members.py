@@ -122,16 +122,20 @@ def _find_previous_member(instance: Instance, planned: Member, observed: Mapping
     """Return the member as last processed by placements, from the hub or the note; None if never processed.
     Without a note, a member in state counts as unchanged.
     """
-    if planned.name in observed and not instance.is_replaced:
+    if instance.is_replaced:
+        return None  # a new member of the same name
+    if planned.name in observed:
         return build_member(observed[planned.name], cluster=None, requests=(0, 0))
     note = instance.prior_note
-    if instance.prior is None or instance.is_replaced or note.get("seen") is False:  # new, or UNPROCESSED
+    if instance.prior is None or note.get("seen") is False:  # new, or UNPROCESSED
         return None
     return parse_member_record(planned.name, note) if note else planned
 
 
 def record_processed_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
-    """Record the members as processed by all placements; for excluded placements the change stays pending."""
+    """Record in the private notes of members that all placements have processed their changes. If the plan excludes
+    placements (by -target), the notes keep the change pending for them. A later plan finds it again.
+    """
     placements = select_instances(instances.values(), PlanningKind.PLACEMENT)
     excluded = [str(placement.address) for placement in placements if placement.is_unselected]
     for member in members:
@@ -141,7 +145,8 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
         if not excluded:
             instance.private = build_member_record(member.planned)
         elif member.previous is None:  # else it keeps its record, so its change is found again
+            # The excluded placements that have not processed that the member left.
             unnotified = sorted(member.unnotified_placements.intersection(excluded))
-            if member.is_rejoining:  # the excluded placements do not process that it leaves
+            if member.is_rejoining:  # re-created by this plan: none of them processes that it leaves
                 unnotified = excluded
             instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED

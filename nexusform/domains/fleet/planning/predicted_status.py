@@ -65,8 +65,10 @@ def _is_status_unchanged(placement: PlacementPlan) -> bool:
     """Return True if nothing in the plan updates the status of a placement."""
     if _is_unchanged_on_hub(placement):
         return True
-    if placement.scheduling.status is not None or placement.spec.prior_attributes.get("conditions") is None:
-        return False  # a scheduling cycle wrote a new status, or there is none to keep
+    if placement.scheduling.status is not None:
+        return False  # a scheduling cycle wrote a new status
+    if placement.spec.prior_attributes.get("conditions") is None:
+        return False  # there is none to keep
     is_reprocessed = placement.current.is_selection_changed and _has_stale_status(placement)
     has_new_status = _has_new_apply_failure(placement) or _has_new_availability(placement)
     return not is_reprocessed and not has_new_status and not placement.has_changes
@@ -80,7 +82,9 @@ def _find_status_namespace(placement: PlacementPlan) -> str:
 
 
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
-    """Return True for a placement managed on a hub by a provider and unchanged, `lenient` apart; its status stays."""
+    """Return True if a provider manages the placement on a hub and nothing of it changes; its status then stays. The
+    argument `lenient` (`accepts_old_names`) does not count, since it is no part of the object on the hub.
+    """
     is_managed = placement.spec.observed_attributes and ON_HUB in placement.spec.instance.prior_note
     if not is_managed or placement.spec.prior_attributes.get("conditions") is None:  # no status to keep
         return False
@@ -119,12 +123,13 @@ def _has_new_availability(placement: PlacementPlan) -> bool:
 
 def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:
     """Return the clusters with a predicted pod without a node, of a workload with a tracked availability."""
-    return {
-        cluster
-        for cluster, workloads in placement.workloads.items()
-        for key, pods in workloads.items()  # the key is `namespace/kind/name`
-        if key.split("/")[1] in _TRACKED_WORKLOADS and not all(pod["node"] for pod in pods.values())
-    }
+    waiting_clusters: set[str] = set()
+    for cluster, workloads in placement.workloads.items():
+        for key, pods in workloads.items():
+            _namespace, kind, _name = key.split("/")
+            if kind in _TRACKED_WORKLOADS and not all(pod["node"] for pod in pods.values()):
+                waiting_clusters.add(cluster)
+    return waiting_clusters
 
 
 def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> list[ClusterStatus]:
@@ -144,7 +149,9 @@ def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> 
 
 
 def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of the rollout on each picked cluster."""
+    """Return the progress of the rollout on each picked cluster: each step (overridden, work_synchronized, applied,
+    available) is TRUE, FALSE or UNKNOWN. Failed overrides, conflicting objects and waiting pods make steps FALSE.
+    """
     compute_progress = _compute_staged_progress if placement.spec.is_external else _compute_rolling_progress
     final_resources = placement.compute_final_resources()
     apply_failing, waiting_clusters = placement.clusters_failing_apply, _find_clusters_with_waiting_pods(placement)

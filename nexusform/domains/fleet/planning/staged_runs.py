@@ -314,7 +314,9 @@ def _build_run_context(
 
 
 def _explain_outdated_run(run: FleetUpdateRun, placement: PlacementPlan, plan: StagedRunPlan, record: RunRecord) -> str:
-    """Return why a started run cannot continue, "" if it can. `plan` is the plan of a run started now."""
+    """Return why a started run cannot continue, "" if it can. `record` has the policy snapshot, the number of clusters,
+    the apply strategy and the stages with which it started; `plan` has those of a run started now. All must be equal.
+    """
     # Values missing in the record count as unchanged; stages missing there are not compared.
     snapshot = plan.policy_snapshot if record.policy_snapshot is None else record.policy_snapshot
     count = plan.cluster_count if record.cluster_count is None else record.cluster_count

@@ -337,7 +337,9 @@ class _RolloutIndex:
         return ranks
 
     def list_placements(self, changed: _ChangedInstance) -> Iterable[str]:
-        """Return the placements (of `ordered_placements`) with the content of a changed manifest, or of an override."""
+        """Return the placements with the content of a changed manifest, or of an override, in the order of
+        `ordered_placements`. A rank is the position of a placement there; placements not in it are left out.
+        """
         names = {item.placement for item in changed.versions if isinstance(item, FleetOverride)}
         if "" in names:  # an override of all placements
             return self.ordered_placements
@@ -435,12 +437,17 @@ def check_step_order(
 
 
 def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedInstance]:
-    """Yield the instances of fleet objects with a step in this plan, in planning order."""
+    """Yield the instances of fleet objects with a step in this plan, in planning order. Each has its versions: the
+    object before the plan, the planned one, or both.
+    """
     for position, instance in enumerate(instances):
-        build = instance.type.build_fleet_object
-        if build is None or instance.is_invalid or instance.action in (Action.NO_OP, Action.FORGET):
+        build = instance.type.build_fleet_object  # None: not a fleet object
+        if build is None or instance.is_invalid:
+            continue
+        if instance.action in (Action.NO_OP, Action.FORGET):
             continue  # no step on the hub
-        versions = tuple(build(values) for values in (instance.before, instance.planned) if values is not None)
+        values_of_versions = [values for values in (instance.before, instance.planned) if values is not None]
+        versions = tuple(map(build, values_of_versions))
         if not versions:
             continue  # not planned, and not in state
         placement_keys = frozenset((type(version), _get_placement_key(version)) for version in versions)

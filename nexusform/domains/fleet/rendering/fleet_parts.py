@@ -88,7 +88,9 @@ def _list_bindings(plan: Plan) -> list[PlacementChange]:
 
 
 def build_fleet_matrix(plan: Plan) -> FleetMatrix:
-    """Build the matrix of the placements and clusters of a plan, those with changed bindings first."""
+    """Build the matrix of the placements (rows) and clusters (columns) of a plan, those with changed bindings first.
+    Clusters picked by no placement are columns only in a small fleet. With too many columns there is no grid.
+    """
     bindings = _list_bindings(plan)  # `address`: of the placement, `object`: the cluster
     cells = _build_cells(bindings, plan)  # by placement and cluster, also of rejected ones
     changed_bindings = [row for row in bindings if row.action is not PlacementAction.KEEP]
@@ -142,7 +144,7 @@ def list_fleet_members(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], MatrixCell]:
     """Return the cells of placements with bindings by (placement, cluster): the binding; else the rejection by a rule,
-    or by the scheduler; else the message in the placement's status.
+    or by the scheduler; else the message in the placement's status. The first one found counts (`setdefault`).
     """
     cells = {(str(row.address), row.object): MatrixCell(row) for row in rows}
     for row in rows:

@@ -94,15 +94,18 @@ def _list_export_limitations(objects: Sequence[_ExportedObject], registries: Plu
     """Yield a sentence for each limitation of the export, with the addresses of the objects it affects."""
     by_limitation = group_by(objects, _find_limitation)  # keys of _LIMITATION_TEXTS
     by_limitation.pop("", None)  # exported in full
+    # Applying an eviction of the past again would evict again, so it is left out.
     by_limitation["evictions"] = [item for item in objects if item.is_earlier_eviction]
     # A run fails on the hub if its placement is new, too.
     created = [item for item in objects if item.is_created]
     new_placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
-    by_limitation["runs"] = [item for item in created if _get_placement_of_run(item, registries) in new_placement_ids]
+    early_runs = [item for item in created if _get_placement_of_run(item, registries) in new_placement_ids]
+    by_limitation["runs"] = early_runs
     for limitation, items in by_limitation.items():
-        if items:
-            addresses = [str(item.address) for item in items]
-            yield f"{format_first_items(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[limitation]}"
+        if not items:
+            continue
+        addresses = [str(item.address) for item in items]
+        yield f"{format_first_items(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[limitation]}"
 
 
 def _find_limitation(item: _ExportedObject) -> str:
@@ -207,11 +210,14 @@ def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, An
 
 
 def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments different from their defaults as a body in the API's form, with its nested blocks."""
+    """Return the arguments different from their defaults as a body in the API's form, with its nested blocks. Names
+    become camel case, and those of repeated blocks plural: `cluster_selector_term` becomes `clusterSelectorTerms`.
+    """
     metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()  # nested blocks have none
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
-        if attribute.is_configurable and name not in metadata_arguments and _has_value(name, attribute, arguments):
+        is_in_body = attribute.is_configurable and name not in metadata_arguments
+        if is_in_body and _has_value(name, attribute, arguments):
             is_json = name == "value" and "op" in schema.attributes  # of a JSON patch; a taint's value is text
             body[convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name), is_json=is_json)
     for name, block in schema.blocks.items():
@@ -257,7 +263,8 @@ def _render_yaml(document: Mapping[str, Any]) -> str:
 
 def render_node_labels(plan: Plan) -> str:
     """Render `kubectl label` commands for the keys of `hardware_label_keys`: the machine of each worker after
-    the plan; "" without such keys. Nodes have the platform's name if it is known.
+    the plan; "" without such keys. Nodes have the platform's name if it is known. For the key `example/machine` a line
+    is "kubectl --context site1 label node worker-0 --overwrite example/machine=m7".
     """
     lines: list[str] = []
     for change in plan.changes:
@@ -271,10 +278,12 @@ def render_node_labels(plan: Plan) -> str:
         if not isinstance(nodes, Mapping):  # unknown nodes
             continue
         for name, node in nodes.items():
-            if node.get("role") == "Worker" and node.get("machine"):
-                node_name = shlex.quote(node.get("platform_name") or name)
-                labels = " ".join(shlex.quote(f"{key}={node['machine']}") for key in keys)
-                lines.append(f"kubectl --context {context} label node {node_name} --overwrite {labels}")
+            machine = node.get("machine")
+            if node.get("role") != "Worker" or not machine:
+                continue  # not a worker, or without a predicted machine
+            node_name = shlex.quote(node.get("platform_name") or name)
+            labels = " ".join(shlex.quote(f"{key}={machine}") for key in keys)
+            lines.append(f"kubectl --context {context} label node {node_name} --overwrite {labels}")
     return "\n".join([_SCRIPT_HEAD, *lines, ""]) if lines else ""
 
 

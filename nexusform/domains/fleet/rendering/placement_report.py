@@ -101,12 +101,13 @@ def _describe_pick_batches(explanation: PlacementExplanation) -> Iterator[str]:
 
 
 def _describe_binding_history(clusters: Sequence[ClusterExplanation], reason: PlacementReason) -> Iterator[str]:
-    """Yield the action of this plan on each cluster, or else the start of its recorded binding. A binding kept in spite
-    of a change has a trigger; other kept ones have none, and count as without an action.
+    """Yield a sentence per cluster: the action of this plan on its binding, or else since when state has the binding.
+    Clusters without both have no sentence. A binding kept in spite of a change has a trigger, for example a changed
+    member; other kept ones have none, and count as without an action.
     """
     for cluster in clusters:
         name = cluster.cluster
-        row = reason.rows.get(name)
+        row = reason.rows.get(name)  # None: the plan has no row for it
         if row is not None and row.action in _ACTION_TEXTS:
             yield f"In this plan {name} is {_ACTION_TEXTS[row.action]} ({row.trigger}): {row.reason}."
         elif row is not None and row.trigger and cluster.is_bound and cluster.rejections:
@@ -212,9 +213,13 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
 
 
 def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
-    """Build the section about one cluster: its state, the rules rejecting it, and if not bound its batch and rank."""
+    """Build the section about one cluster: its state, the rules rejecting it, and if not bound its batch and rank. A
+    bound cluster may have rejections, too: the rules count only for a new pick.
+    """
     lines = []
-    if cluster.reported_reason and not (cluster.is_bound and cluster.rejections):  # it is about the earlier pick
+    # The reason reported for a bound cluster is about its earlier pick, and rejections are about a new one.
+    has_earlier_reason = cluster.is_bound and bool(cluster.rejections)
+    if cluster.reported_reason and not has_earlier_reason:
         lines.append(cluster.reported_reason)
     if cluster.is_bound:
         lines.append("Already bound: existing bindings are not rescheduled.")
@@ -331,7 +336,9 @@ _UNSCHEDULED_TEXTS: Final = {
 
 
 def build_pod_report(reason: PodPlacementReason) -> Report:
-    """Build the report of one pod on one cluster."""
+    """Build the report of one pod on one cluster: its node, or why it has none, with scores and rejections of nodes.
+    Sections without content are left out.
+    """
     outcome = reason.outcome
     zone = f"zone {reason.zone}" if reason.zone else ""
     location = " / ".join(text for text in (outcome.node, reason.machine, zone) if text)
@@ -397,18 +404,20 @@ def _describe_uncertainty(reason: PodPlacementReason) -> str:
 
 
 def _build_node_scores_section(reason: PodPlacementReason) -> Section:
-    """Build the section with the points of feasible nodes by rule; nodes with equal points share a row."""
-    feasible = [verdict for verdict in reason.nodes if verdict.total is not None]
+    """Build the section with the points of feasible nodes by rule; nodes with equal points share a row. The chosen node
+    has a row of its own.
+    """
+    feasible = [verdict for verdict in reason.nodes if verdict.total is not None]  # rejected ones have no total
     rules = dict.fromkeys(rule for verdict in feasible for rule in verdict.points)  # in order, each once
-    groups: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}  # node names by ("chosen" or "", points by rule, total)
     for verdict in feasible:
         mark = "chosen" if verdict.node == reason.outcome.node else ""
         points = [str(verdict.points.get(rule, 0)) for rule in rules]
         groups.setdefault((mark, *points, f"{verdict.total:,}"), []).append(verdict.node)
-    rows = [
-        Row((f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES), *figures))
-        for (mark, *figures), names in groups.items()
-    ]
+    rows: list[Row] = []
+    for (mark, *figures), names in groups.items():
+        name_text = f"{names[0]} (chosen)" if mark else format_first_items(names, _MAX_NODE_NAMES)
+        rows.append(Row((name_text, *figures)))
     heads = ("node", *rules, "total")
     number_columns = frozenset(range(1, len(heads)))
     return Section("Feasible nodes by points", table=Table(heads, tuple(rows), figures=number_columns))

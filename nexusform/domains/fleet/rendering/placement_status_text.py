@@ -211,7 +211,9 @@ def render_events(
 
 
 def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool) -> Iterator[tuple[str, str]]:
-    """Yield the events (reason, message): one per true condition, and one for the completed rollout."""
+    """Yield the events (reason, message): one per true condition, and one for the completed rollout. A condition type
+    is `kind` and a step: "ClusterResourcePlacementApplied". KubeFleet of 2023 has other texts, and no completion.
+    """
     texts = _EVENTS_2023 if is_2023 else _EVENTS
     for condition in conditions:
         name = condition.type.removeprefix(kind)

@@ -249,7 +249,10 @@ def build_placement_status(
 
 
 def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: str) -> Iterable[Condition]:
-    """Yield the conditions of the placement up to the first step that is not True everywhere."""
+    """Yield the conditions of the placement, one per step of the rollout. The first step that is not True on all
+    clusters is the last one. Their texts have the number of clusters with this status. `prefix` is the kind in
+    condition types.
+    """
     if not progresses:
         return  # no cluster is picked
     has_overrides = any(progress.has_overrides for progress in progresses)

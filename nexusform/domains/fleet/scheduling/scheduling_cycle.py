@@ -376,9 +376,11 @@ def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding,
 def _build_rejections(
     filter_result: FilterResult, request: PlacementRequest, binding_table: BindingTable
 ) -> Iterable[Decision]:
-    """Yield the decisions on members reported as filtered out by KubeFleet, each with the first rule's reason."""
+    """Yield the decisions on members reported as filtered out by KubeFleet, each with the first rule's reason. Sets of
+    members are bit masks: bit 2 is the member at position 2. Members bound already are not reported.
+    """
     member_list, binding_masks = binding_table.member_list, binding_table.masks
-    # A member is first rejected by one rule, so the sum is the union.
+    # A member is in the mask of the first rule that rejects it only, so the sum is the union.
     reported = [row for row in filter_result.rejected_by_rule if row[0].rule != "same_placement_affinity"]
     for position in iterate_ascending(sum(members for _rule, members in reported)):
         rule = next(rule for rule, members in reported if members >> position & 1)

@@ -74,7 +74,7 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
         return _RELEASE_TRIGGERS[change.cause]
     if triggers.is_new:
         return Trigger.PLACEMENT_CREATED
-    if triggers.policy_changed or change.action is BindingAction.REPOINTED:  # kept under a new policy
+    if triggers.policy_changed or change.action is BindingAction.REPOINTED:  # kept, for a new policy snapshot
         return Trigger.POLICY_CHANGED
     if change.cluster in triggers.lost_bindings:
         return triggers.lost_bindings[change.cluster]

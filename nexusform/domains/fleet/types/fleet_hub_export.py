@@ -176,7 +176,9 @@ def build_hub_attributes(
 
 
 def _select_user_objects(manifests: list[Manifest], placements: Mapping[str, ObservedPlacement]) -> list[Manifest]:
-    """Return the user-created objects without server fields, also those only in the latest resource snapshots."""
+    """Return the user-created objects without server fields. The dump may lack objects selected by placements: those of
+    each placement's latest resource snapshot are added, so an object may be listed twice.
+    """
     services = list_services(manifests)
     user_objects = [manifest for manifest in manifests if is_user_object(manifest, services)]
     for placement in placements.values():

@@ -71,7 +71,9 @@ class FleetKind(Struct, frozen=True):
         return join_id_parts(attributes.get("name"))
 
     def collect_problems(self, attributes: Values, findings: Iterable[Problem]) -> list[Problem]:
-        """Return all problems: of the manifest, of names, and the findings about its arguments."""
+        """Return all problems: of the manifest, of names, and the `findings` about its arguments. An object has a
+        manifest or blocks: required arguments may be absent, and `lenient` has an effect, only with a manifest.
+        """
         if attributes.get("manifest") is UNKNOWN:
             return []  # checked once it is known
         if attributes.get("lenient") is True:  # "..." may stand for the selectors
@@ -108,7 +110,9 @@ class FleetKind(Struct, frozen=True):
         return problems
 
     def _check_conflicts(self, attributes: Values, document: FleetDocument) -> Iterator[Problem]:
-        """Yield errors for arguments set both directly and in the manifest."""
+        """Yield errors for arguments set both directly and in the manifest. Name and namespace may be set twice if they
+        are equal; no other argument of the object may be set with a manifest.
+        """
         for argument, manifest_value in (("name", document.name), ("namespace", document.namespace)):
             value = attributes.get(argument)
             if is_set_and_known(value) and manifest_value and value != manifest_value:

@@ -129,11 +129,15 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
 
 
 def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
-    """Yield errors for kinds with another scope than the placement; kinds of custom resources have unknown scopes."""
+    """Yield errors for selected kinds with another scope than the placement: a cluster scoped placement selects kinds
+    without a namespace, a namespaced one only the others. Kinds of custom resources have unknown scopes: no errors.
+    """
     selects_content = any(item.scope == WITH_SELECTED and item.is_namespace for item in placement.selectors)
     if selects_content and not is_namespaced:
         return  # other selectors then select objects in the namespace, of either scope
-    invalid_kinds, scope = (_CLUSTER_KINDS, "a cluster") if is_namespaced else (_NAMESPACED_KINDS, "not a cluster")
+    invalid_kinds, scope = _NAMESPACED_KINDS, "not a cluster"
+    if is_namespaced:
+        invalid_kinds, scope = _CLUSTER_KINDS, "a cluster"
     for i, selector in enumerate(placement.selectors):
         if selector.kind in invalid_kinds.get(selector.group, ()):
             text = f"{selector.kind} is {scope} scoped resource"

@@ -153,20 +153,20 @@ def _check_pod_name(
 
 
 def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern) -> str:
-    """Return a sentence about picked members with unknown nodes, so without predicted pods; "" without any."""
+    """Return a sentence about picked members with unknown nodes, so without predicted pods; "" without any. Only the
+    placements that match `pattern` count. Nodes are known for the clusters in `fleet.pods.clusters`.
+    """
     members = dict(fleet.pods.members)  # cluster ids by member
     for change in result.plan.changes:  # members of this plan
         cluster_id = get_value_at_path(change.after, "kubernetes_cluster_id")
         if change.address.type == "fleet_member_cluster" and cluster_id:
             members[str(get_value_at_path(change.after, "name"))] = str(cluster_id)
-    names = [
-        row.object
-        for row in result.plan.placements
-        if row.kind == BINDING
-        and row.action is not PlacementAction.REMOVE
-        and pattern.is_match(row.address)
-        and members.get(row.object, "") not in fleet.pods.clusters
-    ]
+    names: list[str] = []
+    for row in result.plan.placements:
+        is_picked = row.kind == BINDING and row.action is not PlacementAction.REMOVE
+        has_known_nodes = members.get(row.object, "") in fleet.pods.clusters
+        if is_picked and pattern.is_match(row.address) and not has_known_nodes:
+            names.append(row.object)
     if not names:
         return ""
     name_list = ", ".join(names[:_MAX_NAMES]) + (" and others" if len(names) > _MAX_NAMES else "")

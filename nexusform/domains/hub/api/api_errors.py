@@ -80,7 +80,8 @@ class ApiError(Exception):
         message = (body.get("message") or body.get("reason")) if isinstance(body, Mapping) else str(body).strip()
         self.message = str(message or "it does not say why")
         causes = [_read_cause(item) for item in list_mappings(body, "details", "causes")]
-        self.causes = [cause for cause in causes if _UNCHECKED_RULES not in cause.text]  # no cause, a consequence
+        # Rules left unchecked are a consequence of another cause.
+        self.causes = [cause for cause in causes if _UNCHECKED_RULES not in cause.text]
         self.kind = _determine_kind(status, body, self.message, self.causes)
         super().__init__(f"{status}: {self.message}")
 

@@ -129,7 +129,9 @@ class HubCache:
         return self.find_collection_cache(collection, name), name
 
     def find_collection_cache(self, collection: str, name: ObjectName) -> CollectionCache | None:
-        """Return the active cache of a collection, if any; start it after enough requested names (`name` is one)."""
+        """Return the active cache of a collection, if any; start it after enough requested names (`name` is one).
+        The caller reads from the hub while the result is None.
+        """
         with self._lock:
             requested = self._requested.setdefault(collection, set())
             if len(requested) < CACHE_THRESHOLD:  # later names are not needed

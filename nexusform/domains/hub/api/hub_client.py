@@ -102,8 +102,8 @@ _SYSTEM_CLOCK: Final = ClientClock()
 
 
 def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> HubLocation:
-    """Return the location from the environment, else the settings. A sandboxed run rejects settings different from the
-    environment. Raises HubProblem.
+    """Return the kubeconfig and the context of the hub: from the environment, else from the settings of the provider. A
+    sandboxed run rejects settings different from the environment. Raises HubProblem.
     """
     configured = {name: str(settings.get(name) or "") for name in ("kubeconfig", "context")}
     environment = {"kubeconfig": read_variable(KUBECONFIG), "context": read_variable(CONTEXT)}
@@ -344,7 +344,8 @@ class HubClient:
         content_type: str = _JSON,
     ) -> tuple[ApiResponse, dict[str, Any]]:
         """Send a request; return the answer and its object. Temporary failures are retried until a deadline, and
-        rejected credentials are renewed once. Raises ApiError and HubProblem.
+        rejected credentials are renewed once. Raises ApiError and HubProblem. The pause between attempts doubles, from
+        half a second to 15 seconds, unless the server requests one (`retry_after`). Only a missing answer is reported.
         """
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         request = ApiRequest(method, path, query, content, {"Accept": _JSON, "Content-Type": content_type})

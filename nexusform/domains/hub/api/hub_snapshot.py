@@ -179,7 +179,7 @@ def read_selected_objects(
 ) -> SelectedObjects:
     """Read the objects of selectors: one list per kind, and the content of selected namespaces. `selectors` have
     `group`, `version`, `kind`, `name`, `namespace` and `scope`; objects in resource snapshots of `dump` are omitted.
-    Raises HubProblem.
+    The scope NamespaceOnly selects a namespace without its content. Raises HubProblem.
     """
     dumped_keys = {_build_key(body) for item in dump for body in list_mappings(item, "spec", "selectedResources")}
     selected = SelectedObjects()

@@ -77,7 +77,8 @@ class ContentVerifier:
 
     def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
         """Return `verification`, together with the clusters with other objects than planned: at a resource snapshot, or
-        after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read.
+        after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read. Works have
+        the objects after overrides: they are read if the plan has overrides and the rollout is complete.
         """
         resources, latest_index = self._get_planned_resources(), final.latest_snapshot
         is_rolled_out = not final.message and not self._is_run_managed
@@ -121,9 +122,11 @@ class ContentVerifier:
         """Return the index of the latest resource snapshot, if it is to be verified. None for a new placement, with
         staged runs, and while the snapshot is older than planned or missing.
         """
-        index, planned = progress.latest_snapshot, self._get_planned_resources().snapshots
-        if self._step.prior is None or self._is_run_managed or not planned or index is None:
+        if self._step.prior is None or self._is_run_managed:
             return None
+        index, planned = progress.latest_snapshot, self._get_planned_resources().snapshots
+        if index is None or not planned:
+            return None  # the hub or the plan has no snapshot
         return index if index >= planned[-1].index else None
 
     def _get_planned_resources(self) -> AppliedResources:

@@ -72,15 +72,20 @@ def _find_body_path(argument: Path, body: Body) -> Path:
 
 
 def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
-    """Return True if the manager owns exactly the sent fields, with their values: another apply changes nothing."""
+    """Return True if the manager owns exactly the sent fields, with their values: another apply changes nothing.
+    `existing` is the object on the hub. With nothing owned, that is so if only the identity is sent.
+    """
     owned_paths = set(chain.from_iterable(map(_list_managed_field_paths, list_applied_fields(existing, manager))))
     if not owned_paths:
         return is_identity_only(sent_body)
     if any(get_part(sent_body, path) != get_part(existing, path) for path in owned_paths):
         return False  # owned list elements have the path (), the whole object
     # Each sent path, or one above it, has to be owned.
-    sent_prefixes = ([path[:end] for end in range(1, len(path) + 1)] for path in _list_sent_paths(sent_body))
-    return not any(map(owned_paths.isdisjoint, sent_prefixes))
+    for path in _list_sent_paths(sent_body):
+        prefixes = [path[:end] for end in range(1, len(path) + 1)]
+        if owned_paths.isdisjoint(prefixes):
+            return False
+    return True
 
 
 def is_identity_only(sent_body: Body) -> bool:
@@ -94,7 +99,9 @@ def find_own_fields(existing: Body, manager: str) -> set[Path]:
 
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
-    """Return the paths owned by other managers, except labels, annotations and status, with the managers."""
+    """Return the paths of fields owned by other managers than `manager`, each with these managers, joined by
+    "and". Metadata and status do not count. Example: {("spec", "policy"): "kubectl and argocd"}.
+    """
     managers: dict[Path, list[str]] = {}
     for entry in list_managed_fields(existing):
         other_manager = get_text(entry, "manager") or "unknown"
@@ -232,8 +239,10 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
         for path, other_manager in find_foreign_fields(body, manager).items():
             # A field above or below an own one is own, too: one path is a prefix of the other.
             is_applied = any(path[: len(own_path)] == own_path[: len(path)] for own_path in own_paths)
-            is_own = is_applied or get_part(hub_object.body, path) is not None
-            if not is_own and other_manager != _UNKNOWN_MANAGER and _has_non_default_value(type_name, body, path):
+            is_sent = get_part(hub_object.body, path) is not None
+            if is_applied or is_sent:
+                continue
+            if other_manager != _UNKNOWN_MANAGER and _has_non_default_value(type_name, body, path):
                 fields_by_manager.setdefault(other_manager, []).append(f"{title}{_format_path(path)}")
     return "; ".join(
         f"{other_manager} sets {format_first_items(paths, _MAX_NAMES)}"

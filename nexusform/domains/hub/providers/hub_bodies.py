@@ -286,7 +286,9 @@ def get_spec_schema(type_name: str) -> BlockSchema:
 
 
 def _fill_schema_defaults(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with all names of a schema, and its defaults for absent ones."""
+    """Return values with all names of a schema: absent arguments have their default, absent blocks are None, or [] if
+    they may repeat. Nested blocks are filled as well.
+    """
     result: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         value = values.get(name)
@@ -326,7 +328,8 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
     for name, attribute in block.schema.attributes.items():
         if value.get(name) not in (None, attribute.default, "Disabled"):  # filled in by the hub
             return False
-    return all(
-        value.get(name) in (None, []) or _has_defaults_only(nested_block, value[name])
-        for name, nested_block in block.schema.blocks.items()
-    )
+    for name, nested_block in block.schema.blocks.items():
+        is_absent = value.get(name) in (None, [])
+        if not is_absent and not _has_defaults_only(nested_block, value[name]):
+            return False
+    return True

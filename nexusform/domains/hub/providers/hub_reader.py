@@ -125,7 +125,9 @@ def read_objects(
 def _read_object(
     reader: _HubObjectReader, options: HubOptions, request: ReadRequest, findings: HubReadFindings
 ) -> ReadResult:
-    """Read a resource and its new note from the hub; add warnings and missing resources to `findings`."""
+    """Read a resource and its new note from the hub; add warnings and missing resources to `findings`. The
+    attributes stay as recorded where the hub has the same.
+    """
     key, recorded = request.key, request.known_attributes
     if key.type in APPROVAL_TYPES:
         approval = reader.hub.get(build_hub_objects(key.type, recorded)[0].path)
@@ -217,7 +219,9 @@ def _select_managed_objects(
 
 
 def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
-    """Return the result for a missing resource: absent, or as in state if kept there or incompletely deleted."""
+    """Return the result for a missing resource: absent, or as in state if kept there or incompletely deleted. A deleted
+    placement may leave bindings and Works, and a deleted override a rollout: the deletion is complete after them.
+    """
     type_name, recorded = request.key.type, request.known_attributes
     is_deletion = is_deletion_in_progress(request)
     is_kept = options.keeps_missing or (type_name in RECORD_TYPES and not is_deletion)
@@ -409,12 +413,14 @@ def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:
 def _build_observed_placement(
     placement_objects: ObservedPlacementObjects, attributes: Values, evictions: Sequence[Values]
 ) -> dict[str, Any]:
-    """Return the observed attributes of a placement except predicted ones; unchanged bindings stay as recorded."""
+    """Return the observed attributes of a placement except predicted ones. Values recorded in state (`attributes`) stay
+    if the hub has the same ones: statuses in another order, and bindings of another provenance.
+    """
     hub_attributes = _build_placement_attributes(placement_objects, str(attributes.get("id")), evictions)
     observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
-    statuses, recorded_statuses = (
-        sorted(map(format_canonical_json, get_list(values, _STATUSES))) for values in (observed, attributes)
-    )  # statuses per cluster
+    # Statuses per cluster, as text to compare them in any order.
+    statuses = sorted(map(format_canonical_json, get_list(observed, _STATUSES)))
+    recorded_statuses = sorted(map(format_canonical_json, get_list(attributes, _STATUSES)))
     if statuses == recorded_statuses and _STATUSES in attributes:
         observed[_STATUSES] = attributes[_STATUSES]  # another order is no change
     merged: dict[str, Any] = {}

@@ -124,7 +124,9 @@ class HubWaiter(Struct, frozen=True):
         lag_start: float | None = None  # time since when the cached bindings are older than the placement
 
         def check_progress(elapsed: float) -> tuple[bool, str]:
-            """Return (done, pending work), also in `final`, and keep the first scheduling decision in `decision`."""
+            """Return (done, pending work), and set variables of the caller. `final` is the progress at this check, and
+            `decision` the one at the first scheduling decision. `lag_start` is the time since when the cache lags.
+            """
             nonlocal final, decision, lag_start
             placement = self._read_placement(path, sent)
             if placement is None:
@@ -210,7 +212,9 @@ class HubWaiter(Struct, frozen=True):
         is_present = True
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
-            """Return whether placement, bindings and Works are deleted, and else the remaining ones."""
+            """Return whether placement, bindings and Works are deleted, and else the remaining ones. The placement is
+            not read again once it is deleted (`is_present`).
+            """
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
             is_present = uid != "" and get_uid(body) == uid  # another uid: created again by others
@@ -273,7 +277,9 @@ class HubWaiter(Struct, frozen=True):
         kind = "ClusterResourcePlacement"
 
         def check_replacement(elapsed: float) -> tuple[bool, str]:
-            """Return whether the placement is rolled out again, and pending work."""
+            """Return whether the placement is rolled out again after an eviction, and pending work. It is to have as
+            many clusters as before (`former_count`). A blocked rollout is an end, too.
+            """
             placement_objects = read_placement_objects(self.hub, kind, namespace="", name=name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 return True, ""  # deleted, or no cluster takes over in time

@@ -51,7 +51,10 @@ class OverrideRollout:
         self.blocked_message = ""  # message about a blocked rollout, "" if it continues
 
     def check_progress(self, _elapsed: float = 0.0) -> tuple[bool, str]:
-        """Return whether nothing is left to wait for, and else the pending work. Raises ApiError and HubProblem."""
+        """Return whether nothing is left to wait for, and else the pending work: the override's snapshot, the pick of
+        clusters, and the rollout to each of them. (True, "") also means that waiting is useless, as when blocked.
+        Raises ApiError and HubProblem.
+        """
         if not self._is_deleted:
             self._snapshot = self._snapshot or self._find_latest_snapshot()
             if not self._snapshot:

@@ -124,7 +124,10 @@ def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | N
 
 
 def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
-    """Return the members' figures read by a plan's data blocks, by URL of the hub; none without members."""
+    """Return the members' figures read by a plan's data blocks, by URL of the hub; none without members. `responses`
+    are the texts read by all data blocks: those of a hub are a list of its objects in JSON. An unknown age of
+    heartbeats makes the health of members unknown.
+    """
     figures_by_server: dict[str, Figures] = {}
     for text in responses.values():
         try:

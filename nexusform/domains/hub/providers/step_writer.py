@@ -253,7 +253,10 @@ class HubStepWriter(Struct, frozen=True):
         return results
 
     def _ensure_object_is_writable(self, hub_object: HubObject, body: Values | None, *, is_managed: bool) -> None:
-        """Raise ProviderProblem for a missing member, or an object not to overwrite. `is_managed`: it is in state."""
+        """Raise ProviderProblem for a missing member, or an object not to overwrite. `is_managed`: it is in state.
+        `body` is the object on the hub, None if it is missing. Not to overwrite: an object of another tool, re-created
+        by another manager, or in deletion. The same holds for one neither in state nor written by an earlier run.
+        """
         if body is None:
             if self._type_name == MEMBER_TYPE:
                 raise ProviderProblem(describe_missing_member(hub_object))

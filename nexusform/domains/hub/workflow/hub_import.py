@@ -281,7 +281,9 @@ def _plan_imported_objects(run: Run, imports: Mapping[Address, ImportedObject]) 
 
 
 def _add_predicted_attributes(imported: ImportedObject, planned: Mapping[str, Any]) -> ImportedObject:
-    """Return an object with its predicted attributes, the approvals of its block, and only the labels of its block."""
+    """Return an object with its predicted attributes, the approvals of its block, and only the labels of its block.
+    `planned` are its attributes in a plan with the block.
+    """
     current = imported.object
     values = {name: planned[name] for name in (*PREDICTED_ATTRIBUTES, "approvals") if name in planned}
     labels, planned_labels = get_mapping(current.attributes, _LABELS), get_mapping(planned, _LABELS)

@@ -110,7 +110,11 @@ def parse_flavor(
 
 
 def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str]) -> FlavorRequest:
-    """Return the requests of a flavor and an image. Raises ValueError for invalid and unpredicted properties."""
+    """Return the requests of a flavor and an image. Raises ValueError for invalid and unpredicted properties.
+
+    `aliases` are the PCI devices that flavors request by name. `image` are the image's requests under the names of a
+    flavor's properties; a conflict of both is invalid.
+    """
     properties = flavor.properties
     unpredicted = _find_unpredicted(properties, _UNPREDICTED, "os:secure_boot")
     if unpredicted:
@@ -156,9 +160,14 @@ def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], 
 
 
 def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest:
-    """Return the requested NUMA cells: one for pinned CPUs or pages alone; none without requests. Raises ValueError."""
-    policy, thread_policy = _parse_policy(flavor.properties, image), _parse_thread_policy(flavor.properties, image)
-    is_pinned, is_isolated = policy in (DEDICATED, MIXED), flavor.properties.get(_EMULATOR) == ISOLATE
+    """Return the requested NUMA cells: one for pinned CPUs or pages alone; none without requests. Raises ValueError.
+
+    `image` are the image's requests under the names of a flavor's properties, such as "hw:numa_nodes".
+    """
+    policy = _parse_policy(flavor.properties, image)
+    thread_policy = _parse_thread_policy(flavor.properties, image)
+    is_pinned = policy in (DEDICATED, MIXED)
+    is_isolated = flavor.properties.get(_EMULATOR) == ISOLATE  # emulator threads have a CPU of their own
     for key, is_set in ((_THREADS, thread_policy), (_EMULATOR, is_isolated)):
         if is_set and not is_pinned:
             raise ValueError(f"{key} needs {_POLICY}={DEDICATED} or {MIXED}: Nova rejects its servers")
@@ -187,11 +196,15 @@ def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> st
 
 
 def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
-    """Return the policy for threads by a property or a trait, "" for none. Raises ValueError if they conflict."""
-    policy, of_image = properties.get(_THREADS, ""), image.get(_THREADS, "")
-    if policy not in ("", _PREFER) and of_image not in ("", policy):  # any policy of the image fits PREFER
+    """Return the policy for threads by a property or a trait, "" for none. Raises ValueError if they conflict.
+
+    The policy of the flavor precedes the one of the image. The trait for hyperthreading sets ISOLATE if it is
+    forbidden, and REQUIRE if it is required.
+    """
+    policy, image_policy = properties.get(_THREADS, ""), image.get(_THREADS, "")
+    if policy not in ("", _PREFER) and image_policy not in ("", policy):  # any policy of the image fits PREFER
         raise ValueError(_format_property_conflict(_THREADS))
-    policy = policy or of_image
+    policy = policy or image_policy
     trait_name = f"{TRAIT}{HYPERTHREADING}"
     trait = properties.get(trait_name, image.get(trait_name, ""))
     if policy and trait:
@@ -220,7 +233,7 @@ def _parse_numa_cells(
     """Return the NUMA cells of a VM, `nodes` in number. Raises ValueError.
 
     The properties hw:numa_cpus.N and hw:numa_mem.N set the vCPUs and the memory of each cell N; without them all cells
-    have the same size. `dedicated` are the vCPUs with dedicated CPUs.
+    have the same size: 8 vCPUs in 2 cells are 0 to 3 and 4 to 7. `dedicated` are the vCPUs with dedicated CPUs.
     """
     cpus = [_parse_cpus(text, _CPUS) for text in _select_numbered_properties(flavor.properties, image, _CPUS)]
     memory = [_parse_number(text, _MEMORY) for text in _select_numbered_properties(flavor.properties, image, _MEMORY)]
@@ -270,7 +283,7 @@ def _parse_page_size_text(text: str) -> int | None:
 
 
 def _parse_cpus(text: str, key: str) -> frozenset[int]:
-    """Return CPUs such as "0-3,^2". Raises ValueError."""
+    """Return the CPUs of a text: "0-3,^2" are 0, 1 and 3. Raises ValueError, with the name of the property `key`."""
     cpus: set[int] = set()
     excluded: set[int] = set()
     for part in split_list(text):

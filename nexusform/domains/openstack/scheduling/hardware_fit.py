@@ -252,10 +252,12 @@ def _list_pin_choices(
 
     ISOLATE takes one thread of each wholly free core. The others take as many threads per core as possible: REQUIRE
     at least two, any other policy also one, or in the end any free CPUs. `free_cores` are the free threads by core.
+    With the cores {0, 4} and {1, 5}, 2 CPUs may be (0, 4), then (0, 1); ISOLATE has (0, 1) only.
     """
     threads_per_core = max(map(len, cell.siblings), default=1)
     layouts: Iterable[tuple[int, int]]  # threads to take per core, and the free ones that the core must have
     if thread_policy == ISOLATE:
+        # With several threads per core, only in a cell where the dedicated CPUs are the shared ones.
         can_isolate = threads_per_core == 1 or cell.dedicated == cell.shared
         layouts = [(1, threads_per_core)] if can_isolate and count else []
     else:
@@ -286,7 +288,9 @@ def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign
     """Return a host cell with a guest cell added (`sign` 1) or removed (`sign` -1).
 
     Its memory counts in pages of its size, by default the smallest. With ISOLATE the whole cores of its CPUs are used.
+    The use never falls below 0.
     """
+    # Without page sizes of the host, `size` matches none: only the memory of the cell counts.
     size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
     pages = list(cell.pages)
     for index, item in enumerate(pages):

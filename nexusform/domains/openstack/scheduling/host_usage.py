@@ -82,12 +82,14 @@ class NovaHostUsage(Struct, frozen=True):
     def can_fit_numa(self, request: FlavorRequest, free_vcpus: int) -> bool:
         """Return whether the NUMA cells of a VM fit; True without NUMA cells. `free_vcpus` is the free VCPU.
 
-        With room for the CPUs as PCPU and as VCPU, Placement has two candidates for the host, and Nova tries both.
+        Placement counts dedicated CPUs as PCPU, or in a second query as VCPU. With room for the CPUs as both, it has
+        two candidates for the host, and Nova tries both.
         """
         if not request.numa.cells:
             return True  # no limit by NUMA cells
         cores = chain.from_iterable(cell.siblings for cell in self.cells)
-        if request.numa.needs_threads and max(map(len, cores), default=1) == 1:
+        has_threads = max(map(len, cores), default=1) > 1
+        if request.numa.needs_threads and not has_threads:
             return False
         has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
         return self.fit_numa(request, attempts=2 if has_both else 1) is not None

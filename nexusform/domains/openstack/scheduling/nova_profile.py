@@ -236,6 +236,7 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
 
     def build_check(sku: VmSku) -> CapacityCheck:
         def find_rejection(capacity: FreeCapacity) -> str | None:
+            """Return why the free vCPUs, memory or disk of the host do not fit the VM; None if they fit."""
             usage = rules.table.get_usage(capacity.records)  # records: the host, and VMs on it
             free_vcpus = capacity.cpus[0] - usage.fallback_vcpus  # without VCPU used for dedicated CPUs
             free = {VCPU: free_vcpus, MEMORY: capacity.memory[0], DISK: capacity.disk}
@@ -385,6 +386,7 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
     """Build the function of the weights; all hosts tie if facts are unknown."""
 
     def weigh(demand: Demand, loads: Sequence[MachineLoad]) -> list[float]:
+        """Return the weight of each host: the sum of the weighers' figures, scaled to 0 to 1, times multipliers."""
         weights = [0.0] * len(loads)
         if len(loads) < 2 or rules.find_unknown_fact(demand.sku, demand.constraints):
             return weights  # nothing to compare, or unknown: all hosts tie

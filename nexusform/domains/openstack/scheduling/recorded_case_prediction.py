@@ -122,11 +122,15 @@ def _find_sku(skus: Mapping[str, VmSku], name: str) -> VmSku:
 
 
 def build_server_group_hint(group: Mapping[str, Any] | None, members: Mapping[str, int]) -> tuple[Hint, ...]:
-    """Build the hint of a server group {name, policy, max}. `members` are the numbers of its servers by host."""
+    """Build the hint of a server group {name, policy, max}; () without a group or servers in it.
+
+    `members` are the numbers of its servers by host. The hint is to join the hosts of its servers (affinity), or to
+    avoid those with `max` servers. A "soft" policy is a preference.
+    """
     if group is None or not members:
         return ()
     is_affinity = not group["policy"].endswith("anti-affinity")
-    threshold = 1 if is_affinity else group["max"]  # VMs on a host to join (affinity), or on a full one
+    threshold = 1 if is_affinity else group["max"]
     targets = frozenset(host for host, count in members.items() if count >= threshold)
     is_hard, name = not group["policy"].startswith("soft"), group["name"]
     vms = tuple(sorted(members.items()))

@@ -290,7 +290,11 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
 
 
 def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _DescriptorContext) -> Iterator[PlacementRule]:
-    """Yield the rules of the flavour's groups and profiles."""
+    """Yield the rules of the flavour's groups, then those of its profiles.
+
+    A group has one rule for all its VDUs; a VDU's profile names its groups. A rule in a profile is for the VMs of this
+    VDU alone. `profiles` are by VDU.
+    """
     groups = _collect_by_id(flavour.get_node(_GROUP), _GROUP, context.notes)
     members: dict[str, dict[str, None]] = {name: {} for name in groups}  # VDUs by group, in order
     for vdu, profile in profiles.items():

@@ -116,9 +116,10 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
 
 
 def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
-    """Return the documents of the requested flavour, and those without a flavour.
+    """Return the documents of the requested flavour, and those without a flavour, which belong to each.
 
-    Return all without a request, if no document names a flavour, or, with an error, if none has the requested one.
+    All documents are returned without a request (`flavour_id` is ""), and if none names a flavour. If other flavours
+    are named, but not the requested one, all are returned as well, with an error in `notes`.
     """
     path = ("topology_template", "substitution_mappings", "properties", "flavour_id")
     flavour_nodes = [document.get_node(*path) for document in documents]
@@ -141,15 +142,21 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
 
 
 def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
-    """Yield the names and bodies in a map, for example of node templates.
+    """Yield the names and bodies in a map, for example of node templates. `noun` is what they are, for warnings.
 
     A body may lack its indentation: its fields ("type", "properties") then look like names. It then belongs to
-    the first name without a body.
+    the first name without a body. In {VDU1: , type: tosca.nodes.nfv.Vdu.Compute}, the type is of VDU1.
     """
-    names = {"type", "members", "targets", "properties", "description"}  # of the fields of a body
-    stray_fields = {key: body for key, body in part.list_fields() if key in names and not body.get_node("type").text}
+    field_names = {"type", "members", "targets", "properties", "description"}
+    stray_fields = {  # of a body that is not indented
+        key: body
+        for key, body in part.list_fields()
+        if key in field_names and not body.get_node("type").text  # a body under such a name has a type
+    }
     named_bodies = [(name, body) for name, body in part.list_fields() if name not in stray_fields]
-    owner = next((name for name, body in named_bodies if body.is_absent), None) if "type" in stray_fields else None
+    owner = None  # the name that the stray fields belong to
+    if "type" in stray_fields:
+        owner = next((name for name, body in named_bodies if body.is_absent), None)
     for name, body in named_bodies:
         if isinstance(body.data, dict):
             yield name, body

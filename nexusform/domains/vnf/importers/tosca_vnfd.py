@@ -325,7 +325,10 @@ class _LegacyScaling(Struct, frozen=True):
 
 
 def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
-    """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum."""
+    """Yield the older Scaling policies, each with an aspect of as many steps as fit between initial and maximum.
+
+    With 2 VMs initially, 7 at most and an increment of 2, these are 2 steps.
+    """
     for name, body in topology.policies:
         if topology.get_standard_type(body) not in ("tosca.policies.tacker.scaling", "tosca.policies.scaling"):
             continue
@@ -447,7 +450,10 @@ def _collect_scaling_deltas(topology: Topology) -> dict[str, dict[str, _Deltas]]
 
 
 def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology) -> None:
-    """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU."""
+    """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU.
+
+    A policy "VDU2_scaling" with the target VDU1 is likely for VDU2.
+    """
     pairs = ((deltas, name) for deltas in policies for name in topology.node_names)
     misdirected = ((deltas, name) for deltas, name in pairs if name != vdu and deltas.policy.startswith(name))
     wrong_policy, intended_vdu = next(misdirected, (policies[1], ""))  # "": no hint

@@ -248,8 +248,10 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
 
     Without a request it is the only flavour. A flavour without a name ("") serves every request.
     """
-    if not flavours or flavour_id in flavours:
+    if flavour_id in flavours:
         return flavour_id
+    if not flavours:
+        return flavour_id  # nothing in the package contradicts the request
     names_text = ", ".join(f'"{name}"' for name in flavours)
     if flavour_id and "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
@@ -260,9 +262,10 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
 
 
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
-    """Return the text of a flavour's document, followed by those with its node types; None without it.
+    """Return the text of a flavour's document, followed by those that declare its node types; None without it.
 
-    The types of TOSCA itself need no declaration.
+    `definitions` are all documents of the package; in the text, "---" separates them. The types of TOSCA itself need
+    no declaration.
     """
     if document is None:
         return None
@@ -290,9 +293,10 @@ def _list_hot_folders(names: Iterable[str]) -> list[str]:
 
 
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
-    """Return the text of a flavour's top HOT file, None without one, and the texts of its nested files.
+    """Return the text of a flavour's top HOT file, or None, and the texts of its nested files by name.
 
     Nested files are named by their file name, or by their path in the folder if an earlier one has the same name.
+    `names` are the paths of all files in the package. The top file is the only one directly in the flavour's folder.
     """
     folders = _list_hot_folders(names)
     # An unnamed flavour has the only folder. A flavour without its own folder has its files in the base folder.

@@ -64,7 +64,9 @@ def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
 def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
     """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file.
 
-    Tacker makes a server group from each rule for machines, and puts the servers of its VDUs into it.
+    The marks are `has_scheduler_hints`, for VDUs in any rule for machines, and `has_anti_affinity`, for those in a hard
+    anti-affinity rule. Tacker makes a server group from each rule for machines, and puts the servers of its VDUs into
+    it.
     """
     machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE]
     separating_rules = [rule for rule in machine_rules if rule.is_hard and not rule.is_affinity]
@@ -93,7 +95,10 @@ def _merge_vnfd_and_hot_file(descriptor: Vnf, hot: Vnf, notes: dict[str, Documen
 
 
 def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]) -> Vdu:
-    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number of VMs by the VNFD."""
+    """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number of VMs by the VNFD.
+
+    The size and the numbers of the VNFD come first; those of the HOT file fill gaps. Differences are reported.
+    """
     if hot_vdu is None:
         detail = f'base_hot does not create the VDU "{vdu.name}": no server or group there has this name.'
         _add_contradiction(vdu.origin, detail, notes)
@@ -144,7 +149,10 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
 
 
 def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
-    """Return the rules of the VNFD, and those of the HOT file without such a rule; report contradictions."""
+    """Return the rules of the VNFD, and those of the HOT file that it does not include; report contradictions.
+
+    Two rules are compared if they have the same scope and a VDU in common.
+    """
     hot_rules = list(hot.rules)
     maximum_numbers = _compute_largest_counts(descriptor)
     for rule in descriptor.rules:

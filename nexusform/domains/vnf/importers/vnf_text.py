@@ -51,7 +51,7 @@ _Document = Mapping[str, Any]
 
 
 def describe_foreign_kind(documents: Iterable[Any]) -> str:
-    """Return the kind of the documents (plain data) with advice; "" if unknown."""
+    """Return the format of documents unsupported as a VNFD, with advice; "" if unknown. The first known one counts."""
     for document in documents:
         keys = {str(key).rpartition(":")[2]: value for key, value in get_mapping(document).items()}  # no YANG prefix
         for is_kind, description in _KINDS:

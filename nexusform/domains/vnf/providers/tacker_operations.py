@@ -204,7 +204,10 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
 
 
 def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
-    """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation."""
+    """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation.
+
+    The order is (index in the VDU, time of creation). The index is 0 if Tacker has none.
+    """
     ids = {row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")}  # by resource
     for row in list_mappings(info, "vnfcResourceInfo"):
         metadata = get_mapping(row, "metadata")
@@ -241,8 +244,10 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
         if name in matches
     }
     for vnfc in unnamed:
-        number = next(n for n in count() if f"{attributes['name']}-{vnfc.vdu}-{n}" not in vnfcs)
-        name = f"{attributes['name']}-{vnfc.vdu}-{number}"
+        # The new name is NAME-VDU-NUMBER with the smallest free number.
+        prefix = f"{attributes['name']}-{vnfc.vdu}-"
+        number = next(n for n in count() if f"{prefix}{n}" not in vnfcs)
+        name = f"{prefix}{number}"
         matches[name] = vnfc
         vnfcs[name] = _build_vnfc({"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc, names_hosts=True)
     return {**attributes, "vnfcs": vnfcs, "vnfc_ids": {name: matches[name].id for name in vnfcs}}
@@ -251,10 +256,12 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
 def _find_free_name(
     recorded: Mapping[str, Mapping[str, Any]], used: Collection[str], vnfc: ObservedVnfc, *, needs_same_host: bool
 ) -> str:
-    """Return the first unused recorded name for a VNFC of this VDU, and on this host if needed; or ""."""
+    """Return the first recorded name not in `used` for a VNFC: of its VDU, and on its host if needed; or ""."""
     for name, record in recorded.items():
-        is_same_host = record.get("machine") == vnfc.host != ""
-        if record["vdu"] == vnfc.vdu and name not in used and (is_same_host or not needs_same_host):
+        if record["vdu"] != vnfc.vdu or name in used:
+            continue
+        is_same_host = vnfc.host != "" and record.get("machine") == vnfc.host  # "": Tacker reports no host
+        if is_same_host or not needs_same_host:
             return name
     return ""
 

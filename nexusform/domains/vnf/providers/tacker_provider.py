@@ -314,7 +314,10 @@ def _add_observed_vnfcs(
 
 
 def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeResult:
-    """Return the attributes after a step. A VNFC is observed if Tacker knows its host or no machine was planned."""
+    """Return the attributes after a step, with the paths of the observed VNFCs (VMs) and a note with their ids.
+
+    A VNFC is observed if Tacker knows its host or no machine was planned. Otherwise its machine stays a prediction.
+    """
     attributes = match_vnfcs(planned, instance.vnfcs)
     located_ids = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
     ids: Mapping[str, str] = attributes["vnfc_ids"]
@@ -341,12 +344,11 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(text) if isinstance(text, str) else {}
     connections = body.get("vimConnectionInfo")
     if isinstance(connections, list):  # as in version 1 of the interface: version 2 has a map by id
-        body["vimConnectionInfo"] = {
-            str(row.get("id") or number): {
-                name: _VIM_TYPES.get(str(value), value) for name, value in row.items() if name != "id"
-            }
-            for number, row in enumerate(list_mappings(connections))
-        }
+        connections_by_id: dict[str, dict[str, Any]] = {}
+        for number, row in enumerate(list_mappings(connections)):
+            fields = {name: _VIM_TYPES.get(str(value), value) for name, value in row.items() if name != "id"}
+            connections_by_id[str(row.get("id") or number)] = fields  # without an id: by its number in the list
+        body["vimConnectionInfo"] = connections_by_id
     body["flavourId"] = planned.get("flavour_id")
     if planned.get("instantiation_level"):
         body["instantiationLevelId"] = planned["instantiation_level"]

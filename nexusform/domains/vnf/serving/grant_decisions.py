@@ -289,7 +289,10 @@ def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
 
 
 def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str, str]:
-    """Return the zone ids of healed VNFCs by their names in the standard user data, VDU-NUMBER; {} for others."""
+    """Return the zone ids of healed VNFCs (VMs) by their names in the standard user data: {"VDU1-0": "zone-a:host-3"}.
+
+    They are {} for other operations, and for a VNF without the standard user data of Tacker.
+    """
     attributes = change.after or {}
     if operation.operation != _HEAL or not has_standard_user_data(attributes):
         return {}
@@ -319,6 +322,7 @@ def _take_vnfc_names(pool: dict[str, list[str]], counts: Mapping[str, int]) -> d
 def _build_operation(
     operation: str, added: Mapping[str, list[str]], removed: Mapping[str, list[str]]
 ) -> PlannedOperation:
+    """Build an operation from the names of added and removed VNFCs (VMs) by VDU; VDUs without names are left out."""
     return PlannedOperation(
         operation,
         {vdu: tuple(names) for vdu, names in added.items() if names},

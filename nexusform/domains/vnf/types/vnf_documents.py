@@ -277,7 +277,10 @@ def _is_sized_by_flavor(vdu: Vdu, block: Mapping[str, Any]) -> bool:
 
 
 def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, float | None, int]:
-    """Return vCPUs, GiB of memory (None: unknown) and of disk (default: 0): the block's, else the documents'."""
+    """Return (vCPUs, GiB of memory, GiB of disk) of a VDU: of its configured block, else of the documents.
+
+    Unknown vCPUs or memory are None. An unknown disk is 0 GiB.
+    """
     size = vdu.size
     vcpus, memory, disk = (block.get(name) for name in ("vcpus", "memory_gib", "disk_gib"))
     return (
