@@ -14,7 +14,6 @@ from nexusform.domains.azure.providers.observed_site import ObservedSites
 from nexusform.files.access_record import read_variable
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem, ReadRequest
-from nexusform.json_data.plain_data import get_text
 from nexusform.providers.kubeconfig import KubeconfigTrust
 from nexusform.providers.registry import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
@@ -119,7 +118,7 @@ def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """
     from nexusform.domains.azure.providers.azure_subscription import read_endpoint
 
-    subscription_id = get_text(settings, "subscription_id")
+    subscription_id = str(settings.get("subscription_id") or "")
     if subscription_id.lower() in {"", read_variable(SUBSCRIPTION_VARIABLE).lower()}:
         return ()  # nothing beyond the environment
     return (f"{read_endpoint()}/subscriptions/{subscription_id}",)
@@ -127,7 +126,7 @@ def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 def resolve_subscription(settings: Mapping[str, Any]) -> str:
     """Return the subscription id of the settings, else of the environment. Raises ProviderProblem."""
-    configured = get_text(settings, "subscription_id")
+    configured = str(settings.get("subscription_id") or "")  # an unknown value is rejected below
     subscription = configured or read_variable(SUBSCRIPTION_VARIABLE)
     if not subscription:
         raise ProviderProblem(f"No subscription given: set {SUBSCRIPTION_VARIABLE}, or write subscription_id.")

@@ -93,8 +93,8 @@ class AzureSubscription:
     def __init__(self, settings: Mapping[str, Any], exit_stack: ExitStack) -> None:
         """Keep the settings; `exit_stack` closes the connection at the end of the run."""
         self.id = str(settings["subscription_id"])
-        self.default_group = get_text(settings, "resource_group")
-        self._location = get_text(settings, "extended_location")
+        self.default_group = str(settings.get("resource_group") or "")
+        self._location = str(settings.get("extended_location") or "")
         self._machine_sku_by_id = get_mapping(settings, "machine_sku_by_id")
         self._exit_stack = exit_stack
         self._client_lock = Lock()

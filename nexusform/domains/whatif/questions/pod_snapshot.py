@@ -152,7 +152,7 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
     }
     sources = _PodSources({str(thing.address): thing.attributes for thing in ordered_things})
     for thing in ordered_things:
-        target = get_text(thing.attributes, "cluster_id")  # "": applied on the hub
+        target = str(thing.attributes.get("cluster_id") or "")  # "": applied on the hub
         if thing.address.type == MANIFEST_TYPE:
             text = get_text(thing.attributes, "yaml_body")
             manifests = unwrap_envelopes(parse_manifests(str(thing.address), text).manifests).manifests
