@@ -106,7 +106,10 @@ _CELLS: Final = ("numa_cells", "cells")  # as a list; a plain VM's `numa_cells` 
 
 
 def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths of known planned values with another value in the answer; an absent part counts as null."""
+    """Yield the paths at which the answer of a provider differs from the plan; `path` is that of the two values.
+
+    Values unknown at planning may become anything. A part absent on one side counts as null.
+    """
     is_equal = planned == answer and isinstance(planned, bool) == isinstance(answer, bool)  # True equals 1 in Python
     if planned is UNKNOWN or is_equal:
         return

@@ -113,9 +113,12 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
 
 
 def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | None) -> _RackVms:
-    """Build the row of VMs that agree in everything except their number, their machine and its certainty."""
+    """Build the compact row of VMs on one rack. They agree in everything except number, machine and its certainty.
+
+    Differing figures form a column with one entry per VM. A column of equal entries becomes a single value.
+    """
     first_vm, certainties = members[0], [prediction.certainty for prediction in members]
-    _, _, count_tied = first_vm.certainty.tied
+    _, _, count_tied = first_vm.certainty.tied  # numbers of different results: of racks, machines and rack counts
     machines = [prediction.machine for prediction in members]
     prefix = commonprefix(machines)
     suffixes = [machine.removeprefix(prefix) for machine in machines]

@@ -85,7 +85,10 @@ def _count_calls(module: Module, directory: str) -> int:
 
 
 def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
-    """Find the argument at a path: types of blocks, each with label or number unless it is the only one, and a name."""
+    """Find the argument at a path of block types and a name, such as ("agent_pool", "core", "count").
+
+    A label or number follows a block type, unless there is only one block of this type, without a label.
+    """
     if isinstance(body, syntax.JsonBody) or not path:
         return None  # JSON is not edited; a path needs a name
     name, remaining_path = path[0], path[1:]

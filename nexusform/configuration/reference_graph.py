@@ -251,7 +251,9 @@ def _add_module_edges(
 
 
 def _list_referenced_declarations(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Declaration]:
-    """List the declarations a reference leads to, none if undeclared; `everything`: all of a called module, too."""
+    """List the declarations that a reference in a module leads to, none if it is undeclared: `var.x` leads to a
+    variable, `module.m.out` into the called module. `everything`: list all declarations of a called module.
+    """
     root, steps, path = traversal.root.name, traversal.steps, module.path
     name = traversal.first_name
     if root == "var":
@@ -270,7 +272,7 @@ def _list_referenced_declarations(module: Module, traversal: Traversal, *, every
 def _list_module_call_declarations(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
-    """List the call and the named output, else all outputs; for `everything` all declarations below the call."""
+    """List the call and the output named by `steps`, all outputs without it; `everything`: all declarations below."""
     yield Declaration(path, "module", call.name)
     if everything:
         for module in list_modules(call.module):

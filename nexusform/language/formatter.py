@@ -174,13 +174,17 @@ def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
 
 
 def _split_line_into_alignment_cells(line: _Line) -> None:
-    """Move a comment with `#` or `//` at the end, and an assignment ending on its line, to cells of their own."""
+    """Split a line into the cells to align with neighboring lines: `name`, `= value` and the comment at the end.
+
+    All tokens of the line are in `lead` at first. A value that continues on later lines stays there.
+    """
     lead = line.lead
     if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
         line.comment = [lead.pop()]
     for index in range(1, len(lead)):
         if lead[index].kind == "=":  # the first one
-            if sum(token.depth_change for token in lead[index:]) == 0:  # its value ends on this line
+            open_brackets = sum(token.depth_change for token in lead[index:])
+            if open_brackets == 0:  # the value ends on this line
                 line.assign, line.lead = lead[index:], lead[:index]
             return
 
@@ -199,7 +203,11 @@ _ADJACENT_SEQUENCES = {(scanner.SEQUENCE_END, begin) for begin in (scanner.INTER
 
 
 def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
-    """Check for a space between `token` and `after`; `before` is the token before them."""
+    """Check whether the formatted line has a space between the neighbors `token` and `after`.
+
+    `before` is the token in front of `token`: it shows whether `-` subtracts or negates. The first rule that applies
+    decides, and the rules about brackets come last.
+    """
     kind, following = token.kind, after.kind
     if kind == "." or following in {".", ",", "..."} or (kind, following) in _TIGHT_PAIRS:
         return False
@@ -209,22 +217,28 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
         return False  # inside a string
     if token.text == "in" and before.kind == scanner.IDENT:
         return True  # `for x in [...]`
-    is_before_index = following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or token.depth_change < 0)
-    if kind == "!" or is_before_index:
+    is_closing_bracket = token.depth_change < 0
+    if following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or is_closing_bracket):
+        return False  # an index, as in `items[0]` or `f(x)[0]`
+    if kind == "!":
         return False
     if kind == "-":
-        return before.kind not in _BEFORE_NEGATION  # a subtraction
+        return before.kind not in _BEFORE_NEGATION  # only a subtraction has a space after it: `a - b`, but `-b`
     return _has_space_at_brackets(token, after)
 
 
 def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
-    """Check for a space: one inside braces, none inside other brackets or between two sequences, else one."""
+    """Check whether a space separates two tokens, by the rules of brackets.
+
+    Braces have spaces inside, other brackets have none. Two sequences (`${...}`, `%{...}`) stay together.
+    """
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
         return (kind, following) != ("{", "}")  # none in {}
     if (kind, following) in _BRACES_IN_SEQUENCES:
         return True  # such as "${ {"
-    return not (token.depth_change > 0 or after.depth_change < 0 or (kind, following) in _ADJACENT_SEQUENCES)
+    is_inside_brackets = token.depth_change > 0 or after.depth_change < 0  # after an opening or before a closing one
+    return not is_inside_brackets and (kind, following) not in _ADJACENT_SEQUENCES
 
 
 def _set_indentation(lines: list[_Line]) -> None:

@@ -67,8 +67,8 @@ def get_result_type(operator: str) -> PrimitiveType:
 
 
 def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
-    """Compute `left operator right`, both converted to the operator's operand type; for `&&` and `||`, none of them is
-    the decisive one (false for `&&`, true for `||`). Raises OperationProblem.
+    """Compute `left operator right`, with operands converted to the type that the operator needs. For `&&` and `||`, no
+    operand decides alone (false for `&&`, true for `||`): the caller has handled that. Raises OperationProblem.
     """
     if operator == "==":
         return compare_values(left, right)

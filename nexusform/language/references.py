@@ -44,7 +44,9 @@ def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
 
 
 def _list_unbound_traversals(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax.Traversal]:
-    """List the traversals of other roots than `bound_names` and loop variables, depth first in source order."""
+    """List the references of an expression (such as `var.x`) in source order. Omit those that begin with one of the
+    `bound_names`, or inside of a loop with one of its variables.
+    """
     stack: list[tuple[syntax.Expression, _Names]] = [(start, bound_names)]
     while stack:
         expression, names = stack.pop()

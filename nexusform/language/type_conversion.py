@@ -230,12 +230,15 @@ def remove_optional_attributes(target: Type) -> Type:
 
 
 def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
-    """Return `target` with its open parts (DYNAMIC) taken from `from_type`; a part absent there stays open."""
+    """Return the type `target` with its open parts (DYNAMIC) replaced by the parts at the same place in `from_type`.
+
+    A list of DYNAMIC and a tuple of strings give a list of strings. A part that `from_type` lacks stays open.
+    """
     if target is DYNAMIC:
         return from_type
     if from_type is DYNAMIC or not has_dynamic(target):
         return target  # nothing to take or to fill
-    sources: Iterable[Type] = from_type.parts
+    sources: Iterable[Type] = from_type.parts  # one for each part of `target`
     if isinstance(target, ObjectType) and isinstance(from_type, ObjectType):
         # Filled from itself, the type of an absent attribute stays.
         sources = [from_type.get_attribute(name) or part for name, part in target.attributes]

@@ -60,8 +60,9 @@ def _get_shape(value_type: Type) -> tuple[str, ...] | int:
 
 
 def _unify_mappings(types: Sequence[Type]) -> Type | None:
-    """Return the common type of maps and objects, None if there is none. It is a map of the common type of their parts.
-    Without such a type, a single object still wins over maps of open element type.
+    """Return the common type of maps and objects: a map of the common type of their parts. None if there is none.
+
+    Parts without a common type still allow one object among maps of DYNAMIC elements: the result is its type.
     """
     common = _unify_part_types(types)
     if common is not None:
@@ -102,7 +103,11 @@ _UNKNOWN_OR_NULL: Final = (UNKNOWN, None)
 
 
 def _is_certainly_different(left: Value, right: Value) -> bool:
-    """Return whether the refinements (known bounds) of two values, one of them partly unknown, exclude equality."""
+    """Return whether two values cannot be equal, although one of them is unknown or has unknown parts.
+
+    This follows from their refinements: whether null is possible, the prefix of a text, bounds of a number, and
+    bounds of a length. An unknown text that begins with "a" never equals "bc".
+    """
     left_refinement, right_refinement = get_refinement(left), get_refinement(right)
     if left.raw is None or right.raw is None:
         return left_refinement.not_null or right_refinement.not_null  # one value is null, and the other is not
@@ -120,13 +125,16 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
         (left_refinement.shortest, right_refinement.longest),
         (right_refinement.shortest, left_refinement.longest),
     )
-    return left_prefix != right_prefix or any(
-        lower is not None and upper is not None and lower > upper for lower, upper in opposite_bounds
-    )
+    if left_prefix != right_prefix:
+        return True
+    return any(lower is not None and upper is not None and lower > upper for lower, upper in opposite_bounds)
 
 
 def _is_equal(left: Value, right: Value) -> bool | None:
-    """Check whether two values without marks are equal; None if that depends on unknown parts."""
+    """Check whether two values without marks are equal; None if that depends on unknown parts.
+
+    The first rules decide about unknown values, nulls and different types. Then known values are compared by part.
+    """
     first, second = left.raw, right.raw
     if first is UNKNOWN or second is UNKNOWN:
         return None if _can_equal_unknown(left, right) else False
@@ -136,10 +144,14 @@ def _is_equal(left: Value, right: Value) -> bool | None:
         return False  # known values of different types
     if first.__class__ is dict and first.keys() != second.keys():
         return False  # maps or objects of other names
-    if isinstance(left.type, SetType) and not (left.is_wholly_known and right.is_wholly_known):
-        return False if _is_certainly_different(left, right) else None  # elements have no order to compare them by
-    if not left.parts or len(left.parts) != len(right.parts):
-        return bool(first == second)  # without parts, or false
+    has_unknown_parts = not (left.is_wholly_known and right.is_wholly_known)
+    if isinstance(left.type, SetType) and has_unknown_parts:
+        # Elements of sets have no order, so they cannot be compared in pairs.
+        return False if _is_certainly_different(left, right) else None
+    if not left.parts:
+        return bool(first == second)  # a string, number or bool, or an empty collection
+    if len(left.parts) != len(right.parts):
+        return False
     return _has_only_equal_pairs(zip(left.parts, right.parts, strict=True))  # entries have the order of their keys
 
 
@@ -165,7 +177,10 @@ def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
 
 
 def _may_be_equal(left: Type, right: Type) -> bool:
-    """Return whether two types are equal, or may be once their open parts are known."""
+    """Return whether two types are equal, or may be once their open parts are known.
+
+    DYNAMIC is an open type or part: a list of DYNAMIC may become a list of strings, but never a map.
+    """
     if left is right or left is DYNAMIC or right is DYNAMIC or left == right:
         return True
     if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):

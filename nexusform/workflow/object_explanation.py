@@ -279,7 +279,7 @@ class _ExplanationQuery(Struct, frozen=True):
         ]
 
     def _select_removal_rows(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
-        """Return the rows of removed VMs of this name at the pattern."""
+        """Return the planned removals of VMs with this name, of objects at an address that matches the pattern."""
         removals: list[PlacementChange] = []
         for row in planned.plan.placements:
             is_removed_vm = row.kind == VM and row.action is PlacementAction.REMOVE

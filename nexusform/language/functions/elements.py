@@ -44,7 +44,7 @@ SEQUENCES: Final = (ListType, SetType, TupleType)
 
 
 def _combine_bools(decisive: bool, items: Value) -> Value:
-    """Combine bools to one: `decisive` if any of them is (null counts as false), else its opposite."""
+    """Combine bools for `alltrue` (`decisive` is False) or `anytrue` (True); a null item counts as false."""
     if any(item.raw is not UNKNOWN and bool(item.raw) is decisive for item in items.raw):
         return build_boolean(decisive)
     return build_boolean(not decisive) if items.is_wholly_known else Value(BOOL, UNKNOWN)
@@ -98,7 +98,10 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
-    """Return the only element of a sequence; null if empty, unknown if its length is. Raises FunctionProblem else."""
+    """Return the only element of a list, set or tuple, null if it is empty. Unknown length: an unknown element.
+
+    Raises FunctionProblem for several elements, and for a value that is no sequence.
+    """
     if sequence.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
     part_types = sequence.type.parts  # one for a list or set, one for each element of a tuple

@@ -214,13 +214,14 @@ def _render_scientific(size: int | Fraction, places: int, mode: str) -> str:
 
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
-    """Render a number as %g, as Go does: with an exponent below -4, or from the number of significant digits on."""
+    """Render a number as Go does for %g: plainly (`123`), or with an exponent if that is small or large (`1e-05`).
+
+    Small is below -4. Large is at least the number of significant digits (`precision`), 6 if it is None.
+    """
     count = None if precision is None else max(precision, 1)  # significant digits; None: all
     digits, point = _compute_decimal_digits(size, count)
     digits = digits.rstrip("0") or "0"
     limit = 6 if count is None else count  # the least exponent to write as such
-    if count is not None and count > len(digits) >= point:
-        limit = len(digits)  # as if asked for no more digits than there are
     exponent = point - 1
     if exponent < -4 or exponent >= limit:
         letter = "e" if mode == "g" else "E"
@@ -229,7 +230,9 @@ def _render_general(size: int | Fraction, precision: int | None, mode: str) -> s
 
 
 def _format_list(pattern: Value, *arguments: Value) -> Value:
-    """Evaluate `formatlist`: one text per position in the lists, all of one length; other arguments serve each text."""
+    """Evaluate `formatlist`: format one text for each position of the lists, which have one length. An argument that
+    is no list is used in every text: ("%s-%d", ["a", "b"], 1) gives ["a-1", "b-1"].
+    """
     lists: dict[int, Value] = {}  # by position in the call: the pattern is argument 0
     has_unknown_list = False
     for position, argument in enumerate(arguments, 1):
@@ -241,7 +244,7 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
     if pattern.raw is UNKNOWN or has_unknown_list:
         return Value(_STRINGS, UNKNOWN)
     columns = [lists[i].raw if i in lists else (argument,) * count for i, argument in enumerate(arguments, 1)]
-    texts = []
+    texts = []  # a text is unknown if one of its arguments is
     for iteration, *item_arguments in zip(range(count), *columns, strict=True):  # the arguments of one text
         try:
             is_known = all(argument.is_wholly_known for argument in item_arguments)

@@ -142,9 +142,11 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
 
 
 def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
-    """Call a function with arguments of their parameters' types. Raises FunctionProblem.
+    """Call a function of the language with converted arguments, and return the result. Raises FunctionProblem.
 
-    The result is unknown, without a call of the body, if an argument is unknown and its parameter does not allow it.
+    A parameter may exclude null, unknown values and marks (such as "sensitive"). An excluded null is an error. With an
+    excluded unknown value the result is unknown, and the body is not called. Excluded marks are removed for the call.
+    The result gets all removed marks.
     """
     marks = NO_MARKS  # of the arguments, for the result
     values: list[Value] = []

@@ -105,7 +105,9 @@ def _flatten_sequence(sequence: Value) -> Value:
 
 
 def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[frozenset[str]]) -> bool:
-    """Add the elements of nested lists to `elements`, the lists' marks to `marks`; false if the number is unknown."""
+    """Add the elements of a sequence and of sequences inside of it to `elements`. Add the marks of these sequences to
+    `marks`. Return False if the number of elements is unknown.
+    """
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
         return False  # unknown elements may be equal, and then count as one
@@ -123,7 +125,10 @@ def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[f
 
 
 def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value:
-    """Evaluate `matchkeys`: the elements of `values` at the positions of keys found in `searchset`."""
+    """Evaluate `matchkeys`: the elements of `values` at the positions of those keys that are in `searchset`.
+
+    `keys` has a key for each value: values [1, 2], keys ["a", "b"] and searchset ["b"] give [2].
+    """
     if len(values.raw) != len(keys.raw):
         raise FixedProblem("length of keys and values should be equal")
     assert isinstance(keys.type, ListType)
@@ -140,7 +145,7 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
         value_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
-    first_indices = _index_known_keys(search_keys)
+    first_indices = _index_known_keys(search_keys)  # first position of each known key in the search set
     unknown_keys = [(index, key) for index, key in enumerate(search_keys) if not key.is_wholly_known]
     chosen = []
     for key, value in zip(value_keys, values.raw, strict=True):

@@ -302,7 +302,9 @@ def _trim_yaml_tag_prefix(tag: str | None) -> str:
 
 
 def _parse_scalar(event: Any) -> Value:
-    """Parse a scalar by its tag; without a tag, quotes make it text, and YAML's rules apply to a plain one."""
+    """Parse a scalar event of the YAML parser. Its tag decides about the type, such as `!!int 5`. Without a tag, a
+    quoted scalar is text, and the text of a plain one decides by YAML's rules.
+    """
     text = normalize_stored_text(event.value)
     if event.tag is None:
         return _parse_plain_scalar(text) if event.implicit[0] else Value(STRING, text)  # implicit[0]: not quoted
@@ -329,7 +331,8 @@ def _parse_plain_scalar(text: str) -> Value:
     if text in _NULLS:
         return NULL
     word = text.lower()
-    if word in _TRUE | _FALSE and text in {word, word.upper(), word.capitalize()}:
+    is_usual_case = text in {word, word.upper(), word.capitalize()}  # "yes", "YES" or "Yes", but not "yEs"
+    if word in _TRUE | _FALSE and is_usual_case:
         return TRUE if word in _TRUE else FALSE
     if _HEXADECIMAL.match(text) or _OCTAL.match(text):
         if len(text) >= 500:
@@ -340,6 +343,7 @@ def _parse_plain_scalar(text: str) -> Value:
     if _SPECIAL_FLOAT.match(text):
         raise FunctionProblem(f'the number "{text}" is not finite', argument=0)
     moment = _TIMESTAMP.match(text)  # groups: date, time, zone; the last two may be missing
-    if moment is not None:  # a timestamp becomes text, completed to RFC 3339
-        return Value(STRING, f"{moment[1]}T{moment[2] or '00:00:00'}{moment[3] or 'Z'}")
+    if moment is not None:  # a timestamp becomes text, completed to RFC 3339: a date alone is midnight in UTC
+        date, time, zone = moment[1], moment[2] or "00:00:00", moment[3] or "Z"
+        return Value(STRING, f"{date}T{time}{zone}")
     return Value(STRING, text)

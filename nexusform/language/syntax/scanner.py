@@ -55,8 +55,9 @@ def _get_hangul_class(char: str) -> str:
 
 
 def count_clusters(text: str) -> int:
-    """Count the grapheme clusters (characters, as seen by a reader) of the text. A new one begins at every character
-    not joined to the character before it by the rules below. The rules are those of UAX #29, without rare ones.
+    """Count the grapheme clusters of the text: the characters that a reader sees. One may consist of several code
+    points: a letter with a combining accent, the two letters of a flag, or joined emojis. A new cluster begins at every
+    code point that no rule below joins to the one before it. The rules are those of UAX #29, without rare ones.
     """
     if text.isascii():  # also an empty text
         return len(text) - text.count("\r\n")
@@ -70,11 +71,13 @@ def count_clusters(text: str) -> int:
             or _is_grapheme_extending_character(char)
             or (is_regional and regional_count % 2 == 1)  # the second letter of a flag
             or (before == _JOINER and is_emoji and _is_pictographic(char))  # an emoji joined to the one before it
-            or (char >= "\u1100" and _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS)  # Korean
+            # Parts of one Korean syllable; the first of them is U+1100.
+            or (char >= "\u1100" and _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS)
         )
         if not is_same_cluster:
             clusters += 1
         regional_count = regional_count + 1 if is_regional else 0
+        # An extending character, such as a skin tone, leaves the cluster an emoji.
         is_emoji = _is_pictographic(char) or (is_emoji and _is_grapheme_extending_character(char))
     return clusters
 

@@ -69,7 +69,11 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
 
 
 def _find_files(root: Path, segments: list[_Segment], directories: DirectoryReader) -> Iterator[str]:
-    """Yield the files below `root` matching all segments, relative to it. `**` does not follow links to a parent."""
+    """Yield the files below `root` that match the segments of a pattern, as paths relative to `root`.
+
+    A segment matches the names of one level, and None (written `**`) any number of levels: `a/**/*.yaml`. `**` does
+    not follow links to a parent.
+    """
     visited: set[tuple[str, int]] = set()
     pending = [("", 0)] if segments else []  # directories, each with the position of the segment for its names
     while pending:
@@ -82,23 +86,23 @@ def _find_files(root: Path, segments: list[_Segment], directories: DirectoryRead
         directory, position = entry
         segment = segments[position]
         is_last = position + 1 == len(segments)
-        if segment is None and not is_last:  # `**` also matches no directory
+        if segment is None and not is_last:  # `**` also matches no level: `a/**/b` finds `a/b`
             pending.append((directory, position + 1))
         next_position = position if segment is None else position + 1  # `**` continues below
         for name in _list_names(root / directory, segment):
             path = posixpath.join(directory, name)
             if is_last and directories.is_readable_file(root / path):
                 yield path
-            elif (
-                next_position < len(segments)
-                and directories.is_directory(root / path)
-                and not (segment is None and _is_cyclic_link(root, path))
-            ):
-                pending.append((path, next_position))
+            elif next_position < len(segments) and directories.is_directory(root / path):
+                is_cycle = segment is None and _is_cyclic_link(root, path)
+                if not is_cycle:
+                    pending.append((path, next_position))
 
 
 def _list_names(directory: Path, segment: _Segment) -> list[str]:
-    """List the names in a directory matching a segment. A literal name is not checked; all names match `**`."""
+    """List the names in a directory that match a segment: a literal name, a function that checks a name, or None (`**`)
+    for all names. A literal name is returned unchecked, so it may not exist.
+    """
     if isinstance(segment, str):
         return [segment]
     try:

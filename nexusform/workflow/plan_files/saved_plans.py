@@ -182,8 +182,9 @@ def open_saved_plan(
 
 
 def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool = False) -> CommandContext:
-    """Return the context for the contents of a plan file, at least as confined as the plan was. `is_verified`: signed
-    or from the journal, so it may be unconfined. Raises ValueError if it cannot be confined here.
+    """Return the context in which the contents of a plan file may be evaluated: at least as confined (limited in the
+    files and servers that it may read) as the plan was. `is_verified`: the plan is signed or from the journal. It may
+    then be unconfined if it was before, and no operator confines it. Raises ValueError if it cannot be confined here.
     """
     if context.confinement_source is ConfinementSource.DISABLED:  # by -confine=false
         return context

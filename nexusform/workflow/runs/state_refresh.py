@@ -136,7 +136,9 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
 
 
 def _list_changed_objects(name: str, request: PlanRequest) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
-    """Yield the objects assigned to this provider by a block, but recorded by the default (simulated) provider."""
+    """Yield the objects that a block moves from the default (simulated) provider to the provider `name`: address,
+    state, and the block.
+    """
     if name == DEFAULT_PROVIDER:
         return
     blocks: dict[ConfigAddress, ResourceBlock] = {}

@@ -240,11 +240,15 @@ class _WhatIfChangeReader:
 
 
 def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
-    """Return True if two objects may be created in either order. A cluster always precedes its pools."""
+    """Return True if two of the objects may be created in either order, which affects their placement.
+
+    A cluster always precedes its pools, so a cluster with one new pool has a defined order.
+    """
     vm_count = sum(change.kind == VMS for change in created)
     cluster_names = {change.names[0] for change in created if change.kind != VMS}  # of clusters, and of pools
     pools_by_cluster = Counter(change.names[0] for change in created if change.kind == POOLS)
-    return vm_count + len(cluster_names) > 1 or max(pools_by_cluster.values(), default=0) > 1
+    has_several_owners = vm_count + len(cluster_names) > 1
+    return has_several_owners or max(pools_by_cluster.values(), default=0) > 1
 
 
 def _parse_id(arm_id: str) -> tuple[str, tuple[str, ...]]:

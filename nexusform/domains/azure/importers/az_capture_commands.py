@@ -135,8 +135,9 @@ def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[
 
 
 def _find_resource_kind_of_file(name: str) -> str | None:
-    """Find the kind of resources in a file of an export by its name (also `agent_pools.core.json`, with the name of a
-    cluster); return ANY for other names, None for files not read: no JSON, or part of the configuration.
+    """Find the kind of resources in a file of an export by its name: `racks.json`, or `agent_pools.core.json` for one
+    cluster. Return ANY for other names; the content decides then. Return None for a file not to be read: of the
+    configuration, or of another format.
     """
     if name.endswith(_CONFIGURATION_SUFFIXES) or not (name.endswith(_EXPORT_SUFFIXES) or name == "exported_at"):
         return None
@@ -205,7 +206,11 @@ def find_missing_base_kinds(items: AzResources) -> list[Problem]:
 def find_uncaptured_kind_warnings(
     items: AzResources, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
 ) -> Iterator[Problem]:
-    """Warn of uncaptured workloads, pools, nodes and (`numbers_nodes`) their creation times, not for a planned site."""
+    """Yield warnings about data missing in the capture of a site: lists of workloads, pools of clusters, and nodes.
+
+    `numbers_nodes`: nodes get numbers by creation time, so missing times are reported, too. A planned site, without
+    machines, needs no capture.
+    """
     if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
         return
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():

@@ -174,7 +174,7 @@ class _ResourceSorter:
         self._repeated: list[ArmItem] = []
 
     def add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
-        """Add resources under the kind of their type, else of the file (`kind`). Return these kinds; report others."""
+        """Sort resources by kind: that of their type, else that of the file (`kind`). Return these; report others."""
         unread: dict[str, ArmItem] = {}  # an item by type, or kind of Kubernetes
         added_kinds: set[str] = set()
         for item in items:

@@ -255,7 +255,9 @@ class _SiteImport:
         return ImportedSiteObject(CLUSTER, cluster_id, attributes, references, resource_group=group)
 
     def _build_pools(self, cluster: AzCluster) -> dict[str, dict[str, Any]]:
-        """Build the arguments of pools by name; the recorded ones of pools not captured precede those from nodes."""
+        """Build the arguments of a cluster's pools by name. A pool that was not captured keeps the arguments recorded
+        in state; they win over values derived from its nodes.
+        """
         pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
         uncaptured = {pool.name for pool in cluster.pools if not pool.id}  # known from nodes or the cluster's body
         for (owner, name), recorded_pool in self.recorded_nodes.items():
@@ -263,7 +265,8 @@ class _SiteImport:
                 continue  # of another cluster, or nothing is recorded
             # Without a list of pools, a recorded pool without nodes may exist as well.
             if name in uncaptured or not cluster.has_pool_list:
-                pools[name] = {"count": 0, **pools.get(name, {}), **recorded_pool.arguments}
+                observed_arguments = pools.get(name, {})
+                pools[name] = {"count": 0, **observed_arguments, **recorded_pool.arguments}
         return pools
 
     def _count_cluster_as_occupied(self, cluster: AzCluster, unknown_sku: str) -> None:
@@ -487,7 +490,9 @@ class UnmanagedAzVm(Struct, frozen=True):
 
 
 def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterator[UnmanagedAzVm]:
-    """Find VMs on machines without an object in `managed` (type and id). A cluster covers its nodes, a pool its own."""
+    """Find the VMs on machines that nexusform does not manage. `managed` has the type and id of each object in state.
+    A managed cluster includes all its nodes; a pool managed as an object of its own includes the nodes of the pool.
+    """
     for cluster in site.inventory.clusters:
         cluster_id = f"{site.name}/{cluster.name}"
         if (CLUSTER, cluster_id) in managed:

@@ -208,7 +208,9 @@ def _build_inventory(
 
 
 def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
-    """Read the update strategy of the only Nexus cluster; None with another number of them, or an invalid strategy."""
+    """Read the update strategy of the site's Nexus cluster, with field names of nexusform. Return None if the site has
+    no cluster or several, or if a field has another type than expected.
+    """
     strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
     if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
         return None

@@ -194,8 +194,10 @@ class DerivedAgentPool(Struct, frozen=True):
 
 
 def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[DerivedAgentPool]]:
-    """Return all pools of a cluster, and the derived ones of them: known only from their nodes. Pools of an uncaptured
-    list get the observed number of nodes, since initial counts may be outdated. One pool has to be of mode System.
+    """Return all pools of a cluster, and again those of them derived from nodes: no list of pools has them.
+
+    Without a captured list, a pool counts its observed nodes, since its initial count may be outdated. A cluster needs
+    a pool of mode System; if none is known, one of the derived pools becomes it.
     """
     by_pool = group_by(reading.nodes, attrgetter("pool"))
     by_pool.pop(CONTROL_PLANE, None)
@@ -210,7 +212,8 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
     modes = {pool.mode for pool in pools.values()}
     modes.update(derived.pool.mode for derived in derived_pools)
     if derived_pools and _SYSTEM not in modes:
-        first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))  # initial first
+        # Prefer a pool with nodes named like those of initial pools, then the first by name.
+        first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))
         derived_pools[derived_pools.index(first)] = _mark_as_system_pool(first, _REASON_MINIMUM)
     return (*pools.values(), *(derived.pool for derived in derived_pools)), derived_pools
 

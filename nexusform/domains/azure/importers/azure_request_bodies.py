@@ -143,8 +143,8 @@ def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def has_requested_values(observed: Any, requested: Any) -> bool:
-    """Return True if the observed value contains everything requested. Lists compare without order. None and an empty
-    value are equal, except for a requested [] or {}.
+    """Return True if the observed value has everything requested. An object may have more members. A list must have
+    as many elements, in any order. None equals an empty value, but not a requested [] or {}.
     """
     if isinstance(requested, Mapping):
         if not isinstance(observed, Mapping):

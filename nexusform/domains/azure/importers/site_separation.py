@@ -147,13 +147,15 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
 
 
 def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]) -> tuple[AzSite, ...]:
-    """Rename sites to their recorded names in state. A site with a new name takes the name of a recorded site
-    missing now if it has most machines of the latter, and neither of the two has another candidate.
+    """Return the sites under the names that they have in state; `objects` are the attributes of the objects in state.
+
+    A site counts as renamed if its name is not in state, and a recorded site is missing from `sites`. It must have most
+    machines of the latter, and the match must be unique on both sides.
     """
     recorded_machines = collect_machines_by_site(objects)
     new_sites = [site for site in sites if site.name not in recorded_machines]
     missing_names = recorded_machines.keys() - {site.name for site in sites}
-    owners: dict[tuple[str, str], list[str]] = {}  # names of new sites by rack and machine
+    owners: dict[tuple[str, str], list[str]] = {}  # names of the new sites with a machine, by its rack and name
     for site in new_sites:
         for machine in site.inventory.machines:
             owners.setdefault((machine.rack, machine.name), []).append(site.name)
@@ -164,8 +166,8 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
         matches = [new for new, count in counts.items() if 2 * count > len(machines)]  # with most of its machines
         if len(matches) == 1:
             candidates[matches[0]].append(name)
-    names = {new: old[0] for new, old in candidates.items() if len(old) == 1}
-    return tuple(replace(site, name=names.get(site.name, site.name)) for site in sites)
+    old_names = {new: missing[0] for new, missing in candidates.items() if len(missing) == 1}
+    return tuple(replace(site, name=old_names.get(site.name, site.name)) for site in sites)
 
 
 def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, set[tuple[str, str]]]:

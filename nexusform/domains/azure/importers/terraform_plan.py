@@ -300,8 +300,11 @@ def _explain_malformed(value: Any) -> str:
 
 
 def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -> str:
-    """Explain why `before` or `after` of a change is unreadable, "" if both are readable."""
-    required = "before" if is_deletion else "after"  # the other side may be null
+    """Explain why the values `before` or `after` a change are unreadable, "" if both are readable.
+
+    Each is an object with a `type`. Only the one without use may be null: `after` of a deletion, else `before`.
+    """
+    required = "before" if is_deletion else "after"
     for name in ("before", "after"):
         side = change.get(name)
         if isinstance(side, Mapping) and not isinstance(side.get("type"), str):
@@ -431,7 +434,11 @@ class _ReferenceIndex:
         return blocks
 
     def _resolve_references_to_blocks(self, path: tuple[str, ...], names: Iterable[str]) -> set[Block]:
-        """Resolve references (`var.x`, `module.m.out`, `TYPE.NAME`) in the module at `path` to blocks."""
+        """Resolve references in the module at `path` to the resource blocks that they depend on.
+
+        `TYPE.NAME` is a block itself. `var.x` leads to the argument in the module's call, and thus to the module around
+        it. `module.m.out` leads to the output of the called module.
+        """
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()
         stack = [(path, name) for name in names]  # module path and reference

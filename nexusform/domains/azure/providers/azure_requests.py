@@ -303,9 +303,10 @@ class ArmClient:
             return
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait until Azure shows a change. Return as well if an update keeps showing other values (the caller reports
-        these). Raises AzureChangeFailed for a failed state, StepPending or ProviderProblem after a timeout. A body with
-        `etag_before` ("": unknown) is stale. `succeeded`: the operation reported success.
+        """Wait until reads from Azure show a change. An update that keeps other values ends the wait, too; the caller
+        reports them. A body that still has the etag from before the change (`etag_before`, "" if unknown) is stale and
+        says nothing. `succeeded`: the operation reported success. Raises AzureChangeFailed for a failed state,
+        StepPending or ProviderProblem after a timeout.
         """
         is_overdue = self.start_deadline(VISIBILITY_TIMEOUT)
         final_reads = 0  # reads of a current body in a final state
@@ -446,8 +447,9 @@ class ArmClient:
 
 
 def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeStatus:
-    """Determine the progress of a change. Raises ProviderProblem if it is impossible, AzureChangeFailed after a failure
-    in Azure. `was_sent`: Azure may have the request already.
+    """Determine the progress of a change from the resource's body in Azure (`observed`, None if absent). `was_sent`:
+    Azure may have the request already. Raises ProviderProblem for an impossible change, AzureChangeFailed for a
+    failed one.
     """
     state = read_provisioning_state(observed)
     if observed is None:

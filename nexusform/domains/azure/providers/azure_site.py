@@ -183,8 +183,8 @@ class AzureSiteProvider(ObservedSites):
         return results
 
     def _find_progress_of_begun_change(self, request: ReadRequest, answer: ReadResult) -> ChangeProgress:
-        """Find the progress of an object's change begun by an earlier apply, if any. The pools in the block of a
-        cluster are parts of it.
+        """Find the progress of a change that an earlier apply began, from the Azure bodies of the object. A cluster has
+        its own body and those of the pools in its block; separate pools are objects of their own.
         """
         was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
         key = request.key

@@ -38,7 +38,10 @@ class CordonRequest(Struct, frozen=True):
 
 
 def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
-    """Find the cordon requests of changed arguments. A cordon by another manager is not ended (KEEP)."""
+    """Yield a request for each machine with a change of its cordon between the arguments in state and those planned.
+
+    Without arguments about it, a machine is in service. To end a cordon by another manager is not allowed (KEEP).
+    """
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)
     for machine in dict.fromkeys([*states_before, *states_after]):

@@ -562,14 +562,18 @@ def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapp
 
 
 def _merge_value(recorded: Any, observed: Any) -> Any:
-    """Merge an observed value over a recorded one (in state). Members of objects not observed stay as recorded, and so
-    do values of equal meaning: absent and empty ones, and lists of texts in another order.
+    """Return the observed value, or the recorded one (in state) if both mean the same. Objects are merged by member.
+
+    Empty and absent values are equal, and so are lists of texts in another order. Members of an object that were not
+    observed stay as recorded.
     """
     if not recorded and not observed:
-        return recorded  # both are empty
+        return recorded  # both are empty or absent
     if isinstance(recorded, Mapping) and isinstance(observed, Mapping):
-        return {**recorded, **{name: _merge_value(recorded.get(name), part) for name, part in observed.items()}}
+        observed_members = {name: _merge_value(recorded.get(name), part) for name, part in observed.items()}
+        return {**recorded, **observed_members}
     are_lists = isinstance(recorded, list) and isinstance(observed, list)
     if are_lists and all(isinstance(element, str) for element in recorded):
-        return recorded if sorted(recorded) == sorted(map(str, observed)) else observed
+        has_same_texts = sorted(recorded) == sorted(map(str, observed))
+        return recorded if has_same_texts else observed
     return observed

@@ -359,7 +359,9 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
 
 
 def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
-    """Yield the nodes on a machine with a known SKU; sort keys are time, cluster, number of the pool and own time."""
+    """Yield each node on a machine, if its SKU is known, with a key to sort by time of creation. A node without a time
+    has that of its cluster. At equal times, the order is by cluster, pool (control plane first), and own time.
+    """
     order = {CONTROL_PLANE: 0, **{pool.name: number for number, pool in enumerate(cluster.pools, 1)}}
     zones = {pool.name: pool.availability_zones for pool in cluster.pools}
     zones[CONTROL_PLANE] = cluster.control_plane_zones

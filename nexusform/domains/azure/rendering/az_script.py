@@ -55,8 +55,10 @@ _ATTACHMENT: Final = "cloudServicesNetworkAttachment"
 
 
 def convert_to_cli_arguments(value: Any) -> Any:
-    """Convert a part of a body to CLI arguments: name and SSH keys of the administrator move up to the members around
-    them, and the keys become plain text.
+    """Convert a part of a request body to the form that arguments of the `az` command have.
+
+    Members of `administratorConfiguration` move up to the object around it. SSH keys become a list of plain texts:
+    {"sshPublicKeys": [{"keyData": "ssh-rsa A"}]} becomes {"sshKeyValues": ["ssh-rsa A"]}.
     """
     if isinstance(value, list):
         return list(map(convert_to_cli_arguments, value))
@@ -66,9 +68,10 @@ def convert_to_cli_arguments(value: Any) -> Any:
     for name, part in value.items():
         if name == _ADMINISTRATOR and isinstance(part, Mapping):
             arguments |= convert_to_cli_arguments(part)
-        elif name == _KEYS:  # a list of {"keyData": TEXT} or inputs, or one input for all keys
-            keys = [get_value_at_path(key, "keyData") or key for key in part] if isinstance(part, list) else part
-            arguments["sshKeyValues"] = keys
+        elif name == _KEYS and isinstance(part, list):  # objects, or inputs of the user
+            arguments["sshKeyValues"] = [get_value_at_path(key, "keyData") or key for key in part]
+        elif name == _KEYS:  # one input for all keys
+            arguments["sshKeyValues"] = part
         elif name == _ATTACHMENT and isinstance(part, Mapping):
             # Dynamic is the command's default and has no argument.
             arguments[name] = {key: element for key, element in part.items() if (key, element) != _DYNAMIC}
@@ -296,10 +299,13 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
         yield "]"
     else:
         text = str(value)
-        if isinstance(value, int) or (is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"):
+        is_plain_at_top = is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"
+        if isinstance(value, int) or is_plain_at_top:
             yield text
+        elif is_top_level or _needs_az_shorthand_quotes(text):
+            yield _quote_shorthand(text, None)  # always in quotes
         else:
-            yield _quote_shorthand(text, None if is_top_level or _needs_az_shorthand_quotes(text) else _PLAIN_TEXT)
+            yield _quote_shorthand(text, _PLAIN_TEXT)  # in quotes only if the text has special characters
 
 
 def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:

@@ -205,7 +205,11 @@ def _compare_sites(
     changed_items: ResourcesAfterChanges,
     scheduler: SchedulerSettings,
 ) -> _SiteComparison:
-    """Compare before and after: afterwards clusters and VMs are of the changed sites, objects of other types kept."""
+    """Compare the objects of the sites before and after the changes of another tool's plan.
+
+    After the changes, clusters and VMs are those of `changed_sites`, and objects of other types stay. New objects have
+    the names of the other tool; new pools come from `changed_items`.
+    """
     before = {(item.type, item.id): _convert_for_simulation(item, scheduler) for item in _list_objects(current_sites)}
     changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
     after: dict[Reference, ImportedSiteObject] = {}

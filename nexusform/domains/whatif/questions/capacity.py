@@ -119,15 +119,17 @@ class CapacityAnswer(Struct, frozen=True):
 def compute_site_capacity(
     site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[SkuCount] = ()
 ) -> CapacityAnswer:
-    """Compute the capacity of a site, in all zones if `zones` is None. Without `skus`: for SKUs in use, and the largest
-    supported one. `mix`: count of each SKU in a set, for the number of complete sets.
+    """Compute how many further VMs of each SKU a site can hold, and what limits its free capacity.
+
+    `skus`: without any, the SKUs in use and the largest supported one. `zones`: None means all. `mix`: SKUs with
+    counts that form one set, such as 3 VMs of one and 1 of another; the number of complete sets is computed.
     """
 
     def is_requested(zone: str) -> bool:
         return zones is None or zone in zones
 
     machines = [machine for machine in site.machines.values() if is_requested(machine.availability_zone)]
-    names = frozenset(machine.name for machine in machines)
+    requested_names = frozenset(machine.name for machine in machines)
     planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
     # Cells are measured by the only requested SKU, or else (None) by the largest one.
     fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
@@ -135,6 +137,7 @@ def compute_site_capacity(
     del closed[""]  # of open machines
     totals = _compute_totals(machines, fragmentation)
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
+    unknown_cells = site.scheduler.list_machines_with_unknown_cells()
     mix_constraints = {part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix}
     return CapacityAnswer(
         site_id=site.id,
@@ -146,10 +149,8 @@ def compute_site_capacity(
         fragmentation=fragmentation,
         mix=count_complete_sets(site.scheduler, mix, mix_constraints) if mix else None,
         has_requested_skus=bool(skus),
-        machines_with_unknown_cells=tuple(
-            name for name in site.scheduler.list_machines_with_unknown_cells() if name in names
-        ),
-        overfull=tuple(name for name in site.scheduler.list_overfull_machines() if name in names),
+        machines_with_unknown_cells=tuple(name for name in unknown_cells if name in requested_names),
+        overfull=tuple(name for name in site.scheduler.list_overfull_machines() if name in requested_names),
         unplaced=site.vms_without_machine,
         other_capacities=site.other_capacity,
     )
@@ -312,14 +313,19 @@ def _compute_mix_bounds(
 
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
-    """Compute by how many VMs one set reduces the certain capacity for a part: by its own VMs, and by those that VMs
-    of other parts block in the worst place. Unbounded if a VM may choose some of more cells: then no set is certain.
+    """Compute by how many VMs one set of the mix reduces the certain capacity for the SKU of `part`.
+
+    These are the part's own VMs, and those that the VMs of other parts block in the worst place. The result is
+    _UNBOUNDED if a VM needs several cells, and a machine has more: it may choose some, so no set is certain.
     """
     sku, share = part.sku, Share.compute(part.sku)
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
         return _UNBOUNDED
-    others = [other for other in parts if other is not part]
-    return part.count + sum(other.count * count_blocked_vms(Share.compute(other.sku), share) for other in others)
+    blocked_count = 0
+    for other in parts:
+        if other is not part:
+            blocked_count += other.count * count_blocked_vms(Share.compute(other.sku), share)
+    return part.count + blocked_count
 
 
 def _count_fitting(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]) -> Interval:

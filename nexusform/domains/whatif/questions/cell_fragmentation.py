@@ -199,7 +199,11 @@ def _build_empty_cells(machine: Machine) -> list[_NumaCell]:
 
 
 def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: Collection[str]) -> CellUsability:
-    """Determine the use of a cell for a SKU, see FragmentationCounts. `unknown_machines` have VMs in unknown cells."""
+    """Determine whether a NUMA cell has capacity for a VM of the SKU, or else why not. SKU None: none fits anywhere.
+
+    CLOSED, UNKNOWN and SMALL are properties of its machine; `unknown_machines` have VMs in unknown cells. SPOILED lacks
+    only disk. TAKEN holds a VM of at least the SKU's share, BROKEN only smaller ones.
+    """
     if cell.machine.unschedulable_reason:
         return CellUsability.CLOSED
     if cell.machine.name in unknown_machines:

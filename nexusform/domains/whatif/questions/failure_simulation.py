@@ -255,7 +255,9 @@ def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozens
 
 
 def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletionCommand]:
-    """Build the node deletions of each NKS cluster, unreachable ones (control plane without quorum) included."""
+    """Yield a command for each NKS cluster that deletes its nodes on the failed `machines`. A cluster is unreachable
+    if its control plane lost the quorum; it is included and marked.
+    """
     nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
     for cluster_id, pools_of_cluster in group_by(nks_pools, attrgetter("cluster_id")).items():
         down = list(chain.from_iterable(pool.down_vms for pool in pools_of_cluster))

@@ -254,7 +254,9 @@ class _EvictionSearch(Struct):
         return self.evaluate(trial)
 
     def _is_trial_successful(self, trial: EvictionProposal, outcome: TrialOutcome) -> bool:
-        """Return True if no binding in scope waits, no other is worse, no evicted one returns, and no count shrinks."""
+        """Return True if the evictions of a trial help: no binding in scope waits afterwards. No other one may newly
+        wait or be unknown. No evicted binding may return, and no placement may lose clusters.
+        """
         if outcome.error or any(map(self.request.is_binding_in_scope, outcome.waiting)):
             return False
         new_waiting = _list_bindings(outcome.waiting).keys() - _list_bindings(self.before.waiting)

@@ -89,7 +89,10 @@ class CellCatalogue:
         self.is_capped = False
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
-        """Find maximal sets of single-cell VMs for every layout (`splits`); None without any. `disk` None: no limit."""
+        """Find the maximal combinations of single-cell VMs that fit in these cells; None if no VM fits. They fit under
+        every layout in `splits`: several free capacities are possible if VMs are in unknown cells.
+        `key` gives the classes of VMs accepted there. `disk` in GiB limits them together; None is no limit.
+        """
         single_cell_kinds = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
         sizes = frozenset(self.size_numbers_by_class[kind] for kind in single_cell_kinds)
         cache_key = (splits, sizes, disk)
@@ -206,7 +209,7 @@ def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tupl
 
 
 def _compute_remaining_cell_capacity(split_remains: frozenset[Cells], share: Share) -> frozenset[Cells]:
-    """Compute all possible remains of the cells with one more VM in one of them; none if it fits in no cell."""
+    """Compute what may remain free in the cells after one more VM took `share` of one of them; empty if none fits."""
     results: set[Cells] = set()
     for cells in split_remains:
         for number, (cpus, memory, vfs) in enumerate(cells):

@@ -270,7 +270,10 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
 
 
 def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
-    """Compute the gain of a machine if all its movable VMs leave, [] for none; a cell counts for at most one share."""
+    """Compute how many requested VMs fit on a machine after all its movable VMs left; [] if none fits.
+
+    A VM needs its share of one or several cells. A cell counts for one share, even if it has capacity for more.
+    """
     if host.has_unknown_cells and not host.unknown_cell_vms:  # a VM in unknown cells is not movable
         return []
     cells = list(host.cells)  # their free capacity, without VMs in unknown cells

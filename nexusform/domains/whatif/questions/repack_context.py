@@ -221,7 +221,9 @@ def build_repack_context(
 
 
 def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackScheduler:
-    """Build the site's scheduler, with cordoned or planned machines in service if `lifted`. Handles stay the same."""
+    """Build a scheduler of the site that ignores the `lifted` constraints: with CORDONED, machines closed to new VMs
+    are open; with PLANNED_RACK, machines of planned racks exist. VMs keep their handles (ids in a scheduler).
+    """
     if not lifted & {Constraint.CORDONED, Constraint.PLANNED_RACK}:
         return site.scheduler.copy()
     machines = list(site.scheduler.machines)
@@ -282,6 +284,7 @@ def _find_blocking_constraint(
     has_hard_hint = any(hint.is_hard for hint in pool.demand.hints)
     has_hard_hint_or_group = has_hard_hint or any(group.is_hard for group in pool.demand.groups)
     count = len(pool.vms)
+    # One VM is missing while it is re-created.
     is_needed_for_quorum = pool.is_control_plane and count > 1 and count - 1 < compute_quorum(count)
     for constraint, applies in (
         (Constraint.NOT, is_excluded),
@@ -309,8 +312,9 @@ def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
 def find_pods_without_resources(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes: Collection[str]
 ) -> list[tuple[ExistingPod, Constraint]]:
-    """Find the pods with hugepages or devices but without another feasible node while these nodes are down.
-    Pods of DaemonSets and bare Pods are ignored.
+    """Find the pods with hugepages or devices that find no other node while `nodes` are down. Return a pair for each
+    kind of resource: the pod, and HUGEPAGES or DEVICES. Pods of DaemonSets and bare Pods do not move, so they are
+    ignored.
     """
     recreated_workloads = {workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)}
     candidates: list[tuple[ExistingPod, Constraint]] = []  # pods that leave, with each kind of special resource

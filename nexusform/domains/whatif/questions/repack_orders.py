@@ -207,7 +207,9 @@ class _OrderSearch:
         return further_departures < remaining
 
     def _find_feasible_machines(self, source: MovableVm, old: Placement) -> list[str]:
-        """Find the feasible machines for a VM removed from `old`, and of equal machines the first."""
+        """Find the machines for a VM that was removed from `old`. Of machines with an equal state (the same key), only
+        the first is returned.
+        """
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():
@@ -230,7 +232,9 @@ class _OrderSearch:
         return None
 
     def _list_exchanges(self, sources: Sequence[MovableVm], remaining: int) -> Iterator[tuple[_Relocation, ...]]:
-        """List VMs to re-create together, as some block others: pairs, rings of three, or one VM and two in its way."""
+        """List the groups of VMs to re-create together, because some fit only after others left: two or three VMs that
+        swap machines, or one VM and the two in its way. `remaining`: number of re-creations still allowed.
+        """
         for first, second in combinations(sources, 2):
             is_blocked = self._needs_departure(first, second) or self._needs_departure(second, first)
             if is_blocked and first.vm_class != second.vm_class:  # an exchange of equal VMs changes nothing
@@ -240,8 +244,10 @@ class _OrderSearch:
             yield from self._list_exchanges_of_one_for_two(sources)
 
     def _list_rings_of_three(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List the rings: of three VMs each fits on the machine of the next one only after the next one has left."""
-        blockers: dict[int, list[MovableVm]] = {}  # by handle of a VM: those able to make room for it
+        """List the exchanges of three VMs in a ring: each moves to the machine of the next one, the third to that of
+        the first. Each fits there only after that VM has left.
+        """
+        blockers: dict[int, list[MovableVm]] = {}  # by handle of a VM: those on machines where it fits once they left
         for vm in sources:
             blockers[vm.handle] = [other for other in sources if self._needs_departure(vm, other)]
         for first in sources:

@@ -232,8 +232,10 @@ class _RepackSequenceBuilder:
         return RepackWindowSequence(tuple(windows), self._scheduler)
 
     def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
-        """Select VMs allowed down together: all of them for AT_ONCE, or in the turn of returning VMs; otherwise those
-        able to reach their machines one after another. If none is able, select one VM for another machine, else all.
+        """Select the VMs of the next window: those that may be down together, of the lowest turn.
+
+        AT_ONCE, and BY_TURNS for returning VMs, take all of these. Else each selected VM must fit on its machine after
+        the ones before it. If none fits, one VM may go to another machine than its target, or all are taken.
         """
         if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
@@ -398,7 +400,11 @@ class _RepackSequenceBuilder:
         return False
 
     def _choose_target_machine(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
-        """Choose one of the best machines, "" if none is allowed (for a steered VM: any but its target)."""
+        """Choose one of the `best` machines for a VM, "" if none is allowed. A steered VM may only go to its target.
+
+        A VM no longer steered avoids the targets of VMs not yet moved. Reserved machines and the VM's own machine are
+        chosen only as a target.
+        """
         forbidden = self._find_forbidden_locations(window, source)
         best = {machine for machine in best if not {machine, self._racks[machine]} & forbidden}
         if self._is_steered:
@@ -407,10 +413,9 @@ class _RepackSequenceBuilder:
                 return target
             if source.handle not in self._unsteered:  # only its target is allowed
                 return ""
-            # Not the target machines of other VMs not yet moved.
-            pending = self._choice.targets.items() - self._settled_targets.items()
+            pending = self._choice.targets.items() - self._settled_targets.items()  # handles and their targets
             best -= {machine for _, machine in pending}
-        # No machine with capacity reserved for the demand, and not its own one: a return changes nothing.
+        # Reserved machines have capacity for the demand; a return to the own machine changes nothing.
         best -= {*self._choice.reserved, source.vm.placement.machine}
         allowed_machines = (machine for machine in best if self._has_rack_capacity(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")

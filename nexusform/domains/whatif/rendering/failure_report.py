@@ -185,7 +185,10 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
 
 
 def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -> Row:
-    """Build the row of a pool: VMs re-created (`sampled_count`: not re-created, over all samples), and their racks."""
+    """Build the row of a pool after a failure: how many of its VMs fit elsewhere, and on which racks.
+
+    `sampled_count`: lowest and highest number of VMs without a place over all samples; None without samples.
+    """
     missing = sampled_count or Interval(pool.missing, pool.missing)
     fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
     counts = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)

@@ -75,7 +75,9 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
 
 
 def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
-    """Build the steps of a Kubernetes upgrade, batch by batch. A batch without capacity changes nothing."""
+    """Build the steps of a Kubernetes upgrade on the site map: a step for each batch of nodes, with its VMs replaced.
+    A batch without capacity changes nothing; the title of its step says so.
+    """
     batches = [(pool, batch) for pool in upgrade.pools for batch in pool.batches]
     moves = chain.from_iterable(batch.moves for _, batch in batches if batch.fits)
     site_map = _build_site_map(site, {(upgrade.cluster_id, move.vm.name): move.placement for move in moves})
@@ -85,7 +87,9 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
     for pool, batch in batches:
         # Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`.
         names = [move.vm.name for move in batch.moves]
-        batch_count = -(-pool.count // len(pool.batches[0].moves))  # rounded up, with batches omitted after a stop
+        # A stopped upgrade lists no later batches, so the total comes from the size of the first one, rounded up.
+        batch_size = len(pool.batches[0].moves)
+        batch_count = (pool.count + batch_size - 1) // batch_size
         prefix = f"{pool.pool}, batch {batch.number} of {batch_count}"
         if batch.fits:
             title = f"{prefix}: {format_first_items(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"

@@ -57,8 +57,10 @@ class PlacementFeasibility(Struct, frozen=True):
 
 
 def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibility:
-    """Select the rows of the simulated placement, and the bindings of other placements unable to run. Compare the
-    selected clusters with the requested ones.
+    """Select what the plan shows of the simulated placement (its name is NAME): its bindings and rejected clusters.
+
+    Add the bindings of other placements unable to run. `missing` describes requested clusters that were not selected:
+    by name if the placement lists clusters, by number if it has a count.
     """
     new_bindings = _select_bindings(plan, PlacementAction.PLACE)
     selected = {row.object for row in new_bindings if row.address.name == NAME}  # cluster names
