@@ -53,7 +53,7 @@ def create_providers(
             if address_errors:
                 problems += address_errors
                 continue
-            providers[key] = _create_provider(key, settings, request.state, context, exit_stack)
+            providers[key] = _create_provider(key, block.name, settings, request.state, context, exit_stack)
         except ProviderProblem as problem:
             detail = str(problem)
             if is_sensitive:  # the message may repeat a setting
@@ -69,19 +69,18 @@ def create_providers(
 
             providers[key] = redact_provider(providers[key])
     if DEFAULT_PROVIDER not in blocks:  # it needs no block
-        providers[DEFAULT_PROVIDER] = _create_provider(DEFAULT_PROVIDER, {}, request.state, context, exit_stack)
+        default = PROVIDERS[DEFAULT_PROVIDER]
+        providers[DEFAULT_PROVIDER] = default.make({}, context.directory, exit_stack, context.confinement)
     return providers, problems
 
 
 def _create_provider(
-    key: str, settings: Mapping[str, Any], state: State, context: CommandContext, exit_stack: ExitStack
+    key: str, name: str, settings: Mapping[str, Any], state: State, context: CommandContext, exit_stack: ExitStack
 ) -> Provider:
-    """Create the provider `name` or `name.alias`, and give it the parts of the state and the permissions that it uses.
-
-    Raises ProviderProblem for invalid settings.
+    """Create a provider, and give it the parts of the state and the permissions that it uses. `key` is its name in the
+    configuration, perhaps with an alias; `name` is another one for a mocked provider. Raises ProviderProblem.
     """
-    definition = PROVIDERS[key.partition(".")[0]]
-    provider = definition.make(settings, context.directory, exit_stack, context.confinement)
+    provider = PROVIDERS[name].make(settings, context.directory, exit_stack, context.confinement)
     if isinstance(provider, StateUser):
         own_objects = (recorded.attributes for _, recorded in list_objects(state, key))
         provider.set_state_objects(own_objects, list_managed_objects(state))

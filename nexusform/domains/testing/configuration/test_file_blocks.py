@@ -339,7 +339,8 @@ def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | Non
     if target is None:
         return None
     expected_mode, target_noun = _OVERRIDE_TARGETS[block.type]
-    if target.mode != expected_mode:
+    mode = target.mode if target.type else None  # None for a module
+    if mode != expected_mode:
         detail = f"The target of {block.type} must be {target_noun}."
         problems.append(build_error("invalid-override-target", detail, arguments["target"].expression.span))
         return None
