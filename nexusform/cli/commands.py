@@ -232,7 +232,7 @@ class _OutputPath(Struct, frozen=True):
 def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
     """Delete older files at the output paths of a command: if it fails, none is taken for its result.
 
-    Before the first deletion, all paths are checked; raises a usage error for a path that may be an input.
+    Before the first deletion, all paths are checked; raises a usage error for a path if it may be an input.
     """
     inputs: set[str] = set()  # real paths of all other arguments
     outputs: list[_OutputPath] = []

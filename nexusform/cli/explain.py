@@ -165,7 +165,7 @@ def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
 def _describe_current_placement(reason: VmExplanation) -> list[str]:
     """Return one sentence about the current location of a VM, or [] if the plan creates it: `core-1 runs on r1 / bm02
     (predicted, trigger heal (bm01 was left) at serial 3; state serial 7).` The parentheses say how the location is
-    known (predicted or observed), what last moved the VM, from which machine, and the present serial of the state.
+    known (predicted or observed), the last move of the VM with its machine before, and the present serial of the state.
     """
     if reason.current_placement is None:
         return []

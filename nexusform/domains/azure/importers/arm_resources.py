@@ -243,10 +243,10 @@ def read_arm_resources(
 
 
 def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: bool) -> str:
-    """Return the field of a page of resources that shows that it is not complete, "" if there is none.
+    """Return the field of a page of resources showing an incomplete page, "" if there is none.
 
     `is_joined`: the page is one of several joined in one file. A total then counts the records of all of them,
-    so it says nothing about this one.
+    so it does not describe this one.
     """
     if str(page.get("resultTruncated")).lower() == "true":
         return "resultTruncated"

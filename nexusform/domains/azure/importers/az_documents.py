@@ -102,7 +102,7 @@ class _ExportReader:
         self.incomplete_kinds: set[str] = set()
 
     def read_file(self, name: str, content: bytes, kind: str) -> None:
-        """Read the resources of a file; `kind` is that of its name, possibly ANY."""
+        """Read the resources of a file; `kind` follows from its name and may be ANY."""
         data, problems = _parse_json_or_yaml_file(name, content)
         if problems:
             self.findings += problems
@@ -174,7 +174,7 @@ class _ResourceSorter:
         self._repeated: list[ArmItem] = []
 
     def add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
-        """Sort resources by kind: that of their type, else that of the file (`kind`). Return these; report others."""
+        """Sort resources by kind: the one of their type, else of the file (`kind`). Return these; report others."""
         unread: dict[str, ArmItem] = {}  # an item by type, or kind of Kubernetes
         added_kinds: set[str] = set()
         for item in items:

@@ -25,7 +25,7 @@ _MAX_NAMES: Final = 4
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
     """Split resources by site name. A resource is on the site of its location, Nexus cluster or parent, a rack also on
-    that of its machines; without any of them on the only site. `before`: its names stay.
+    the site of its machines; without any of them on the only site. `before`: its names stay.
     """
     names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME

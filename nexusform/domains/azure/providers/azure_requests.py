@@ -303,10 +303,10 @@ class ArmClient:
             return
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait until reads from Azure show a change. An update that keeps other values ends the wait, too; the caller
-        reports them. A body that still has the etag from before the change (`etag_before`, "" if unknown) is stale and
-        says nothing. `succeeded`: the operation reported success. Raises AzureChangeFailed for a failed state,
-        StepPending or ProviderProblem after a timeout.
+        """Wait until reads from Azure show a change. An update with other values left ends the wait, too; the caller
+        reports them. A body with the etag from before the change (`etag_before`, "" if unknown) is stale and proves
+        nothing. `succeeded`: the operation reported success. Raises AzureChangeFailed for a failed state, StepPending
+        or ProviderProblem after a timeout.
         """
         is_overdue = self.start_deadline(VISIBILITY_TIMEOUT)
         final_reads = 0  # reads of a current body in a final state

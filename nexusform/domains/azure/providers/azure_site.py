@@ -183,7 +183,7 @@ class AzureSiteProvider(ObservedSites):
         return results
 
     def _find_progress_of_begun_change(self, request: ReadRequest, answer: ReadResult) -> ChangeProgress:
-        """Find the progress of a change that an earlier apply began, from the Azure bodies of the object. A cluster has
+        """Find the progress of a change begun by an earlier apply, from the Azure bodies of the object. A cluster has
         its own body and those of the pools in its block; separate pools are objects of their own.
         """
         was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
@@ -244,7 +244,7 @@ class AzureSiteProvider(ObservedSites):
 
     def _list_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
         """Report once per action the machines to cordon, uncordon or empty, by apply or by an operator. Each problem
-        has the index of its request; that of an action is the first one.
+        has the index of its request, for an action the first one.
         """
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):

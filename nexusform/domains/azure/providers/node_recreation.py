@@ -52,9 +52,9 @@ class NodeRecreation(Struct, frozen=True):
 
 
 def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[NodeRecreation]:
-    """Plan the nodes to re-create in a step, by pool, without those of re-created pools or clusters. A step that only
-    releases capacity re-creates the nodes absent in its result and back after all steps. Another step re-creates those
-    without a machine that get one.
+    """Plan the nodes to re-create in a step, by pool, without those of re-created pools or clusters. A step for
+    releasing capacity re-creates the nodes absent in its result and back after all steps. Another step re-creates the
+    nodes without a machine if they get one.
     """
     final = request.final_attributes or request.planned_attributes
     planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(final, "nodes")

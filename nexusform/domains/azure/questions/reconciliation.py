@@ -360,7 +360,7 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
 
 def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
     """Yield each node on a machine, if its SKU is known, with a key to sort by time of creation. A node without a time
-    has that of its cluster. At equal times, the order is by cluster, pool (control plane first), and own time.
+    has the time of its cluster. At equal times, the order is by cluster, pool (control plane first), and own time.
     """
     order = {CONTROL_PLANE: 0, **{pool.name: number for number, pool in enumerate(cluster.pools, 1)}}
     zones = {pool.name: pool.availability_zones for pool in cluster.pools}

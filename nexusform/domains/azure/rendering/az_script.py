@@ -55,7 +55,7 @@ _ATTACHMENT: Final = "cloudServicesNetworkAttachment"
 
 
 def convert_to_cli_arguments(value: Any) -> Any:
-    """Convert a part of a request body to the form that arguments of the `az` command have.
+    """Convert a part of a request body to the form of arguments of the `az` command.
 
     Members of `administratorConfiguration` move up to the object around it. SSH keys become a list of plain texts:
     {"sshPublicKeys": [{"keyData": "ssh-rsa A"}]} becomes {"sshKeyValues": ["ssh-rsa A"]}.

@@ -256,7 +256,7 @@ def _add_usage_without_server(
 ) -> None:
     """Add one server per host with the amounts used in Placement beyond those of its listed servers.
 
-    Such usage is of servers that the files do not list. `providers` are the uuids of resource providers by host name;
+    Such usage is of servers absent in the files. `providers` are the uuids of resource providers by host name;
     the table of a provider's inventory has the used amounts.
     """
     classes = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY, "disk_gib": DISK}

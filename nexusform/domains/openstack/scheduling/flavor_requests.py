@@ -112,7 +112,7 @@ def parse_flavor(
 def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str]) -> FlavorRequest:
     """Return the requests of a flavor and an image. Raises ValueError for invalid and unpredicted properties.
 
-    `aliases` are the PCI devices that flavors request by name. `image` are the image's requests under the names of a
+    `aliases` are the PCI devices requested by name in flavors. `image` are the image's requests under the names of a
     flavor's properties; a conflict of both is invalid.
     """
     properties = flavor.properties

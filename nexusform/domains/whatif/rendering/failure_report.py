@@ -185,7 +185,7 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
 
 
 def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -> Row:
-    """Build the row of a pool after a failure: how many of its VMs fit elsewhere, and on which racks.
+    """Build the row of a pool after a failure: how many of its VMs fit elsewhere, by rack.
 
     `sampled_count`: lowest and highest number of VMs without a place over all samples; None without samples.
     """

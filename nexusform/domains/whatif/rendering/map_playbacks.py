@@ -76,7 +76,7 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
 
 def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
     """Build the steps of a Kubernetes upgrade on the site map: a step for each batch of nodes, with its VMs replaced.
-    A batch without capacity changes nothing; the title of its step says so.
+    A batch without capacity changes nothing; the title of its step has a remark.
     """
     batches = [(pool, batch) for pool in upgrade.pools for batch in pool.batches]
     moves = chain.from_iterable(batch.moves for _, batch in batches if batch.fits)

@@ -162,7 +162,7 @@ def _select_errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
-    """Yield the bindings in state that may be evicted: of cluster-scoped placements, and not being deleted already."""
+    """Yield the evictable bindings in state: of cluster-scoped placements, and not being deleted already."""
     blocks = {block.address: block for block in run.project.configuration.root.resources.values()}
     for address, current in run.stored.state.list_current_objects():
         if address.type != _PLACEMENT_TYPE:  # another object, or a namespaced placement
