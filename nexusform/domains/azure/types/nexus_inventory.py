@@ -160,7 +160,7 @@ def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) 
 
 
 def _choose_unique_name(vm: AzNode | AzVirtualMachine, used_names: set[str]) -> str:
-    """Choose a name for a VM, not used on its machine: its own, the one of a node with its cluster, or a numbered one."""
+    """Choose a name for a VM, not used on its machine: its own, one with its cluster, or a numbered one."""
     name = vm.name
     if name in used_names and isinstance(vm, AzNode):
         name = f"{vm.name} ({vm.cluster})"
