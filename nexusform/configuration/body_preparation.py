@@ -136,7 +136,9 @@ def _prepare_arguments(
 
 
 def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
-    """Evaluate a constant argument once for all instances: add its value to `template`, the values of each of them."""
+    """Evaluate an argument without references, and add its value to `template`, the values of every instance. A missing
+    required argument is reported here once, and becomes UNKNOWN, so that no later check reports it again.
+    """
     plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)  # a constant has no sensitive or unknown parts
     problems.extend(new_problems)
     name = argument.attribute.name

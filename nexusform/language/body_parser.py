@@ -97,7 +97,7 @@ class BodyParser:
                 self._report_invalid_item(kind)
 
     def _report_invalid_item(self, kind: str) -> None:
-        """Report an invalid item, and skip it."""
+        """Report an item of a body that does not start with a name, and skip it. `kind` is that of its first token."""
         stream = self.stream
         first = stream.index
         if kind in {scanner.STRING, scanner.OPEN_QUOTE}:

@@ -264,7 +264,9 @@ class Feasibility(Struct, frozen=True):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the placement selects the cluster and pods have no node there."""
+        """Whether the placement selects the cluster and pods have no node there. With UNKNOWN and a known
+        `replicas_max` pods wait as well: only the number of nodes that they need is unknown.
+        """
         is_known = self.result is not FeasibilityResult.UNKNOWN or self.replicas_max is not None
         return self.is_selected and self.result is not FeasibilityResult.RUNS and is_known
 

@@ -111,7 +111,9 @@ class SitePlan(Struct):
         self.operations.append(ReleaseOperation(handle))
 
     def place(self, demand: Demand, *, is_decided: bool = False) -> tuple[int, Placement] | NoFitReason:
-        """Place a VM by the rule, or return why not. An applied location (`is_decided`) is the same in every sample."""
+        """Place a VM by the rule, or return why it does not fit, and record the operation for the samples of unknown
+        NUMA cells. A sample places the VM again; with `is_decided` it uses the location found here, as apply does.
+        """
         answer = self.scheduler.place(demand)
         if not isinstance(answer, tuple):
             self.record_failure(demand)

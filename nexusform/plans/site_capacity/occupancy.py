@@ -279,11 +279,15 @@ def read_recorded_vms(
 
 
 def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, Any]:
-    """Build the note of a rack or machine that records its unmanaged VMs."""
+    """Build the note of a rack or machine that records its unmanaged VMs, a row for each one. A row has the first six
+    fields of OccupiedCapacity; the list of its cells follows, unless they are unknown. `read_recorded_vms` reads it.
+    """
     rows: list[list[Any]] = []
     for vm in vms:
-        cells = [list(vm.cell_numbers)] if vm.cell_numbers else []  # no element for unknown cells
-        rows.append([*astuple(vm)[:_FIELDS], *cells])
+        row = list(astuple(vm)[:_FIELDS])
+        if vm.cell_numbers:
+            row.append(list(vm.cell_numbers))
+        rows.append(row)
     return {UNMANAGED_KEY: rows}
 
 

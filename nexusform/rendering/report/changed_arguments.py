@@ -137,8 +137,10 @@ _SIGNS: Final[Mapping[str, str]] = {CREATED: CREATED, DELETED: DELETED}
 
 
 def _format_machine_subject(names: Sequence[str], symbol: str, machine_count: int) -> str:
-    """Format the names of machines with changed facts. "All" is shorter than sixteen names."""
-    is_whole_rack = len(names) == machine_count > 1
+    """Format the names of machines with changed facts: `r1-bm01, r1-bm02`, or `all 16 machines` of a rack. With DELETED
+    the fact is gone: `r1-bm01 no longer`, and a text such as ` (evacuate = true)` follows.
+    """
+    is_whole_rack = machine_count > 1 and len(names) == machine_count
     text = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
     return f"{text} no longer" if symbol == DELETED else text
 

@@ -263,10 +263,11 @@ def render_report_notes(section: Section, width: int, paint: Painter) -> list[st
 
 
 def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter = PLAIN) -> list[str]:
-    """Render the decision block; further texts of a line are below the first."""
+    """Render the decision block: `Capacity:    lab 9 -> 1`. Further texts of a line are below the first."""
     lines: list[str] = []
     for line in decision:
-        label = f"{line.label} " if line.texts[0].startswith("(") else f"{line.label}: "  # `Partial plan (-target): `
+        # A text in parentheses has its own colon: `Partial plan (-target): 1 changed resource`.
+        label = f"{line.label} " if line.texts[0].startswith("(") else f"{line.label}: "
         for text in map(escape_control_characters, line.texts):
             column = max(_DECISION_COLUMN, count_columns(label))
             lines += render_labelled_text(paint(label.rstrip(), "bold"), text, column, width, gap=1)

@@ -195,8 +195,9 @@ class CapacityTable:
     def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
         """Return the capacity number after a VM took (`sign` -1) or returned (+1) its share in each of these cells.
 
-        `number` is the capacity number before. vCPUs, memory and VFs change in each cell, disk once. A record of the VM
-        is added while it runs. Cells beyond those of the machine are ignored.
+        `number` is the capacity number before. vCPUs, memory and VFs change in each cell, disk once. A share may have a
+        record, a text in the capacity while the VM runs: equal records are equal, so the last one is removed. Cells
+        beyond those of the machine are ignored.
         """
         hardware, disk, old_cpus, old_memory, vfs, records = self._capacities[number]
         cpus, memory = list(old_cpus), list(old_memory)

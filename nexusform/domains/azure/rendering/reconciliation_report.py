@@ -228,7 +228,9 @@ _MAX_NAMES = 8
 
 
 def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> Report:
-    """Build the report: figures of each site, then findings."""
+    """Build the report of captured inventory: figures of each site, then the findings. The report counts as a finding,
+    too, if a section lists machines closed to new VMs, or VMs on no machine.
+    """
     sections = list(chain.from_iterable(map(_build_sections, sites)))
     if findings:
         lines = tuple(f"- {finding.summary}: {finding.detail}" for finding in findings)

@@ -66,7 +66,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
 
 
 def _build_spec(configuration: FleetPlacement) -> dict[str, Any]:
-    """Return the spec of a placement as in the API."""
+    """Return the spec of a placement as in the API. _SELECTOR and _APPLY convert records to the fields of the API."""
     document: dict[str, Any] = {
         "resourceSelectors": list(map(_SELECTOR, configuration.selectors)),
         "revisionHistoryLimit": configuration.revision_history_limit,

@@ -121,11 +121,13 @@ class HubStepWriter(Struct, frozen=True):
         return self.cache.get(find_object_path(self.hub, hub_object))
 
     def delete(self) -> None:
-        """Delete the objects and wait for their removal; with read_only, require it. A member is only released. Raises
-        ProviderProblem and ApiError.
+        """Delete the objects and wait for their removal. With the setting read_only nothing is deleted: the step fails
+        until another tool has done it. A member cluster stays on the hub, without the labels and taints of nexusform.
+
+        Raises ProviderProblem and ApiError.
         """
         if self._type_name in APPROVAL_TYPES:
-            return  # created by the hub, and approvals stay granted
+            return  # the hub creates and deletes requests, and an approval stays granted
         prior = self.request.prior_attributes
         hub_objects = build_hub_objects(self._type_name, prior)
         if self._type_name == MEMBER_TYPE:  # it stays; its labels and taints are released

@@ -359,7 +359,8 @@ def _list_scenarios_after_terminations(scene: PredictionScenario, _: int) -> Ite
 def _list_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with removed pods still holding their capacity until a new pod fits nowhere else."""
     for order, pods in enumerate(_list_pod_age_permutations(scene, samples)):
-        for sample in (1, 2 + order, 2 + order + _MOST_ORDERS):  # all pods are slow, or some by two draws
+        # 1: all removed pods are slow. Any other number seeds a draw of half of them, so each order has two new draws.
+        for sample in (1, 2 + order, 2 + order + _MOST_ORDERS):
             slow_scene = replace(scene, existing_pods=pods, seed=scene.seed + order, slow_terminations=sample)
             yield "if removed pods terminate slowly", slow_scene
 

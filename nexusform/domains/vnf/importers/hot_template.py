@@ -156,7 +156,8 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
         notes.add_warning(body, CORRECTED, detail)
         add_server_vdu(reading, inner_template, name, Node(None, body.position), repetition, hints)
     else:
-        notes.add_warning(inner, IGNORED, f'the group "{name}" repeats "{kind}", which is not a server; it is ignored.')
+        reason = "is in too many groups" if kind in _REPEATED_TYPES else "is not a server"
+        notes.add_warning(inner, IGNORED, f'the group "{name}" repeats "{kind}", which {reason}; it is ignored.')
 
 
 def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:

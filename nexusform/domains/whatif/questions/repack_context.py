@@ -280,6 +280,7 @@ def _find_blocking_constraint(
 ) -> Constraint | None:
     """Find the first constraint keeping a VM in place, except `lifted` ones; None if the VM is movable."""
     address = str(pool.address)
+    # The user excludes a resource (ADDRESS) or a VM by any of its names (ADDRESS:NAME).
     is_excluded = not request.excluded.isdisjoint([address, *(f"{address}:{name}" for name in vm.names)])
     has_hard_hint = any(hint.is_hard for hint in pool.demand.hints)
     has_hard_hint_or_group = has_hard_hint or any(group.is_hard for group in pool.demand.groups)
@@ -287,7 +288,7 @@ def _find_blocking_constraint(
     # One VM is missing while it is re-created.
     is_needed_for_quorum = pool.is_control_plane and count > 1 and count - 1 < compute_quorum(count)
     for constraint, applies in (
-        (Constraint.NOT, is_excluded),
+        (Constraint.NOT, is_excluded),  # flag -not
         (Constraint.PINNED, bool(pool.demand.pinned_machine)),
         (Constraint.HARD_HINT, has_hard_hint_or_group),
         (Constraint.SINGLE_REPLICA, len(pool.demand.numbers) == 1),

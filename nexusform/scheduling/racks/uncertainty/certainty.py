@@ -269,7 +269,10 @@ class _SampleMatches:
                     self._other_counts.setdefault((pool, rack), set()).add(count_in_run)
 
     def compute_vm_certainties(self, runs: int) -> dict[Token, PlacementCertainty]:
-        """Return the shares of runs with the rack, the machine and the rack count of the plan, per VM in plan order."""
+        """Return by VM, in plan order, the shares of runs with its planned rack and machine, and with the planned
+        number of its pool's VMs on that rack. `tied` are the numbers of different racks, machines and such numbers in
+        all runs.
+        """
         shares: dict[Token, PlacementCertainty] = {}
         for token, placement in self._planned.items():
             pool = self._pool_by_token[token]
@@ -279,7 +282,7 @@ class _SampleMatches:
                 rack=self._racks[token] / runs,
                 machine=self._machines[token] / runs,
                 rack_count=self._same_counts[pool][placement.rack] / runs,
-                tied=(len(racks), len(machines), 1 + len(other_counts)),
+                tied=(len(racks), len(machines), 1 + len(other_counts)),  # 1: the planned number
             )
         return shares
 

@@ -177,7 +177,7 @@ def test_empty_nested_template_and_too_deep_groups_are_reported() -> None:
     group = SERVER
     for _ in range(12):
         group = f"{{type: OS::Heat::ResourceGroup, properties: {{count: 1, resource_def: {group}}}}}"
-    assert 'repeats "OS::Heat::ResourceGroup", which is not a server' in read_findings(f"  g: {group}\n")
+    assert 'repeats "OS::Heat::ResourceGroup", which is in too many groups' in read_findings(f"  g: {group}\n")
 
 
 @pytest.mark.parametrize(
