@@ -91,7 +91,7 @@ def _compute_sum(numbers: Value) -> Value:
         raise FixedProblem("cannot sum noniterable", argument=0)
     if not numbers.raw:
         raise FixedProblem("cannot sum an empty list", argument=0)
-    raws: list[Any] = []
+    total: Any = 0
     for element in numbers.raw:
         try:
             raw = convert_value(element, NUMBER).raw
@@ -99,8 +99,9 @@ def _compute_sum(numbers: Value) -> Value:
             raw = None  # the same error as null
         if raw is None:
             raise FixedProblem("argument must be list, set, or tuple of number values", argument=0)
-        raws.append(raw)
-    return Value(NUMBER, UNKNOWN if UNKNOWN in raws else normalize_number(sum(raws)))
+        # Terraform rounds each partial sum: ten times 0.1 is not 1.
+        total = UNKNOWN if UNKNOWN in (total, raw) else normalize_number(total + raw)
+    return Value(NUMBER, total)
 
 
 FUNCTIONS: Final = (

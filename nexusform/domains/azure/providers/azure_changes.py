@@ -93,12 +93,12 @@ def _add_previously_failed_change(
         if pool_name not in pools:
             return changes  # the pool is to be deleted
         pending_target, values = _build_pool_target(target, pool_name), pools[pool_name]
+    if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
+        return changes  # the resource is deleted or re-created
     retry = _build_retry(failed_change, pending_target, values)
     for number, change in enumerate(changes):
         if change.target != pending_target:
             continue
-        if change.verb is not ArmOperation.UPDATE:
-            return changes  # the resource is deleted or re-created
         body = merge_bodies(retry.body, change.body)
         expected = {**get_mapping(retry.expected), **get_mapping(change.expected)}
         combined = replace(change, body=body, expected=expected, is_retry=retry.is_retry)

@@ -376,9 +376,10 @@ class AzureSiteProvider(ObservedSites):
         with self._index_lock:
             if self._index is None:
                 bodies = self._subscription.documents.get(MACHINES, ())
-                self._index = _ArmIndex(machines={normalize_id(str(body.get("id"))): body for body in bodies})
+                index = _ArmIndex(machines={normalize_id(str(body.get("id"))): body for body in bodies})
                 for site in sites:
-                    self._index.add_site(site)
+                    index.add_site(site)
+                self._index = index  # only when it is complete
             return self._index
 
     def _find_hint_arm_id(self, object_id: str) -> str:
