@@ -165,7 +165,7 @@ def plan_manifests(
     for block in manifest_blocks:
         instances += _evaluate_manifests(block, blocks, evaluation)
     _remove_former_pods(instances, pods)
-    problems = list(_reject_unknown_clusters(instances, sorted(pods.clusters)))
+    problems = list(_reject_unknown_clusters(instances, pods.clusters))
     workloads = _place_pods(instances, pods)
     for instance in instances:
         if instance.is_configured:
@@ -187,10 +187,11 @@ def _evaluate_manifests(block: ResourceBlock, blocks: BlockPlanner, evaluation: 
     return list(expanded.instances)
 
 
-def _reject_unknown_clusters(instances: Iterable[Instance], known_ids: Sequence[str]) -> Iterator[Diagnostic]:
+def _reject_unknown_clusters(instances: Iterable[Instance], clusters: Collection[str]) -> Iterator[Diagnostic]:
     """Yield an error for each manifest of an unknown cluster, and mark its instance as invalid."""
     for cluster_id, instance in _list_applied_manifests(instances):
-        if cluster_id not in known_ids:
+        if cluster_id not in clusters:
+            known_ids = sorted(clusters)
             choice = enclose(" Known: ", ", ".join(known_ids[:10]), ".")
             detail = f'No cluster has the id "{cluster_id}".{suggest_name(cluster_id, known_ids)}{choice}'
             yield instance.build_diagnostic(Problem(("cluster_id",), "unknown-cluster", detail))

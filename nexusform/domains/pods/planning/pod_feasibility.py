@@ -374,6 +374,8 @@ def _is_node_usable_by_pod(spec: PodSpec, node: Node) -> bool:
 
 def _has_affinity_match(spec: PodSpec, inputs: PredictionInput) -> bool:
     """Return whether some pod of the cluster, or the pod itself, matches each required term of pod affinity."""
+    if not spec.affinity:
+        return True
     cache = SchedulerCache(inputs.cluster)
     groups = [cache.get_group(workload.pod) for workload in inputs.workloads]
     groups += [cache.get_group(pod.spec) for pod in inputs.existing_pods]
