@@ -150,7 +150,7 @@ def decode_resource_block(
     lifecycle = _decode_lifecycle(parts, mode, problems)
     problems.extend(check_enabled_repetition(lifecycle.enabled, count, for_each))
     start = block.span.start
-    lines = range(start.line, block.span.end.line + 1)
+    rules, lines = location.ignored_rules, range(start.line, block.span.end.line + 1)
     return ResourceBlock(
         address=ConfigAddress(location.module, mode, kind.value, name.value),
         mode=mode,
@@ -165,7 +165,7 @@ def decode_resource_block(
         span=block.span,
         header_span=block.header_span,
         position=(*location.prefix, (location.file, start.byte)),  # of the calls, then of the block
-        ignored_rules={line: ids for line, ids in location.ignored_rules.items() if line in lines},
+        ignored_rules={line: rules[line] for line in lines if line in rules} if rules else {},
     )
 
 

@@ -111,6 +111,21 @@ def test_comment_inside_of_a_resource_silences_a_rule_there(
     assert run_command_line(["advise"]) == 2
 
 
+def test_comment_silences_nothing_in_an_override_file(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The pool of the override file begins on the line that follows the comment of the other file."""
+    name = '  name    = "a"'
+    text = MAIN.replace(name, f"  # nexusform:ignore zones-pinned\n{name}")
+    (lab / "main.nf.hcl").write_text(text)
+    line = text.split("\n").index(name)
+    resource = MAIN[MAIN.index('resource "nexus_kub') :]
+    pool = resource[resource.index("  agent_pool") :]
+    override = "\n" * (line - 1) + f'resource "nexus_kubernetes_cluster" "a" {{\n{pool}'
+    assert override.split("\n")[line].startswith("  agent_pool")
+    (lab / "override.nf.hcl").write_text(override)
+    assert run_command_line(["advise"]) == 2
+    assert f"override.nf.hcl line {line + 4}" in capsys.readouterr().out
+
+
 def test_saved_plan_is_checked_for_its_placements(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=costless"]) == 0
     assert "zones-pinned" not in capsys.readouterr().out

@@ -116,12 +116,12 @@ def _build_lint_pool(
     is_configured = instance.prepared is not None
     span = instance.locate(pool.path) if is_configured else None
     zones_span = instance.locate((*pool.path, "availability_zones")) if is_configured and pool.zones else None
-    ignored_rules: frozenset[str] = frozenset()
+    ignored_rules: set[str] = set()
     if instance.block is not None:
-        commented_spans = [each for each in (instance.block.span, span, zones_span) if each is not None]
-        ignored_rules = ignored_rules.union(
-            *(instance.block.ignored_rules.get(each.start.line, ()) for each in commented_spans)
-        )
+        file = instance.block.span.filename
+        for commented in (instance.block.span, span, zones_span):
+            if commented is not None and commented.filename == file:  # an override file has lines of its own
+                ignored_rules |= instance.block.ignored_rules.get(commented.start.line, frozenset())
     return LintPool(
         address=str(address),
         owner=demand.owner,
@@ -137,6 +137,6 @@ def _build_lint_pool(
         span=span,
         zones_span=zones_span,
         block=instance.block.header if instance.block is not None else "",
-        ignored_rules=ignored_rules,
+        ignored_rules=frozenset(ignored_rules),
         is_existing=everything and bool(vm_keys) and newly_placed.isdisjoint(vm_keys.values()),
     )

@@ -275,9 +275,10 @@ def find_drain_obstacles(
         if evictions <= 0:
             blocking_names.append(f"{budget.namespace}/{budget.name}")
         workloads = {pod.workload for pod in select_covered_pods(budget, existing_pods)}
+        if len(workloads) != 1:
+            continue  # it protects none of them alone
         running_count = len(select_covered_pods(budget, running_pods))
-        keeps_some_running = count_allowed_disruptions(budget, existing_pods) < running_count
-        if len(workloads) == 1 and keeps_some_running:
+        if count_allowed_disruptions(budget, existing_pods) < running_count:
             protected_workloads |= workloads & drained_workloads
     return DrainObstacles(tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads)))
 
