@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.diagnostics.phrases import format_count
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_admission
 from nexusform.domains.pods.importers.device_objects import DeviceObjects
@@ -26,7 +27,7 @@ from nexusform.domains.pods.importers.live_workloads import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, read_silently, select_manifests
 from nexusform.domains.pods.importers.pod_admission import AdmissionRules
-from nexusform.domains.pods.importers.unpredicted_kinds import list_unpredicted_problems
+from nexusform.domains.pods.importers.unpredicted_kinds import NOT_PREDICTED, list_unpredicted_problems
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, PodSpec, Strategy, Workload
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
 from nexusform.kubernetes.matching import LabelSelector, is_selected
@@ -345,9 +346,21 @@ def _parse_parallelism(spec: Fields) -> int:
     mode = spec.get_choice("completionMode", ("NonIndexed", "Indexed"), "NonIndexed")
     if mode == "Indexed" and "completions" not in spec:
         spec.report("completions", "must be set when completionMode is Indexed.")
-    if spec.get_flag("suspend") or spec.get_text("managedBy", _JOB_CONTROLLER) != _JOB_CONTROLLER:
+    if not replicas:
+        return 0
+    pods_text = format_count(replicas, "pod")
+    controller = spec.get_text("managedBy", _JOB_CONTROLLER)
+    if controller != _JOB_CONTROLLER:
+        _report_unpredicted_pods(spec, "managedBy", f"is {controller}: {pods_text} may be created by it")
+        return 0
+    if spec.get_flag("suspend"):
+        _report_unpredicted_pods(spec, "suspend", f"is true: {pods_text} may be created after the Job is resumed")
         return 0
     return _limit_pods(spec, "parallelism", replicas)
+
+
+def _report_unpredicted_pods(spec: Fields, key: str, cause: str) -> None:
+    spec.report(key, f"{cause}; none are predicted.", Severity.WARNING, id=NOT_PREDICTED)
 
 
 def _limit_pods(spec: Fields, key: str, pods: int) -> int:

@@ -280,8 +280,6 @@ def test_replicas_by_kind() -> None:
     parallel = {"parallelism": 5, "completions": 3}
     assert parse_workload(build_job(**parallel)).replicas == 3
     assert dict(parse_workload(build_job(**parallel)).pod.labels)["job-name"] == "j"
-    assert parse_workload(build_job(**parallel, suspend=True)).replicas == 0
-    assert parse_workload(build_job(**parallel, managedBy="kueue.x-k8s.io/multikueue")).replicas == 0
     assert parse_workload(build_job(**parallel, managedBy="kubernetes.io/job-controller")).replicas == 3
 
 
@@ -401,7 +399,7 @@ def test_transient_kinds_are_omitted_with_a_warning() -> None:
             build_deployment(strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}),
             "rollingUpdate must not be set when type is Recreate",
         ),
-        (build_job(completions=-3, suspend=True), "spec.completions must be 0 or more, not -3"),
+        (build_job(parallelism=0, completions=-3, suspend=True), "spec.completions must be 0 or more, not -3"),
         (build_job(parallelism=-1), "spec.parallelism must be 0 or more, not -1"),
         (build_job(completionMode="Foo"), 'completionMode is "Foo"; it must be one of NonIndexed, Indexed'),
         (build_job(completionMode="Indexed"), "completions must be set when completionMode is Indexed"),
@@ -511,6 +509,21 @@ def test_kinds_without_predicted_pods_are_named_once() -> None:
         ("pods-not-predicted", "VirtualMachine x (kubevirt.io)"),
         ("pods-not-predicted", "Cluster x (database.example.com)"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("field", "cause"),
+    [
+        ({"suspend": True}, "spec.suspend is true: 3 pods may be created after the Job is resumed"),
+        ({"managedBy": "example.com/multi"}, "spec.managedBy is example.com/multi: 3 pods may be created by it"),
+    ],
+)
+def test_jobs_without_predicted_pods_are_named(field: dict[str, Any], cause: str) -> None:
+    reading = parse_workloads(build_job(parallelism=5, completions=3, **field))
+    assert reading.workloads[0].replicas == 0
+    (finding,) = reading.findings
+    assert (finding.id, finding.detail) == ("pods-not-predicted", f"Job default/j: {cause}; none are predicted.")
+    assert parse_workloads(build_job(parallelism=3)).findings == ()
 
 
 def test_webhooks_for_pods_are_named() -> None:
