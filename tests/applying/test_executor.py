@@ -36,6 +36,7 @@ from tests.applying.plans import (
     build_create_plan,
     build_step,
 )
+from tests.kill_points import scale_count
 from tests.state.journal_replay import apply_journal_records
 
 
@@ -116,7 +117,7 @@ def generate_graphs(draw: st.DrawFn) -> tuple[dict[int, list[int]], frozenset[st
     return waits, frozenset(broken)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=scale_count(240), deadline=None)
 @given(generate_graphs(), st.integers(1, 6))
 def test_order_is_kept_and_failures_skip_dependents_only(
     graph: tuple[dict[int, list[int]], frozenset[str]], parallelism: int

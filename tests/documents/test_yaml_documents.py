@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nexusform.documents.yaml_documents import MAX_BYTES, MIN_LARGE, parse_large_list, parse_yaml
+from tests.kill_points import scale_count
 
 
 def parse_single(text: str) -> object:
@@ -145,7 +146,7 @@ def test_size_is_limited_and_bytes_must_be_utf_8() -> None:
     assert parse_yaml("f.yaml", b"\xef\xbb\xbfa: 1\n").documents[0].data == {"a": 1}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_count(400), deadline=None)
 @given(st.text(alphabet="ab01:-[]{}&*!|>\"'#,?%@`\n \t~.<", max_size=60))
 def test_any_text_is_parsed_without_exception(text: str) -> None:
     stream = parse_yaml("f.yaml", text)

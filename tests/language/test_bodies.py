@@ -20,6 +20,7 @@ from nexusform.language.body_decoding import (
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
 from nexusform.language.syntax import syntax_nodes as syntax
+from tests.kill_points import scale_count
 
 POOL = BodySchema(
     {"name": True, "count": True, "zones": False, "labels": False},
@@ -342,7 +343,7 @@ def decode_without_spans(body: syntax.Body | syntax.JsonBody) -> Any:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_count(300), deadline=None)
 @given(BODIES)
 def test_native_and_json_syntax_have_same_meaning(body: Any) -> None:
     assert decode_without_spans(parse_native(render_native_body(body))) == decode_without_spans(

@@ -21,6 +21,7 @@ from nexusform.state.journal import (
 )
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 from nexusform.state.state_draft import build_draft
+from tests.kill_points import scale_count
 
 RACK = parse_address('module.a["k"].nexus_rack.r["x\\ny"]')
 SITE = parse_address("nexus_site.s")
@@ -73,7 +74,7 @@ def test_damaged_line_before_others_is_reported_with_its_number() -> None:
 
 
 @given(st.sampled_from(LINES), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_count(400), deadline=None)
 def test_changed_line_is_never_read_as_a_record(line: bytes, data: Any) -> None:
     start = data.draw(st.integers(0, len(line)))
     end = data.draw(st.integers(start, len(line)))

@@ -59,6 +59,7 @@ from nexusform.schemas.value_types import (
 )
 from nexusform.state.objects import ObjectState, OutputState
 from nexusform.values.typed_value import UNKNOWN, Refinement, round_number
+from tests.kill_points import scale_count
 
 # --- random plans ----------------------------------------------------------------------------
 
@@ -283,7 +284,7 @@ plans = st.fixed_dictionaries(
 
 
 @given(plans, st.dictionaries(texts, texts, max_size=2), st.dictionaries(texts, plain, max_size=2))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_count(300), deadline=None)
 def test_plan_file_round_trips(plan: Plan, snapshot: Mapping[str, str], prior: Mapping[str, Any]) -> None:
     data = write_plan_file(plan, snapshot, prior)
     saved, problems = read_plan_file(data)
@@ -365,7 +366,7 @@ def test_every_truncation_is_detected() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_count(300), deadline=None)
 def test_inserted_or_removed_bytes_are_detected(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(DATA)))
     end = data.draw(st.integers(start, min(start + 4, len(DATA))))

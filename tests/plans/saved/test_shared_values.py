@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from nexusform.plans.saved.shared_values import DocumentDeduplicator, DocumentExpander, SharedValuesError
 from nexusform.values.typed_value import UNKNOWN
+from tests.kill_points import scale_count
 
 texts = st.sampled_from(["a", "&", "&0", "&:0", "&?", "&&", "x&0"])
 plain = st.recursive(
@@ -23,7 +24,7 @@ def deduplicate(documents: dict[str, Any]) -> tuple[DocumentDeduplicator, Any, d
     return sharing, *json.loads(json.dumps([sharing.shared, sharing.documents]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_count(400), deadline=None)
 @given(st.dictionaries(st.sampled_from("abc"), plain, max_size=3))
 def test_documents_round_trip_with_types_of_all_values(documents: dict[str, Any]) -> None:
     sharing, shared, parts = deduplicate(documents)

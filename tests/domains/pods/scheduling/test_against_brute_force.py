@@ -27,6 +27,7 @@ from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSessi
 from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
 from tests.domains.pods.scheduling.outcomes import count_running_pods, list_pending_pods
+from tests.kill_points import scale_count
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -164,7 +165,7 @@ cases = st.builds(
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=6),
     st.sampled_from(({}, {"one": {"k": "v"}})),
 )
-quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=scale_count(240), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @quick
