@@ -14,7 +14,6 @@ from nexusform.domains.whatif.questions.cell_fragmentation import (
     FragmentationCounts,
     compute_cell_fragmentation,
     find_largest_sku,
-    list_used_skus,
 )
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity
 from nexusform.scheduling.racks.layout import Share
@@ -190,27 +189,29 @@ def _compute_sku_capacity(
     for rack_name in sorted(free_by_rack, key=str.encode):
         free = free_by_rack[rack_name]
         without_rack[rack_name] = Interval(total_free.minimum - free.minimum, total_free.maximum - free.maximum)
+    # After filling the site, free vCPUs and GiB are left: the fewest if the most VMs fit.
+    vcpus, memory = sku.cpus_in_cell * sku.numa_cells, sku.memory_in_cell * sku.numa_cells  # of one VM
+    unusable_vcpus = Interval(
+        floor(totals.free_vcpus - total_free.maximum * vcpus), floor(totals.free_vcpus - total_free.minimum * vcpus)
+    )
+    unusable_memory = Interval(
+        floor(totals.free_memory_gib - total_free.maximum * memory),
+        floor(totals.free_memory_gib - total_free.minimum * memory),
+    )
     return SkuCapacity(
         sku=sku,
         current=total_free,
         planned=sum(planned_by_rack.values()),
         zones=_group_by_zone(zone_by_rack, free_by_rack, planned_by_rack),
         without_rack=without_rack,
-        unusable_vcpus=_compute_unusable_capacity(totals.free_vcpus, total_free, sku.cpus_in_cell * sku.numa_cells),
-        unusable_memory_gib=_compute_unusable_capacity(
-            totals.free_memory_gib, total_free, sku.memory_in_cell * sku.numa_cells
-        ),
+        unusable_vcpus=unusable_vcpus,
+        unusable_memory_gib=unusable_memory,
     )
 
 
 def _find_common_constraints(site: SiteSnapshot, sku: VmSku) -> PlacementConstraints:
     """Find the placement constraints common to all pools of a SKU on the site."""
     return find_common_constraints(pool.demand.constraints for pool in site.pools if pool.sku == sku)
-
-
-def _compute_unusable_capacity(free: float, total_free: Interval, size: float) -> Interval:
-    """Compute the free vCPUs or GiB left after filling the site with VMs of a given size."""
-    return Interval(floor(free - total_free.maximum * size), floor(free - total_free.minimum * size))
 
 
 def _group_by_zone(
@@ -230,7 +231,7 @@ def _group_by_zone(
 
 def _select_default_skus(site: SiteSnapshot, machines: Sequence[Machine]) -> tuple[VmSku, ...]:
     """Select the SKUs of NKS pools and VNFs on the site and the largest one, largest first."""
-    skus = {sku for sku in list_used_skus(site) if sku.name in site.skus}
+    skus = {pool.sku for pool in site.pools if pool.sku.name in site.skus}
     largest = find_largest_sku(site, machines)
     if largest is not None:
         skus.add(largest)

@@ -420,12 +420,8 @@ def _build_drain_evictions(
                 yield placement.spec.instance, FleetEviction(name, placement.key, cluster)
 
 
-_RowKey = tuple[Address, str, str, str]
-
-
-def _build_row_key(row: PlacementChange) -> _RowKey:
-    """Build the key of a row's binding or pod."""
-    return row.address, row.kind, row.pool, row.object
+# Key of the binding or pod of a row.
+_build_row_key: Final = attrgetter("address", "kind", "pool", "object")
 
 
 def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[PlacementOutcome]:
@@ -460,7 +456,7 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
 
 
 def _split_rows(
-    rows: Iterable[PlacementChange], baseline_by_key: Mapping[_RowKey, PlacementChange]
+    rows: Iterable[PlacementChange], baseline_by_key: Mapping[tuple[Address, str, str, str], PlacementChange]
 ) -> tuple[list[PlacementChange], list[PlacementChange]]:
     """Return the rows caused by the edits, and the rows equal to one without the edits."""
     caused: list[PlacementChange] = []

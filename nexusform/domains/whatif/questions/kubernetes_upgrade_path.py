@@ -16,7 +16,7 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import (
     simulate_kubernetes_upgrade,
 )
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
-from nexusform.domains.whatif.questions.repack_context import create_empty_scheduler
+from nexusform.domains.whatif.questions.repack_context import rebuild_scheduler
 from nexusform.kubernetes.releases.kubernetes_versions import (
     KubernetesVersion,
     OfferedVersions,
@@ -223,7 +223,7 @@ def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: Kubern
         for move in chain.from_iterable(batch.moves for batch in pool.batches if batch.fits):
             assert move.placement is not None, "all of its batch fit"
             new_placements[handles_by_pool[pool.pool][move.vm.name]] = move.placement
-    scheduler = create_empty_scheduler(site.scheduler, site.scheduler.machines)
+    scheduler = rebuild_scheduler(site.scheduler, site.scheduler.machines, vms=())
     new_handles: dict[int, int] = {}  # by old handle
     for vm in site.scheduler.list_vms():
         new_handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, new_placements.get(vm.handle, vm.placement))

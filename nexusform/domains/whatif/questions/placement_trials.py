@@ -395,12 +395,11 @@ def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
         if name not in declared
     ]
     text = "\n---\n".join([trial.text, *namespace_manifests])
-    selectors = [_build_selector("", "v1", _NAMESPACE, name) for name in namespaces]
-    selectors += [
-        _build_selector(manifest.group, manifest.version, manifest.kind, manifest.name)
-        for manifest in trial.manifests
-        if not manifest.namespace and manifest.kind != _NAMESPACE  # a namespace brings its objects
-    ]
+    selectors = [{"version": "v1", "kind": _NAMESPACE, "name": name} for name in namespaces]
+    for manifest in trial.manifests:
+        if not manifest.namespace and manifest.kind != _NAMESPACE:  # a namespace selects its objects, too
+            group = omit_empty({"group": manifest.group})  # "" is the core group: its selector has no group
+            selectors.append({**group, "version": manifest.version, "kind": manifest.kind, "name": manifest.name})
     placement = {"name": NAME, "resource_selector": selectors, "policy": trial.policy}
     yaml_body = text.replace("${", "$${").replace("%{", "%%{")  # escapes: manifests are no templates
     document = {
@@ -410,7 +409,3 @@ def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
         }
     }
     return SourceFile(FILE, json.dumps(document))
-
-
-def _build_selector(group: str, version: str, kind: str, name: str) -> dict[str, str]:
-    return {**omit_empty({"group": group}), "version": version, "kind": kind, "name": name}

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod
 from nexusform.domains.whatif.questions.pod_outage import NO_CLUSTER_PODS, NO_PODS, ClusterPods, simulate_nodes_down
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule
 from nexusform.placements.vm_demands import PlacedVm
@@ -192,7 +192,9 @@ def build_repack_context(
     kinds: dict[VmClass, int] = {}  # number by class
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
         cluster_pods = pods.get(cluster.id, NO_CLUSTER_PODS)
-        pod_counts = _count_pods(cluster_pods)
+        # Count the pods restarted by a drain, by node: pods of DaemonSets stay.
+        daemons = {workload.key for workload in cluster_pods.workloads if workload.kind == _DAEMONS}
+        pod_counts = Counter(pod.node for pod in cluster_pods.existing if pod.workload not in daemons)
         for vm in pool.vms:
             constraint = _find_blocking_constraint(pool, vm, request, cluster_pods, lifted)
             if constraint is not None:
@@ -242,17 +244,12 @@ def rebuild_scheduler(
     """Return a scheduler with the same rule for these machines and VMs. With all VMs, none of them released before,
     their handles stay the same.
     """
-    new = create_empty_scheduler(scheduler, machines)
+    new = RackScheduler(
+        list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice, profile=scheduler.profile
+    )
     for vm in vms:
         new.add_existing(vm.vm, vm.sku, vm.placement)
     return new
-
-
-def create_empty_scheduler(scheduler: RackScheduler, machines: Iterable[Machine]) -> RackScheduler:
-    """Return a scheduler with the same rule for these machines, without VMs."""
-    return RackScheduler(
-        list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice, profile=scheduler.profile
-    )
 
 
 def _compute_rack_limit(
@@ -321,27 +318,16 @@ def find_pods_without_resources(
     candidates: list[tuple[ExistingPod, Constraint]] = []  # pods that leave, with each kind of special resource
     for pod in existing:
         if pod.node in nodes and pod.workload in recreated_workloads:
-            candidates += [(pod, constraint) for constraint in _list_special_requests(pod.spec)]
+            names = [name for name, amount in pod.spec.requests.other_resources if amount]
+            if any(name.startswith(HUGEPAGES) for name in names):
+                candidates.append((pod, Constraint.HUGEPAGES))
+            if any("/" in name for name in names):  # an extended resource, such as vendor.com/device
+                candidates.append((pod, Constraint.DEVICES))
     if not candidates:
         return []
     _, meanwhile = simulate_nodes_down(pods, existing, nodes, is_drained=True)
     running = {(pod.workload, pod.number) for pod in meanwhile if pod.node}
     return [(pod, constraint) for pod, constraint in candidates if (pod.workload, pod.number) not in running]
-
-
-def _list_special_requests(pod: PodSpec) -> Iterable[Constraint]:
-    """List the kinds of resources requested by a pod and missing on some nodes: hugepages and extended resources."""
-    names = [name for name, amount in pod.requests.other_resources if amount]
-    if any(name.startswith(HUGEPAGES) for name in names):
-        yield Constraint.HUGEPAGES
-    if any("/" in name for name in names):  # an extended resource, such as vendor.com/device
-        yield Constraint.DEVICES
-
-
-def _count_pods(pods: ClusterPods) -> Counter[str]:
-    """Count the pods restarted by a drain, by node: all but pods of DaemonSets."""
-    daemons = {workload.key for workload in pods.workloads if workload.kind == _DAEMONS}
-    return Counter(pod.node for pod in pods.existing if pod.node and pod.workload not in daemons)
 
 
 def _build_machines(

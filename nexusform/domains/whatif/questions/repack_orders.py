@@ -213,8 +213,13 @@ class _OrderSearch:
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():
-            if source.vm_class not in state.machine.admitted or not self._is_rack_open(source, state.machine):
-                continue  # never feasible, or the rack is at the pool's limit
+            if source.vm_class not in state.machine.admitted:  # never feasible
+                continue
+            pool_rack = source.pool, state.machine.machine.rack
+            # A rack above its limit may keep its present number of VMs of the pool.
+            limit = max(self._context.limits[source.pool], self._context.existing.get(pool_rack, 0))
+            if self._rack_counts[pool_rack] >= limit:
+                continue
             if not state.has_capacity(demand.sku) or self._is_machine_forbidden(demand, state.machine):
                 continue  # no capacity, or forbidden by a hint or a rule
             if name == old.machine and self._scheduler.select_cells(demand.sku, name) == old.cells:
@@ -287,7 +292,12 @@ class _OrderSearch:
         old_locations = list(map(self._remove_vm, sources))
         sequence = None
         if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
-            added = self._add_vms_while_feasible(group, old_locations)
+            added: list[MovableVm] = []
+            for relocation, location in zip(group, old_locations, strict=True):
+                if relocation.machine not in self._find_feasible_machines(relocation.source, location):
+                    break
+                self._add_vm(relocation.source, relocation.machine)
+                added.append(relocation.source)
             if len(added) == len(group):
                 sequence = self._extend_solution(remaining - len(group), [*order, group])
             for source in added:
@@ -295,18 +305,6 @@ class _OrderSearch:
         for source, location in zip(sources, old_locations, strict=True):
             self._restore_vm(source, location)
         return sequence
-
-    def _add_vms_while_feasible(
-        self, group: Sequence[_Relocation], old_locations: Sequence[Placement]
-    ) -> list[MovableVm]:
-        """Add the removed VMs of a group to their new machines, until one may not move there; return the added ones."""
-        added: list[MovableVm] = []
-        for relocation, location in zip(group, old_locations, strict=True):
-            if relocation.machine not in self._find_feasible_machines(relocation.source, location):
-                break
-            self._add_vm(relocation.source, relocation.machine)
-            added.append(relocation.source)
-        return added
 
     def _needs_departure(self, source: MovableVm, *others: MovableVm) -> bool:
         """Return True if a VM does not fit on the machine of the others now, but fits after all of them left."""
@@ -357,12 +355,6 @@ class _OrderSearch:
         state.costs = state.key = None  # computed again when needed
         self._rack_counts[source.pool, location.rack] += count
         return state
-
-    def _is_rack_open(self, source: MovableVm, host: RepackMachine) -> bool:
-        """Return True if the rack of a machine may have one more VM of the pool."""
-        rack = host.machine.rack
-        limit = max(self._context.limits[source.pool], self._context.existing.get((source.pool, rack), 0))
-        return self._rack_counts[source.pool, rack] < limit
 
     def _is_machine_forbidden(self, demand: Demand, host: RepackMachine) -> bool:
         """Return True if a hint or a separation rule forbids the machine or its rack."""

@@ -283,7 +283,7 @@ class RepackProgram:
             else:
                 rack = first.machine.rack if self._tracked_pools else ""
                 size_number = self._catalogue.size_numbers_by_class[vm_class]
-                entries.append((self._get_slot_row(rack, first.admitted, size_number), -1.0))
+                entries.append((program.add_row(("slots", rack, first.admitted, size_number)), -1.0))
             subject = ("arrival", number, vm_class)
             program.add_column(cost=0.0, upper=size * len(cells), entries=entries, subject=subject)
 
@@ -399,10 +399,6 @@ class RepackProgram:
         capacity = context.limits[pool] - context.existing.get((pool, rack), 0)
         return self._program.add_row(("spread", pool, rack), lower=-_INFINITE, upper=float(max(capacity, 0)))
 
-    def _get_slot_row(self, rack: str, admitted: frozenset[int], size: int) -> int:
-        """Return the row of slots of one size for these classes: arrivals must not exceed added slots."""
-        return self._program.add_row(("slots", rack, admitted, size))
-
     def _add_cell_capacity(self, capacity: CellPatterns) -> None:
         """Add a column for each pattern of a capacity (slots of each size in one cell): the number of its cells with
         this pattern. A pattern adds slots (entries below 0) and uses disk.
@@ -412,8 +408,10 @@ class RepackProgram:
         program.upper[capacity_row] = float(self._cell_counts[capacity])  # patterns in total: one per cell
         for pattern in capacity.patterns:
             entries = [(capacity_row, 1.0)]
+            # In a row "slots" (of one size, for these classes), arrivals must not exceed the added slots.
             entries += [
-                (self._get_slot_row(capacity.rack, capacity.admitted, size), -float(count)) for size, count in pattern
+                (program.add_row(("slots", capacity.rack, capacity.admitted, size)), -float(count))
+                for size, count in pattern
             ]
             if capacity.single_machine:
                 disk = sum(count * self._catalogue.sizes[size].disk for size, count in pattern)
@@ -564,13 +562,11 @@ def run_solver(
     info = highs.getInfo()
     if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
         return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)
+    bound = 0  # also if the solver knows no bound: then it is not finite
+    if isfinite(info.mip_dual_bound):
+        bound = max(ceil(info.mip_dual_bound - 1e-6), 0)  # 1e-6: the solver's tolerance
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return SolverResult(None, 0.0, _round_lower_bound(info.mip_dual_bound), is_finished=False)
+        return SolverResult(values=None, objective=0.0, bound=bound, is_finished=False)
     values = list(map(round, highs.getSolution().col_value))
     objective = round(info.objective_function_value)
-    return SolverResult(values, objective, min(objective, _round_lower_bound(info.mip_dual_bound)), is_finished=True)
-
-
-def _round_lower_bound(bound: float) -> int:
-    """Round a bound of the solver up to a whole number; 0 if it is not finite."""
-    return max(ceil(bound - 1e-6), 0) if isfinite(bound) else 0  # 1e-6: the solver's tolerance
+    return SolverResult(values, objective, min(objective, bound), is_finished=True)

@@ -167,19 +167,16 @@ class _ProgramRefinement:
             choice, bound = solution
             self._bound = max(self._bound, bound)
             sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
-            sequence = sequence or self._search_orders_of_chosen_vms(choice)
+            count = len(choice.sources)
+            if sequence is None and count <= MAX_RECREATIONS and is_searchable(self._context):
+                # Search every order of the chosen VMs, on any machines.
+                orders = search_orders(self._context, self._request, count, count, self._time_budget, choice.sources)
+                sequence = orders.sequence
             if sequence is not None:
                 return sequence, False
             if not self._refine_program(choice) or self._time_budget.is_exhausted:
                 break
         return None, False
-
-    def _search_orders_of_chosen_vms(self, choice: RepackChoice) -> RepackWindowSequence | None:
-        """Search every order of the chosen VMs, on any machines."""
-        count = len(choice.sources)
-        if count > MAX_RECREATIONS or not is_searchable(self._context):
-            return None
-        return search_orders(self._context, self._request, count, count, self._time_budget, choice.sources).sequence
 
     def _solve_program(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoRepackSolution:
         """Solve the program; return a choice of VMs and the lower bound of re-creations, or no solution."""
@@ -233,7 +230,9 @@ def simulate_window_pods(
     """Drain the nodes of every window and bring them up again; return the windows with their pods, and the VMs
     (handles) with violated pod constraints.
     """
-    simulation = _PodSimulation(context, [rule for rule in separation_rules if rule.has_workloads])
+    # Rules over pools alone were obeyed when the windows were built. A rule with a selector depends on pods.
+    workload_rules = [rule for rule in separation_rules if any(group.selector is not None for group in rule.groups)]
+    simulation = _PodSimulation(context, workload_rules)
     checked_windows = list(map(simulation.drain_window, windows))
     return checked_windows, frozenset(simulation.violating)
 

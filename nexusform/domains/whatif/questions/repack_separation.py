@@ -63,11 +63,6 @@ class SeparationRule(Struct, frozen=True):
     scope: str
     groups: tuple[SeparationRuleGroup, ...]
 
-    @property
-    def has_workloads(self) -> bool:
-        """Whether the rule has workload groups."""
-        return any(group.selector is not None for group in self.groups)
-
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
         """Find the machines or racks forbidden for a VM: with VMs of groups other than its own, if it has a group."""
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
@@ -134,16 +129,11 @@ class _GroupResolver:
         for pool in list_texts(group, "pool_ids"):
             if pool in self._pools:  # a pool of this site
                 pools.add(self._pools[pool])
-        selector = _parse_selector(group.get("workload_selector"))
-        if selector is None:
+        selector_values = group.get("workload_selector")
+        if not isinstance(selector_values, Mapping):  # a group without pods
             return SeparationRuleGroup(frozenset(pools))
+        labels = get_mapping(selector_values, "match_labels").items()
+        namespaces = frozenset(list_texts(selector_values, "namespaces"))  # empty: all
+        selector = PodSelector(frozenset((str(key), str(value)) for key, value in labels), namespaces)
         nodes = frozenset(vm for vm, pod in self._pods if selector.is_match(pod))
         return SeparationRuleGroup(frozenset(pools), selector, nodes)
-
-
-def _parse_selector(values: Any) -> PodSelector | None:
-    """Return the selector of a `workload_selector` block; None without one."""
-    if not isinstance(values, Mapping):
-        return None
-    labels = frozenset((str(key), str(value)) for key, value in get_mapping(values, "match_labels").items())
-    return PodSelector(labels, frozenset(list_texts(values, "namespaces")))

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from itertools import chain, product
+from itertools import product
 from math import ceil
 from typing import Final
 
@@ -98,7 +98,9 @@ def find_window_sequence(
             continue
         if not context.scheduler.is_sampled:  # known NUMA cells: every target is certain
             return sequence
-        certainty = compute_certainty(verify_sequence(context, sequence, time_budget))
+        windows = verify_sequence(context, sequence, time_budget)
+        shares = [step.hits / step.runs for window in windows for step in window.steps]  # of samples on the target
+        certainty = min(shares, default=1.0)
         if certainty == 1.0:  # no other order is better
             return sequence
         if certainty > best_certainty:
@@ -405,7 +407,12 @@ class _RepackSequenceBuilder:
         A VM no longer steered avoids the targets of VMs not yet moved. Reserved machines and the VM's own machine are
         chosen only as a target.
         """
-        forbidden = self._find_forbidden_locations(window, source)
+        forbidden: set[str] = set()  # machines and racks, by separation rules
+        if self._request.separation_rules:
+            name = build_pool_demand(self._context.pools[source.pool], source.vm).vm
+            existing = list(window.scheduler.list_vms())
+            for rule in self._request.separation_rules:
+                forbidden |= rule.find_forbidden_locations((name.owner, name.pool, name.number), existing)
         best = {machine for machine in best if not {machine, self._racks[machine]} & forbidden}
         if self._is_steered:
             target = self._choice.targets.get(source.handle, "")
@@ -419,16 +426,6 @@ class _RepackSequenceBuilder:
         best -= {*self._choice.reserved, source.vm.placement.machine}
         allowed_machines = (machine for machine in best if self._has_rack_capacity(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")
-
-    def _find_forbidden_locations(self, window: _RepackWindowBuilder, source: MovableVm) -> frozenset[str]:
-        """Find the machines and racks forbidden by separation rules."""
-        if not self._request.separation_rules:
-            return frozenset()
-        name = build_pool_demand(self._context.pools[source.pool], source.vm).vm
-        existing = list(window.scheduler.list_vms())
-        vm = name.owner, name.pool, name.number  # as separation rules name it
-        forbidden = (rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
-        return frozenset(chain.from_iterable(forbidden))
 
     def _has_rack_capacity(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
         """Return True if the rack of a machine may have one more VM of the pool."""
@@ -458,24 +455,22 @@ class _RepackSequenceBuilder:
 def can_be_down_together(
     context: RepackContext, request: RepackRequest, selected: Sequence[MovableVm], source: MovableVm
 ) -> bool:
-    """Return True if one more VM may be down at the same time as the selected ones."""
+    """Return True if one more VM may be down at the same time as the selected ones. It may not exceed -window or the
+    limit of its pool. The nodes of its cluster down together may not violate a PodDisruptionBudget, nor starve pods of
+    hugepages or devices.
+    """
     if request.window is not None and len(selected) >= request.window:  # the limit of -window is reached
         return False
     down_count = 1 + sum(selected_vm.pool == source.pool for selected_vm in selected)
     if down_count > compute_max_vms_down(context, source.pool):
         return False
-    return not _has_pod_conflict(context, selected, source)
-
-
-def _has_pod_conflict(context: RepackContext, selected: Sequence[MovableVm], source: MovableVm) -> bool:
-    """Return True if the nodes down together violate a PodDisruptionBudget, or starve pods of hugepages or devices."""
     cluster = context.clusters[source.pool]
     pods = context.pods.get(cluster.id, NO_CLUSTER_PODS)
     nodes = {source.vm.name}
     nodes |= {selected_vm.vm.name for selected_vm in selected if context.clusters[selected_vm.pool].id == cluster.id}
     if len(nodes) == 1:  # single VMs were checked for the list of movable ones
-        return False
-    return is_drain_blocked(pods, nodes) or bool(find_pods_without_resources(pods, pods.existing, nodes))
+        return True
+    return not (is_drain_blocked(pods, nodes) or find_pods_without_resources(pods, pods.existing, nodes))
 
 
 def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
@@ -529,11 +524,6 @@ def verify_sequence(
             handle = step.source.handle
             existing[handle] = replace(existing[handle], placement=step.target)  # for the next windows
     return tuple(verified)
-
-
-def compute_certainty(windows: Iterable[RepackWindow]) -> float:
-    """Compute the minimum share of samples with a VM on its target, over all VMs; 1.0 without VMs."""
-    return min((step.hits / step.runs for window in windows for step in window.steps), default=1.0)
 
 
 def _count_target_hits(

@@ -71,7 +71,12 @@ def build_failure_summary(failure: Failure) -> str:
     down_text = f"{format_count(failure.vm_count, 'VM')} {select_word_form(failure.vm_count, 'is', 'are')} down"
     if failure.scope in {FailureScope.CLUSTER, FailureScope.SITE}:
         return f"{down_text}. None of them is re-created elsewhere automatically."
-    losses = [_describe_loss(pool) for pool in failure.pools if pool.is_lost]
+    losses: list[str] = []
+    for pool in failure.pools:
+        if pool.is_lost and pool.is_control_plane:
+            losses.append(f"{pool.cluster} loses its control-plane quorum")
+        elif pool.is_lost:
+            losses.append(f"{pool.cluster} has no node of {pool.pool} left")
     losses += [f"no pod of {impact.workload} runs" for impact in failure.lost_workloads]
     clauses = [down_text, format_list(losses, 4) if losses else "every control plane keeps its quorum"]
     if failure.recreations:
@@ -89,13 +94,6 @@ def build_failure_summary(failure: Failure) -> str:
             )
         clauses.append(capacity)
     return "; ".join(clauses) + "."
-
-
-def _describe_loss(pool: PoolAvailability) -> str:
-    """Describe the loss of a pool for its cluster."""
-    if pool.is_control_plane:
-        return f"{pool.cluster} loses its control-plane quorum"
-    return f"{pool.cluster} has no node of {pool.pool} left"
 
 
 def _describe_recovery(failure: Failure) -> Iterable[str]:
@@ -228,6 +226,7 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
     """Build the report: evicted pods with their new nodes, and the workloads."""
     moves = [(impact, move) for impact in drain.workloads for move in impact.moves]
     sections = []
+    summary = "No pod to evict runs there."
     if moves:
         rows = tuple(
             Row((move.pod, impact.workload, (move.node or "none") + ("" if move.is_certain else " *")))
@@ -243,24 +242,20 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
             lines += [f"{impact.workload}: PodDisruptionBudget {name}: {reason}" for name, reason in budgets]
         is_finding = bool(drain.lost_workloads)
         sections.append(Section("Workloads during the drain", tuple(lines), table=table, is_finding=is_finding))
+        # Summarize the evicted pods, the losses, and the budgets that delay the drain.
+        placed_count = sum(bool(move.node) for _, move in moves)
+        clauses = [f"{format_count(len(moves), 'pod')} to evict; {placed_count} of them get another node"]
+        names = [impact.workload for impact in drain.lost_workloads]
+        clauses.append(f"capacity drops for {format_list(names, 4)}" if names else "no workload loses capacity")
+        if drain.blocking_budgets:
+            clauses.append(f"the drain waits for {format_list(drain.blocking_budgets, 4)}")
+        summary = "; ".join(clauses) + "."
     return Report(
         title=f"Drain of {drain.node} of {drain.cluster_id} ({origin})",
-        verdict=_build_drain_summary(drain, sum(bool(move.node) for _, move in moves), len(moves)),
+        verdict=summary,
         is_finding=bool(drain.lost_workloads or drain.blocking_budgets),
         sections=tuple(sections),
     )
-
-
-def _build_drain_summary(drain: NodeDrainEffects, placed_count: int, count: int) -> str:
-    """Build the summary: `count` evicted pods, `placed_count` of them with another node, and losses."""
-    if not count:
-        return "No pod to evict runs there."
-    clauses = [f"{format_count(count, 'pod')} to evict; {placed_count} of them get another node"]
-    names = [impact.workload for impact in drain.lost_workloads]
-    clauses.append(f"capacity drops for {format_list(names, 4)}" if names else "no workload loses capacity")
-    if drain.blocking_budgets:
-        clauses.append(f"the drain waits for {format_list(drain.blocking_budgets, 4)}")
-    return "; ".join(clauses) + "."
 
 
 def build_drain_document(drain: NodeDrainEffects) -> dict[str, Any]:

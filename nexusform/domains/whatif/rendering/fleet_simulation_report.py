@@ -34,18 +34,14 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
     if not placements:
         summary = "Nothing changes: there is no placement."
     else:
-        summary = f"{'; '.join([_describe_changed_placements(placements), *_describe_findings(simulation)])}."
+        changes_text = f"No placement changes ({len(placements):,} checked)"
+        changed_count = sum(map(_has_cluster_changes, placements))
+        if changed_count:
+            verb = select_word_form(changed_count, "changes", "change")
+            changes_text = f"{changed_count:,} of {format_count(len(placements), 'placement')} {verb}"
+        summary = f"{'; '.join([changes_text, *_describe_findings(simulation)])}."
     title, facts = f"Fleet: {edits} ({origin})", tuple(_build_notes(simulation))
     return Report(title, summary, is_finding=simulation.has_findings, facts=facts, sections=tuple(sections))
-
-
-def _describe_changed_placements(placements: Sequence[PlacementOutcome]) -> str:
-    """Build the clause about changed placements."""
-    changed = sum(map(_has_cluster_changes, placements))
-    if not changed:
-        return f"No placement changes ({len(placements):,} checked)"
-    verb = select_word_form(changed, "changes", "change")
-    return f"{changed:,} of {format_count(len(placements), 'placement')} {verb}"
 
 
 def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
@@ -73,26 +69,22 @@ def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
     for warning in simulation.warnings:
         prefix = enclose("", warning.address, ": ")
         yield f"{prefix}{' '.join(warning.detail.split())}"
-    waiting_placements = [
-        placement.after.key
-        for placement in simulation.placements
-        if placement.after.is_external and _is_waiting_for_run(placement)
-    ]
+    waiting_placements: list[str] = []
+    for placement in simulation.placements:
+        changed_clusters = {*placement.gained, *placement.lost}
+        # A staged update run still has to apply a changed binding that is not Bound yet.
+        has_unbound_change = any(
+            isinstance(row.target, Binding) and row.target.state is not BindingState.BOUND
+            for row in placement.rows
+            if row.object in changed_clusters
+        )
+        if placement.after.is_external and has_unbound_change:
+            waiting_placements.append(placement.after.key)
     if waiting_placements:
         yield (
             f"{format_list(waiting_placements, 4)}: the strategy is External. Clusters change only when "
             "a staged update run applies it."
         )
-
-
-def _is_waiting_for_run(placement: PlacementOutcome) -> bool:
-    """Return True if a staged update run still has to apply a changed binding, not Bound yet."""
-    changed = {*placement.gained, *placement.lost}
-    return any(
-        isinstance(row.target, Binding) and row.target.state is not BindingState.BOUND
-        for row in placement.rows
-        if row.object in changed  # the name of its cluster
-    )
 
 
 def _has_cluster_changes(placement: PlacementOutcome) -> bool:

@@ -28,20 +28,26 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
     if repack.blocking:
         constraint_rows: list[Row] = []
         for constraint in repack.blocking:
-            recreations = "" if constraint.recreations is None else f"{constraint.recreations:,}"
-            constraint_rows.append(Row((constraint.loosened_by, _format_constraint_answer(constraint), recreations)))
+            answer, recreations = "no", ""  # no solution without the constraint, either
+            if constraint.recreations is not None:
+                answer, recreations = "yes", f"{constraint.recreations:,}"
+            elif constraint.undecided:
+                answer = "not decided"
+            constraint_rows.append(Row((constraint.loosened_by, answer, recreations)))
         table = Table(("loosened", "fits then", "re-creations"), tuple(constraint_rows), frozenset({2}))
         sections.append(Section("Blocking constraints (each tested alone)", table=table))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))
         if window.pods:
-            rows = tuple(
-                Row((pod.pod, pod.old_node, _format_pod_node(pod.meanwhile, pod), pod.final_node or "Pending"))
-                for pod in window.pods[:_MAX_PODS]
-            )
+            rows: list[Row] = []
+            for pod in window.pods[:_MAX_PODS]:
+                meanwhile = pod.meanwhile or "none: waits"
+                if pod.meanwhile and not pod.is_certain:
+                    meanwhile = f"{pod.meanwhile} (one outcome)"
+                rows.append(Row((pod.pod, pod.old_node, meanwhile, pod.final_node or "Pending")))
             hidden_count = len(window.pods) - len(rows)
             lines = (f"And {format_count(hidden_count, 'more pod')}; JSON contains all.",) if hidden_count else ()
-            table = Table(("pod", "leaves", "meanwhile on", "then on"), rows)
+            table = Table(("pod", "leaves", "meanwhile on", "then on"), tuple(rows))
             sections.append(Section(f"Pods of window {number}", lines, table=table))
     if repack.windows:
         line = (
@@ -94,14 +100,24 @@ def _describe_proof(repack: RepackResult) -> Iterable[str]:
         yield (f"{repack.maximum:,} {select_word_form(repack.maximum, 'is', 'are')} the maximum that can fit.")
     if repack.windows:
         pools_text = format_count(repack.pool_count, "pool")
+        minimum_text = "" if repack.minimum_windows == 1 else " (the minimum for these VMs)"
+        if len(repack.windows) > repack.minimum_windows:  # fewer windows may be possible for these VMs
+            minimum_text = f" (at least {repack.minimum_windows} for these VMs)"
         yield (
             f"{format_count(repack.pod_restarts, 'pod')} restart, {pools_text} "
             f"{select_word_form(repack.pool_count, 'is', 'are')} affected, in "
-            f"{format_count(len(repack.windows), 'window')}{_describe_minimum_windows(repack)}."
+            f"{format_count(len(repack.windows), 'window')}{minimum_text}."
         )
         yield _describe_certainty(repack)
     if repack.unknown_machines:
-        yield _describe_unknown_cells(repack)
+        known_text = ""
+        if repack.if_known is not None:  # re-creations with the cells of one sample
+            count_text = format_count(repack.if_known, "re-creation")
+            known_text = f" With known cells, {count_text} might be enough (one sample)."
+        yield (
+            f"On {format_count(repack.unknown_machines, 'machine')} NUMA use is unknown. Such a machine is emptied "
+            f"completely or kept, and gets only VMs that fit in any case.{known_text}"
+        )
     if repack.is_machine_dependent:
         yield "The search stopped at the -time limit; the result may differ on another computer."
     if repack.has_no_order:
@@ -128,13 +144,6 @@ def _describe_order_search(repack: RepackResult) -> str:
     )
 
 
-def _describe_minimum_windows(repack: RepackResult) -> str:
-    """Describe if fewer windows are possible for these VMs."""
-    if len(repack.windows) > repack.minimum_windows:
-        return f" (at least {repack.minimum_windows} for these VMs)"
-    return "" if repack.minimum_windows == 1 else " (the minimum for these VMs)"
-
-
 def _describe_certainty(repack: RepackResult) -> str:
     """Describe the certainty of the target machines: the number of VMs on them in all samples, and the worst VM."""
     steps = list(chain.from_iterable(window.steps for window in repack.windows))
@@ -153,30 +162,6 @@ def _describe_certainty(repack: RepackResult) -> str:
         "Run the command again with -not for these VMs. Or continue, check their machines after the "
         "window, and run it again if they differ."
     )
-
-
-def _describe_unknown_cells(repack: RepackResult) -> str:
-    """Describe the machines with unknown NUMA use, and the re-creations with cells as in one sample, if possible."""
-    machines = format_count(repack.unknown_machines, "machine")
-    text = (
-        f"On {machines} NUMA use is unknown. Such a machine is emptied completely or kept, and gets "
-        "only VMs that fit in any case."
-    )
-    if repack.if_known is None:
-        return text
-    return f"{text} With known cells, {format_count(repack.if_known, 're-creation')} might be enough (one sample)."
-
-
-def _format_pod_node(node: str, pod: MovedPod) -> str:
-    if not node:
-        return "none: waits"
-    return node if pod.is_certain else f"{node} (one outcome)"
-
-
-def _format_constraint_answer(blocking: BlockingConstraint) -> str:
-    if blocking.undecided:
-        return "not decided"
-    return "no" if blocking.recreations is None else "yes"
 
 
 def _build_window_section(repack: RepackResult, window: RepackWindow, number: int) -> Section:

@@ -62,7 +62,15 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
     workloads: list[WorkloadVerdict] = []
     stops: list[str] = []
     for upgrade in upgrades:
-        stops += [_describe_predicted_stop(upgrade.stop)] if upgrade.stop is not None else []
+        stop = upgrade.stop
+        if stop is not None:
+            names = format_list((f"{name} ({reason})" for name, reason in stop.unhealthy), 4)
+            number = len(stop.unhealthy)
+            stops.append(
+                f"It would stop now at {stop.rack}, after wave {stop.waves}: {number} of its "
+                f"{format_count(stop.machines, 'machine')} {select_word_form(number, 'is', 'are')} unhealthy and not "
+                f"expected back; {stop.max_failed} may stay down: {names}."
+            )
         losses += [_describe_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is PoolOutcome.LOST]
         workloads += upgrade.workloads
     for workload in workloads:
@@ -78,17 +86,6 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
         if workload.maximum_pending
     ]
     return f"Availability is kept: {'; '.join([text, format_list(pending, 4)] if pending else [text])}.{stop_text}"
-
-
-def _describe_predicted_stop(stop: UpgradeStop) -> str:
-    """Describe rack and reason of a predicted stop."""
-    names = format_list((f"{name} ({reason})" for name, reason in stop.unhealthy), 4)
-    number = len(stop.unhealthy)
-    return (
-        f"It would stop now at {stop.rack}, after wave {stop.waves}: {number} of its "
-        f"{format_count(stop.machines, 'machine')} {select_word_form(number, 'is', 'are')} unhealthy and not "
-        f"expected back; {stop.max_failed} may stay down: {names}."
-    )
 
 
 def _describe_loss(verdict: PoolUpgradeVerdict) -> str:
@@ -203,13 +200,9 @@ def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
         result = f"quorum {result} (needs {verdict.quorum})"
     elif verdict.outcome is PoolOutcome.LOST:
         result = f"{result}: no node left"
-    cells = (*_build_pool_cells(verdict), fewest, waves, result)
+    pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
+    cells = (verdict.cluster, pool_name, f"{verdict.total:,}", fewest, waves, result)
     return Row(cells, verdict.outcome is PoolOutcome.LOST)
-
-
-def _build_pool_cells(verdict: PoolUpgradeVerdict) -> tuple[str, str, str]:
-    """Return cluster, pool and number of VMs."""
-    return verdict.cluster, _POOL_NAMES.get(verdict.kind, verdict.pool), f"{verdict.total:,}"
 
 
 def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str) -> Section:
@@ -224,7 +217,9 @@ def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgrad
     rows = []
     for verdict in verdicts:
         counts = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
-        rows.append(Row((*_build_pool_cells(verdict), *counts), verdict.outcome is PoolOutcome.LOST))
+        pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
+        cells = (verdict.cluster, pool_name, f"{verdict.total:,}", *counts)
+        rows.append(Row(cells, verdict.outcome is PoolOutcome.LOST))
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
     legend = ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
     table = Table(heads, tuple(rows), frozenset(range(2, len(heads))))
