@@ -1,6 +1,6 @@
 """Clauses about the changed arguments of one object."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -126,7 +126,10 @@ def _build_clauses(
             names_by_change.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
     for (symbol, block_clauses), names in names_by_change.items():
         if machines >= set(names):  # the blocks are machines of the rack
-            subject = _format_machine_subject(names, symbol, len(machines))
+            is_whole_rack = len(machines) > 1 and len(names) == len(machines)
+            subject = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
+            if symbol == DELETED:
+                subject += " no longer"  # a fact about them is gone: ` (evacuate = true)` follows
         else:
             subject = f"{_SIGNS.get(symbol, '')}{format_names(names)}"
         clauses += [f"{subject}{clause}" for clause in block_clauses]
@@ -134,15 +137,6 @@ def _build_clauses(
 
 
 _SIGNS: Final[Mapping[str, str]] = {CREATED: CREATED, DELETED: DELETED}
-
-
-def _format_machine_subject(names: Sequence[str], symbol: str, machine_count: int) -> str:
-    """Format the names of machines with changed facts: `r1-bm01, r1-bm02`, or `all 16 machines` of a rack. With DELETED
-    the fact is gone: `r1-bm01 no longer`, and a text such as ` (evacuate = true)` follows.
-    """
-    is_whole_rack = machine_count > 1 and len(names) == machine_count
-    text = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
-    return f"{text} no longer" if symbol == DELETED else text
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:

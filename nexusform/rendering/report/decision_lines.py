@@ -80,8 +80,13 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     decision = build_decision(plan)
     losses_in_impact = describe_lost_vms(plan)  # not to be repeated as a risk
     other_losses = [loss for loss in find_availability_losses(plan) if loss not in losses_in_impact]
+    partial_text = ""
+    if plan.targets or plan.excludes:
+        option = "-target" if plan.targets else "-exclude"
+        changed = format_count(len(plan.changes) - plan.count(Action.NO_OP), "changed resource")
+        partial_text = f"({option}): {changed}; others were not planned"
     lines = (
-        DecisionLine("Partial plan", tuple(_describe_partial_plan(plan))),
+        DecisionLine("Partial plan", (partial_text,)),
         DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
         DecisionLine("Risk", (*describe_weakened_rules(plan), *other_losses)),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
@@ -93,14 +98,6 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
     )
     return tuple(line for line in lines if any(line.texts))
-
-
-def _describe_partial_plan(plan: Plan) -> Iterator[str]:
-    """Yield the option -target or -exclude, with the number of changed resources."""
-    if plan.targets or plan.excludes:
-        option = "-target" if plan.targets else "-exclude"
-        changed = len(plan.changes) - plan.count(Action.NO_OP)
-        yield f"({option}): {format_count(changed, 'changed resource')}; others were not planned"
 
 
 _VERBS: Final[Mapping[Effect, str]] = {

@@ -89,7 +89,14 @@ def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
     runs = group_by(build_name_runs(distinct_names), lambda run: run.prefix)
     if len(runs) > maximum:
         return f"{', '.join(distinct_names[: maximum - 1])} and {len(distinct_names) - maximum + 1:,} more"
-    return ", ".join(_format_numbers(prefix, prefix_runs) for prefix, prefix_runs in runs.items())
+    texts: list[str] = []
+    for prefix, prefix_runs in runs.items():  # each limited to one line: the first runs and `and 5 more`
+        visible_runs, note = prefix_runs, ""
+        if len(prefix_runs) > _MAX_SPANS:
+            visible_runs = prefix_runs[: _MAX_SPANS - 4]  # the note takes the place of some
+            note = f" and {sum(len(run.numbers) for run in prefix_runs[_MAX_SPANS - 4 :]):,} more"
+        texts.append(f"{prefix}{','.join(run.span for run in visible_runs)}{note}")
+    return ", ".join(texts)
 
 
 def format_instances(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
@@ -156,15 +163,6 @@ def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
     return replace(groups[0], lines=_normalize_lines(groups[0]), sites=tuple(sites))
 
 
-def _format_numbers(prefix: str, runs: Sequence[NameRange]) -> str:
-    """Format names with one prefix, limited to one line: `rack1,2,4..7`, or the first runs and `and 5 more`."""
-    note = ""
-    if len(runs) > _MAX_SPANS:
-        runs, hidden_runs = runs[: _MAX_SPANS - 4], runs[_MAX_SPANS - 4 :]  # the note takes the place of some
-        note = f" and {sum(len(run.numbers) for run in hidden_runs):,} more"
-    return f"{prefix}{','.join(run.span for run in runs)}{note}"
-
-
 def format_keys(keys: Sequence[Key]) -> str:
     """Format instance keys in brackets: `[0..7,9]`, `["1".."8"]`, `["a", "b"]`."""
     return _format_bracketed_keys(keys, [text for text, _ in _group_keys_into_runs(keys)])
@@ -207,9 +205,6 @@ def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
     return texts
 
 
-_Shape: TypeAlias = tuple[object, ...]
-
-
 class FoldedAddresses(Struct, frozen=True):
     """Addresses that differ in one part: their positions and one text; `keys` are instance keys only counted in it."""
 
@@ -231,8 +226,11 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
             group = (kinds[position], address.mode, address.type, address.module)
             without_keys.setdefault(group, []).append(position)
         else:
-            key_group = (kinds[position], _remove_folded_key(address, key_position), key_position)
-            with_keys.setdefault(key_group, []).append(position)
+            keys = _list_keys(address)
+            keys[key_position] = None  # the folded key may differ
+            modules = tuple(step.name for step in address.module)
+            names = (modules, address.mode, address.type, address.name)
+            with_keys.setdefault((kinds[position], names, tuple(keys), key_position), []).append(position)
     folds = [_fold_addresses_by_key(members, addresses) for members in with_keys.values()]
     for members in without_keys.values():
         folds += _fold_addresses_by_name(members, addresses)
@@ -248,14 +246,6 @@ def _find_folded_key_position(address: Address) -> int | None:
     """Return the position of the last key of an address in `_list_keys`; None without any key."""
     positions = [position for position, key in enumerate(_list_keys(address)) if key is not None]
     return positions[-1] if positions else None
-
-
-def _remove_folded_key(address: Address, key_position: int) -> _Shape:
-    """Return the parts of the address without the key at a position."""
-    keys = _list_keys(address)
-    keys[key_position] = None
-    modules = tuple(step.name for step in address.module)
-    return (modules, address.mode, address.type, address.name, tuple(keys))
 
 
 def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
@@ -379,9 +369,22 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
 
 
 def _remove_site_names(site: SitePools) -> SitePools:
-    """Return the site without its name, and with general names in its rows: the key for folding."""
-    rows = tuple(_normalize_site_specific_names(row, site) for row in site.rows)
-    return replace(site, site="", names=(), rows=rows)
+    """Return the site without its name, and with general names in its rows: the key for folding. SITE replaces the name
+    of the site, its position that of a cluster, and their number the names of racks.
+    """
+    clusters = list(dict.fromkeys(row.cluster for row in site.rows))
+    rows: list[PoolRow] = []
+    for row in site.rows:
+        general_row = replace(
+            row,
+            cluster=str(clusters.index(row.cluster)),
+            pool=_replace_site(row.pool, site.site),
+            racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,  # else counts already
+            note=_replace_site(row.note, site.site),
+            spread="",
+        )
+        rows.append(general_row)
+    return replace(site, site="", names=(), rows=tuple(rows))
 
 
 def _list_general_clusters(site: SitePools) -> tuple[str, ...]:
@@ -395,19 +398,6 @@ def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Se
         return members[0]
     names = tuple(member.site for member in members)
     return replace(general_site, site=f"{format_names(names)}, each", rows=rows, names=names)
-
-
-def _normalize_site_specific_names(row: PoolRow, site: SitePools) -> PoolRow:
-    """Replace the name of the site, that of the cluster by its position, and those of racks by their number."""
-    clusters = list(dict.fromkeys(other.cluster for other in site.rows))
-    return replace(
-        row,
-        cluster=str(clusters.index(row.cluster)),
-        pool=_replace_site(row.pool, site.site),
-        racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,  # else counts already
-        note=_replace_site(row.note, site.site),
-        spread="",
-    )
 
 
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
@@ -456,12 +446,16 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         by_count = group_by(first_table.actual_vms_per_rack, first_table.actual_vms_per_rack.__getitem__)
         spread = "; ".join(f"{count:,} on {format_names(by_count[count])}" for count in sorted(by_count, reverse=True))
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
+    # Describe the pools with another spread than expected: `expected 3..4 per rack for cluster-d`; "" without any.
+    unexpected = list(filter(_has_unexpected_spread, tables))
+    expected = format_range(chain.from_iterable(table.expected_vms_per_rack for table in unexpected))
+    note = enclose(f"expected {expected} per rack for ", format_names(table.cluster for table in unexpected))
     rack_counts = [len(table.actual_vms_per_rack) for table in tables]
     return replace(
         row,
         count=f"{len(tables):,} x {row.count}",  # pools x VMs per pool
         racks=f"{format_range(rack_counts)} {select_word_form(max(rack_counts), 'rack', 'racks')} each",
-        note=_describe_expected_clusters(tables),
+        note=note,
     )
 
 
@@ -500,12 +494,3 @@ def _describe_expected_spread(table: PlacementTable) -> str:
         verb = select_word_form(len(racks[number]), "gets", "get")
         unexpected_racks.append(f"{format_names(racks[number])} {verb} {number}")
     return join_texts((expected, ", ".join(unexpected_racks)), "; ")
-
-
-def _describe_expected_clusters(tables: Iterable[PlacementTable]) -> str:
-    """Describe the expected spread of the pools with another one, by cluster: `expected 3..4 per rack for cluster-d`.
-    Return "" if every pool is spread as expected.
-    """
-    unexpected = list(filter(_has_unexpected_spread, tables))
-    per_rack = format_range(chain.from_iterable(table.expected_vms_per_rack for table in unexpected))
-    return enclose(f"expected {per_rack} per rack for ", format_names(table.cluster for table in unexpected))

@@ -154,19 +154,18 @@ _MAX_FIELDS: Final = 3
 
 def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]:
     """Return a clause per object: `+Service web`, or `Deployment web` with its changed fields."""
-    by_object = group_by(changes, lambda change: change.title)
-    return tuple(_describe_object(title, members) for title, members in by_object.items())
-
-
-def _describe_object(title: str, changes: Sequence[FieldChange]) -> str:
-    """Describe a created or deleted object by its sign (its only change has no path), another by its fields."""
-    if not changes[0].path:
-        return f"{'+' if changes[0].new else '-'}{title}"
-    texts = list(map(_describe_field, changes[:_MAX_FIELDS]))
-    hidden_count = len(changes) - len(texts)
-    if hidden_count:
-        texts.append(f"{format_count(hidden_count, 'more field')}")
-    return join_texts((title, ", ".join(texts)), ": ")
+    clauses: list[str] = []
+    for title, object_changes in group_by(changes, lambda change: change.title).items():
+        first_change = object_changes[0]
+        if not first_change.path:  # the only change: the object is created or deleted
+            clauses.append(f"{'+' if first_change.new else '-'}{title}")
+            continue
+        texts = list(map(_describe_field, object_changes[:_MAX_FIELDS]))
+        hidden_count = len(object_changes) - len(texts)
+        if hidden_count:
+            texts.append(f"{format_count(hidden_count, 'more field')}")
+        clauses.append(join_texts((title, ", ".join(texts)), ": "))
+    return tuple(clauses)
 
 
 def _describe_field(change: FieldChange) -> str:

@@ -65,26 +65,35 @@ def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFol
     placement_counts = count_placements(plan)
     rows = []
     for change in plan.reported_changes:
-        clauses = _describe_placement_counts(placement_counts.get(change.address, NO_PLACEMENTS))
-        row = _build_row(change, find_schema(change.address), clauses)
+        counts = placement_counts.get(change.address, NO_PLACEMENTS)
+        placement_clauses: list[str] = []  # such as `2 VMs to move`
+        for kind in sorted(counts.kinds, key=get_kind_order):
+            noun = KINDS[kind].short_noun or KINDS[kind].noun
+            placement_clauses += [
+                f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)
+            ]
+        row = _build_row(change, find_schema(change.address), tuple(placement_clauses))
         if str(change.address) in plan.rejected:  # by its provider, for example by a policy of the cluster
             row = replace(row, clauses=("rejected", *row.clauses))
         rows.append(row)
     return fold_rows(rows)
 
 
-def _describe_placement_counts(counts: PlacementCounts) -> tuple[str, ...]:
-    """Return clauses such as `2 VMs to move` about the changed placements of a resource."""
-    clauses: list[str] = []
-    for kind in sorted(counts.kinds, key=get_kind_order):
-        noun = KINDS[kind].short_noun or KINDS[kind].noun
-        clauses += [f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)]
-    return tuple(clauses)
-
-
 def build_drift_folds(drift: Iterable[Drift], find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
     """Build the folded rows of changes made outside of nexusform."""
-    return fold_rows([_build_drift_row(object_drift, find_schema(object_drift.address)) for object_drift in drift])
+    rows = []
+    for object_drift in drift:
+        address = object_drift.address
+        attributes = _select_visible_attributes(object_drift.before, object_drift.sensitive)
+        symbol = "-"
+        clauses: tuple[str, ...] = ("has been deleted",)
+        if object_drift.after is not None:
+            from nexusform.rendering.report.changed_arguments import describe_drift
+
+            symbol, clauses = "~", describe_drift(object_drift, find_schema(address)) or ("has changed",)
+        name = _find_name_missing_in_address(address, attributes)
+        rows.append(ObjectRow(address, symbol, name, clauses))
+    return fold_rows(rows)
 
 
 def select_drift(plan: Plan) -> tuple[Drift, ...]:
@@ -216,17 +225,6 @@ def _select_visible_attributes(attributes: _Attributes | None, sensitive: Iterab
         return {}
     hidden_names = {name for name, *_ in sensitive}
     return {name: value for name, value in get_mapping(attributes).items() if name not in hidden_names}
-
-
-def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
-    """Build the row of a change made outside of nexusform."""
-    name = _find_name_missing_in_address(drift.address, _select_visible_attributes(drift.before, drift.sensitive))
-    if drift.after is None:
-        return ObjectRow(drift.address, symbol="-", name=name, clauses=("has been deleted",))
-    from nexusform.rendering.report.changed_arguments import describe_drift
-
-    clauses = describe_drift(drift, schema) or ("has changed",)
-    return ObjectRow(drift.address, symbol="~", name=name, clauses=clauses)
 
 
 def _find_name_missing_in_address(address: Address, attributes: _Attributes) -> str:

@@ -28,7 +28,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
-from nexusform.rendering.report.plan_sentences import describe_other_location, describe_trigger, format_uncertainty_mark
+from nexusform.rendering.report.plan_sentences import describe_trigger, format_uncertainty_mark
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement
@@ -291,8 +291,9 @@ def _build_pool_group(
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
-    """Build the lines of a pool, run by run. A run has the rows with equal lines apart from names and locations.
-    `simultaneous_pools` (site, cluster, name) re-create all nodes at once.
+    """Build the lines of a pool, run by run. A run has the rows with equal lines apart from names and locations. It is
+    one line; with `all`, or for a few moves, it is one line per row. `simultaneous_pools` (site, cluster, name)
+    re-create all nodes at once.
     """
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
@@ -306,10 +307,14 @@ def _build_pool_group(
 
     lines: list[PlacementLine] = []
     for run in group_by(rows, collect_line_contents).values():
+        is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
+        max_single_lines = MAX_SINGLE_MOVES if is_move else 1
         if run[0].trigger in recreation_triggers:
             lines.append(_build_recreation_line(run, simultaneous_pools))
+        elif detail is ShownPlacements.ALL or len(run) <= max_single_lines:
+            lines += [_build_single_line(row, location_formatter) for row in run]
         else:
-            lines += _build_run_lines(run, detail, location_formatter)
+            lines.append(_build_folded_line(sorted(run, key=_get_sort_key)))
     if table:
         name = f"{table.cluster}/{table.pool}"
     elif KINDS[kind].by_resource:
@@ -327,17 +332,6 @@ def _find_recreation_triggers(rows: Iterable[PlacementChange], detail: ShownPlac
     # Nodes of a rolling upgrade always share a line.
     maximums = {**dict.fromkeys(RECREATION_VERBS, MAX_SINGLE_MOVES), ROLLING: 0}
     return frozenset(trigger for trigger, maximum in maximums.items() if counts[trigger] > maximum)
-
-
-def _build_run_lines(
-    run: Sequence[PlacementChange], detail: ShownPlacements, location_formatter: LocationFormatter
-) -> list[PlacementLine]:
-    """Build the lines of a run (similar rows of a pool): one for all; with `all` or for a few moves, one per row."""
-    is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
-    max_single_lines = MAX_SINGLE_MOVES if is_move else 1
-    if detail is ShownPlacements.ALL or len(run) <= max_single_lines:
-        return [_build_single_line(row, location_formatter) for row in run]
-    return [_build_folded_line(sorted(run, key=_get_sort_key))]
 
 
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
@@ -447,6 +441,8 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
     is_location_updated = effect is Effect.UPDATED and origin != target  # of an object without a move
     if not (is_location_updated or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
         origin = ""
+    # The doubt is `or n0 if b arrives first` if the other location is known, "" without a doubt.
+    other_location = enclose("or ", row.scores.get("otherwise"))
     return PlacementLine(
         symbol=_SYMBOLS[_get_displayed_action(row)],
         action=_get_displayed_action(row),
@@ -456,7 +452,7 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
         target=target,
         trigger=describe_trigger(row),
         state=describe_state(row),
-        doubt=describe_other_location(row),  # "" without a doubt
+        doubt=other_location or format_uncertainty_mark(row),
         machine_share=row.certainty.machine if row.certainty is not None else None,
     )
 

@@ -19,7 +19,7 @@ from nexusform.diagnostics.phrases import (
 from nexusform.placement_kinds.placement_kind import VM, get_kind_order, get_kind_title
 from nexusform.plans.impact.object_effects import Effect
 from nexusform.plans.maintenance import PoolNodeRecreation
-from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, RolloutStep, SeparationVerdict
+from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, RolloutStep
 from nexusform.rendering.report.finding_entries import FindingEntries, format_location, list_destructive_renames
 from nexusform.rendering.report.folding import PoolRow, SitePools, build_site_pools, format_names, merge_equal_groups
 from nexusform.rendering.report.object_rows import ObjectFold
@@ -194,26 +194,26 @@ def _build_upgrade_row(pool: PoolNodeRecreation) -> Row:
 
 
 def build_rule_section(view: PlanReportData) -> Section:
-    """Build an item per separation rule with its result, then its violations."""
-    verdicts = view.plan.separation_verdicts
-    rules = tuple(Item(symbol="", label=str(rule.address), text=_describe_separation_rule(rule)) for rule in verdicts)
-    groups = [ItemGroup(name="", items=rules)]  # "": without a heading
-    for verdict in verdicts:
+    """Build an item per separation rule with its result, then a group per rule with its violations. The result is
+    `(machine, deny) holds always, in the plan and in 100 samples`, or `... sometimes; 2 machines shared`.
+    """
+    rules: list[Item] = []
+    violation_groups: list[ItemGroup] = []
+    for verdict in view.plan.separation_verdicts:
+        samples = f"{verdict.sample_count:,} samples" if verdict.sample_count else ""
+        shared = format_count(len(verdict.violations), verdict.scope)  # machines, racks or sites
+        if verdict.satisfied == "always":
+            result = f", in the plan{enclose(' and in ', samples)}"
+        else:
+            result = f"{enclose(f', in {verdict.satisfied_count:,} of ', samples)}; {shared} shared"
+        text = f"({verdict.scope}, {verdict.enforcement}) holds {verdict.satisfied}{result}"
+        rules.append(Item(symbol="", label=str(verdict.address), text=text))
         if verdict.violations:
             title = f"{verdict.address}: {format_count(len(verdict.violations), 'violation')}"
             items = tuple(Item(symbol="", label="", text=format_violation(entry)) for entry in verdict.violations)
-            groups.append(ItemGroup(title, items))
-    return Section("Separation rules", groups=tuple(groups), name="separation")
-
-
-def _describe_separation_rule(verdict: SeparationVerdict) -> str:
-    """Return `(machine, deny) holds always, in the plan and in 100 samples`, or `... sometimes; 2 machines shared`."""
-    rule = f"({verdict.scope}, {verdict.enforcement}) holds {verdict.satisfied}"
-    samples = f"{verdict.sample_count:,} samples" if verdict.sample_count else ""
-    if verdict.satisfied == "always":
-        return f"{rule}, in the plan{enclose(' and in ', samples)}"
-    sample_share = enclose(f", in {verdict.satisfied_count:,} of ", samples)
-    return f"{rule}{sample_share}; {format_count(len(verdict.violations), verdict.scope)} shared"
+            violation_groups.append(ItemGroup(title, items))
+    groups = (ItemGroup(name="", items=tuple(rules)), *violation_groups)  # "": without a heading
+    return Section("Separation rules", groups=groups, name="separation")
 
 
 def build_check_section(view: PlanReportData) -> Section:
@@ -248,7 +248,16 @@ def _build_step_row(step: RolloutStep) -> Row:
         stage = "delete stage"
     else:
         stage = f"{step.stage}{enclose(', group ', step.group)}"  # 0: no clusters
-    return Row((start, stage, f"{_describe_step(step)}{_STATUSES.get(step.status, '')}"))
+    # The wait, the approval, or the clusters to delete or update.
+    if step.kind == "wait":
+        text = f"wait {format_duration(step.wait_seconds)}"
+    elif step.kind == "approval":
+        approval_text = {"waiting": "waits for approval", "later": "approval"}.get(step.status, "approved:")
+        text = f"{approval_text} {step.waits_for}"
+    else:
+        verb = "delete" if step.kind == "delete" else "update"
+        text = f"{verb} {format_first_items(step.clusters, _MAX_CLUSTERS)}"
+    return Row((start, stage, f"{text}{_STATUSES.get(step.status, '')}"))
 
 
 def build_entry_section(view: PlanReportData) -> Section:
@@ -294,7 +303,7 @@ def build_pool_section(view: PlanReportData) -> Section:
 def build_new_pool_section(view: PlanReportData) -> Section:
     """Build the pools with many new VMs. Fewer are listed one by one; then only pools with an unexpected spread."""
     section = _build_pools(view, build_site_pools(view.plan, view.changed_tables, MAX_LISTED_VMS))
-    if _has_many_new_vms(view.plan):
+    if len(select_vm_rows(view.plan, PlacementAction.PLACE)) > MAX_NEW_VMS:
         return section
     unexpected = tuple(table for table in section.tables if any(row.note for row in table.rows))  # the note states it
     return replace(section, tables=unexpected) if unexpected else NO_SECTION
@@ -420,7 +429,8 @@ def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -
     """Return the groups without the lines of new VMs if these are many, because the table of pools has them. The lines
     stay if they were requested.
     """
-    if view.vm_detail is ShownPlacements.ALL or view.is_long or not _has_many_new_vms(view.plan):
+    new_vms = select_vm_rows(view.plan, PlacementAction.PLACE)
+    if view.vm_detail is ShownPlacements.ALL or view.is_long or len(new_vms) <= MAX_NEW_VMS:
         return list(groups)
     selected = []
     for group in groups:
@@ -429,11 +439,6 @@ def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -
             lines = tuple(line for line in lines if line.trigger != _NEW_TRIGGER)
         selected.append(replace(group, lines=lines))
     return selected
-
-
-def _has_many_new_vms(plan: Plan) -> bool:
-    """Return whether there are too many new VMs to list each."""
-    return len(select_vm_rows(plan, PlacementAction.PLACE)) > MAX_NEW_VMS
 
 
 def _build_placement_group_section(
@@ -525,14 +530,3 @@ _FLAG_TRIGGERS = frozenset({"requested", "heal"})
 
 _MAX_CLUSTERS: Final = 6
 _STATUSES: Final = {"done": " (done before)", "stuck": " (fails there)", "later": " (later)"}
-
-
-def _describe_step(step: RolloutStep) -> str:
-    """Describe a step: its wait, its approval, or its clusters to delete or update."""
-    if step.kind == "wait":
-        return f"wait {format_duration(step.wait_seconds)}"
-    if step.kind == "approval":
-        approval_text = {"waiting": "waits for approval", "later": "approval"}.get(step.status, "approved:")
-        return f"{approval_text} {step.waits_for}"
-    verb = "delete" if step.kind == "delete" else "update"
-    return f"{verb} {format_first_items(step.clusters, _MAX_CLUSTERS)}"

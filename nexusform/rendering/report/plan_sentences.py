@@ -299,11 +299,6 @@ def format_uncertainty_mark(row: PlacementChange) -> str:
     return "uncertain" if row.scores.get("depends_on") else ""
 
 
-def describe_other_location(row: PlacementChange) -> str:
-    """Return `or n0 if b arrives first` for an uncertain location with a known alternative."""
-    return enclose("or ", row.scores.get("otherwise")) or format_uncertainty_mark(row)
-
-
 _MAX_NAMES = 5
 
 

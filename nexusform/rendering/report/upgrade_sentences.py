@@ -76,12 +76,23 @@ def describe_upgrade_course(upgrade: Upgrade) -> str:
 
 
 def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
-    """Return `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is unknown."""
+    """Return `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is unknown. The
+    last part is the largest surge if every pool surges; else per pool without surge the most nodes down and fewest up.
+    """
     after = upgrade.after or "no version"
     versions = f"{upgrade.before} -> {after}" if upgrade.before else f"to {after}"
     batches = sum(pool.batches for pool in upgrade.pools)
     nodes = f"{format_count(upgrade.vms, 'node')} in {format_count(batches, 'batch', 'batches')}"
-    return f"{versions} {_format_verdict(upgrade)}: {nodes}, {_describe_unavailable_nodes(upgrade)}."
+    pools_without_surge = [pool for pool in upgrade.pools if not pool.surges]
+    if pools_without_surge:
+        availability = "; ".join(
+            f"{pool.pool}: at most {pool.concurrent_vms:,} down at a time, at least {pool.minimum_up:,} up"
+            for pool in pools_without_surge[:_MAX_NAMES]
+        )
+    else:
+        maximum_surge = max((pool.concurrent_vms for pool in upgrade.pools), default=0)
+        availability = f"max surge {maximum_surge:,}, capacity never drops"
+    return f"{versions} {_format_verdict(upgrade)}: {nodes}, {availability}."
 
 
 def _describe_pool_recreation(upgrade: Upgrade) -> str:
@@ -106,18 +117,6 @@ def _format_verdict(upgrade: Upgrade) -> str:
     selection = enclose("the VMs of ", format_first_items(uncertain_pools, _MAX_NAMES), " that Azure removes")
     doubt = enclose("may lack surge capacity, depending on ", selection)
     return join_texts((blocked, doubt), ", and ") or "fits"
-
-
-def _describe_unavailable_nodes(upgrade: Upgrade) -> str:
-    """Return the largest surge if every pool surges; else per pool without surge the most nodes down and fewest up."""
-    pools_without_surge = [pool for pool in upgrade.pools if not pool.surges]
-    if not pools_without_surge:
-        maximum_surge = max((pool.concurrent_vms for pool in upgrade.pools), default=0)
-        return f"max surge {maximum_surge:,}, capacity never drops"
-    return "; ".join(
-        f"{pool.pool}: at most {pool.concurrent_vms:,} down at a time, at least {pool.minimum_up:,} up"
-        for pool in pools_without_surge[:_MAX_NAMES]
-    )
 
 
 _SECONDS_PER_MINUTE: Final = 60

@@ -37,21 +37,19 @@ _NOTES: Final = {
 
 
 def render_stanza(stanza: ChangeStanza, paint: Painter = PLAIN) -> str:
-    """Render comment lines, header and body without a final newline."""
-    lines = [(f"{paint(f'  # {escape_control_characters(stanza.address)}', 'bold')} {_render_headline(stanza, paint)}")]
+    """Render comment lines, header and body without a final newline. If the object is destroyed or replaced, the last
+    word of the headline is highlighted.
+    """
+    headline = escape_control_characters(stanza.headline)
+    front, _, last_word = headline.rpartition(" ")
+    if last_word in ("destroyed", "replaced") and "not" not in front:  # `will not be destroyed`
+        headline = f"{front} {paint(last_word, 'bold', 'red')}"
+    lines = [f"{paint(f'  # {escape_control_characters(stanza.address)}', 'bold')} {headline}"]
     lines += [f"  # {escape_control_characters(text)}" for text in stanza.comments]
     lines.append(f"{render_symbol(stanza.symbol, paint)}{stanza.header} {{")
     lines += _DifferenceRenderer(paint).render_body(stanza.body, 0)
     lines.append(f"{_BLANK}}}")
     return "\n".join(lines)
-
-
-def _render_headline(stanza: ChangeStanza, paint: Painter) -> str:
-    """Return the headline with a highlighted last word if the object is destroyed or replaced."""
-    front, _, last_word = escape_control_characters(stanza.headline).rpartition(" ")
-    if last_word in ("destroyed", "replaced") and "not" not in front:  # `will not be destroyed`
-        return f"{front} {paint(last_word, 'bold', 'red')}"
-    return escape_control_characters(stanza.headline)
 
 
 def render_outputs(nodes: Iterable[DifferenceNode], paint: Painter = PLAIN) -> list[str]:

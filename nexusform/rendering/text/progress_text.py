@@ -132,19 +132,15 @@ def render_step_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, wi
         counts.insert(2, f"{len(waiting)} waiting")  # before the skipped steps
     listed_steps = [*done[:_MAX_LISTED], *failed, *waiting, *skipped[:_MAX_LISTED]]
     name_width = max((count_columns(_format_name(step)) for step in listed_steps), default=0)
-    lines = [
-        f"Steps: {', '.join(counts)}.",
-        *(wrap_hanging(_render_outcome(step, name_width, paint), width) for step in listed_steps),
-    ]
+    lines = [f"Steps: {', '.join(counts)}."]
+    for step in listed_steps:
+        assert step.outcome is not None, "only steps that ended are listed"
+        outcome = paint(fill_to_width(step.outcome.value, 7), _OUTCOME_COLOURS[step.outcome])
+        reason = step.error.partition("\n")[0] if step.outcome is StepOutcome.WAITING else step.error
+        error = enclose(": ", escape_control_characters(reason))
+        name = fill_to_width(_format_name(step), name_width)
+        lines.append(wrap_hanging(f"  {outcome}  {name}  {step.kind.value}{error}", width))
     for outcome_name, outcome_steps in (("done", done), ("skipped", skipped)):
         if len(outcome_steps) > _MAX_LISTED:
             lines.append(f"  ... and {len(outcome_steps) - _MAX_LISTED} more that were {outcome_name}.")
     return "\n".join(lines)
-
-
-def _render_outcome(step: StepEvent, name_width: int, paint: Painter) -> str:
-    assert step.outcome is not None, "only steps that ended are listed"
-    outcome = paint(fill_to_width(step.outcome.value, 7), _OUTCOME_COLOURS[step.outcome])
-    reason = step.error.partition("\n")[0] if step.outcome is StepOutcome.WAITING else step.error
-    error = enclose(": ", escape_control_characters(reason))
-    return f"  {outcome}  {fill_to_width(_format_name(step), name_width)}  {step.kind.value}{error}"

@@ -21,7 +21,7 @@ from nexusform.rendering.notation.colours import (
     wrap_lines,
 )
 from nexusform.rendering.report.decision_lines import DecisionLine
-from nexusform.rendering.report.report_tree import Item, ItemGroup, Report, Row, Section, Table, Text, get_plain_text
+from nexusform.rendering.report.report_tree import ItemGroup, Report, Row, Section, Table, Text, get_plain_text
 
 _INDENT = "  "
 _IMPACT_COLOURS: Mapping[PlacementImpact | None, str] = {
@@ -66,7 +66,12 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
     lines = [*chain.from_iterable(paragraphs), *render_report_notes(section, inner_width, paint)]
     lines += map(escape_control_characters, section.commands)
     if section.table is not None:
-        table = _truncate_table(section.table) if section.is_folded else section.table
+        table = section.table
+        if section.is_folded:  # a long table with rows of the finding has only these
+            rows = table.rows
+            if len(rows) > MAX_DETAIL_ROWS and table.has_findings:
+                rows = tuple(row for row in rows if row.is_finding)
+            table = replace(table, rows=rows[:MAX_DETAIL_ROWS])
         lines += render_table(table, paint, inner_width)
         hidden_count = len(section.table.rows) - len(table.rows)
         if hidden_count:
@@ -77,14 +82,6 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
 def _render_bold_lines(text: str, width: int, paint: Painter, *styles: str) -> list[str]:
     """Return the wrapped lines of a text in bold and with further styles."""
     return [paint(line, "bold", *styles) for line in _wrap_text(text, width)]
-
-
-def _truncate_table(table: Table) -> Table:
-    """Return a table limited to its first rows; a long table with rows of the finding has only these."""
-    rows = table.rows
-    if len(rows) > MAX_DETAIL_ROWS and table.has_findings:
-        rows = tuple(row for row in rows if row.is_finding)
-    return replace(table, rows=rows[:MAX_DETAIL_ROWS])
 
 
 def render_table(table: Table, paint: Painter, width: int, *, has_details: bool = True) -> list[str]:
@@ -236,20 +233,16 @@ def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter,
     for group in groups:
         group_items = [item for item in group.items if id(item) in visible_ids]
         if group.name and group_items:
-            name, *further_lines = wrap_line(f"  {escape_control_characters(group.name)}:", 4, width)
-            lines += [f"  {paint(name[2:], 'bold')}", *(f"    {paint(text.strip(), 'bold')}" for text in further_lines)]
+            first_line, *further_lines = wrap_line(f"  {escape_control_characters(group.name)}:", 4, width)
+            lines.append(f"  {paint(first_line[2:], 'bold')}")
+            lines += [f"    {paint(line.strip(), 'bold')}" for line in further_lines]
         for item in group_items:
-            lines += _render_item(item, column, width, paint)
+            name = escape_control_characters(item.label)
+            label = f"{render_symbol(item.symbol, paint)}{paint(name, 'bold') if item.is_strong else name}"
+            text = escape_control_characters(get_plain_text(item.text))
+            lines += truncate_lines(render_labelled_text(label, text, column, width), _MAX_ITEM_LINES, width)
     hidden_count = sum(item.count for item in hidden)
     return [*lines, f"    and {hidden_count:,} more{hint}."] if hidden_count else lines
-
-
-def _render_item(item: Item, column: int, width: int, paint: Painter) -> list[str]:
-    """Render an item as `  + nexus_rack.rack["1".."8"]      rack1..8: 16 machines each, bom-1.7.3`."""
-    name = escape_control_characters(item.label)
-    label = f"{render_symbol(item.symbol, paint)}{paint(name, 'bold') if item.is_strong else name}"
-    text = escape_control_characters(get_plain_text(item.text))
-    return truncate_lines(render_labelled_text(label, text, column, width), _MAX_ITEM_LINES, width)
 
 
 def render_report_notes(section: Section, width: int, paint: Painter) -> list[str]:
