@@ -272,10 +272,7 @@ def build_placement_groups(
     return tuple(sorted(groups, key=lambda group: get_kind_order(group.kind)))
 
 
-_PoolKey: TypeAlias = tuple[str, str, str, str]
-
-
-def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> _PoolKey:
+def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> tuple[str, str, str, str]:
     """Return the key for grouping rows by pool. Plain VMs (outside of clusters, the `cluster` is their resource block)
     are grouped by site and block, other objects by the address of their resource instance.
     """
@@ -384,10 +381,7 @@ def _build_recreation_line(
     )
 
 
-_States: TypeAlias = tuple[str, str]
-
-
-def _get_states(row: PlacementChange) -> _States:
+def _get_states(row: PlacementChange) -> tuple[str, str]:
     """Return the states before and after of an updated object; both are empty if equal, and for other actions."""
     if row.action is not PlacementAction.UPDATE or row.source is None or row.target is None:
         return "", ""

@@ -18,7 +18,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, Plan
-from nexusform.plans.site_capacity.occupancy import OutOfService, SiteVms, list_out_of_service, select_largest_sku_rows
+from nexusform.plans.site_capacity.occupancy import SiteVms, list_out_of_service, select_largest_sku_rows
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.vms import MachineStatus
 
@@ -190,7 +190,13 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         site = sites[site_id]
         scope = f" on {site.name}" if len(sites) > 1 else ""
         total = _count_compute_machines(site)
-        sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
+        # Count the machines by reason, most first: `4 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down`.
+        counts = Counter(_describe_status(row.status) for row in rows)
+        ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
+        groups = [f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]]
+        hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
+        groups += format_counts([(hidden_count, "more")])
+        sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({'; '.join(groups)})."]
         if site_id in capacities:
             capacity = capacities[site_id]
             after_rack_loss = capacity.free_interval_after_rack_loss
@@ -213,15 +219,6 @@ def _count_compute_machines(site: SiteVms) -> int:
             if is_out_of_service or reasons <= _TEMPORARY_REASONS:
                 count += 1
     return count
-
-
-def _describe_groups(rows: Sequence[OutOfService]) -> str:
-    """Count machines by reason: `4 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down`, most first."""
-    counts = Counter(_describe_status(row.status) for row in rows)
-    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
-    texts = [f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]]
-    hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
-    return "; ".join([*texts, *format_counts([(hidden_count, "more")])])
 
 
 def _describe_status(status: MachineStatus) -> str:

@@ -1,6 +1,6 @@
 """Sentences about cluster upgrades: feasibility, batches, disruptions and the runbook."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final
 
@@ -126,21 +126,20 @@ def build_upgrade_runbook(upgrade: Upgrade) -> tuple[str, ...]:
     """Build the steps in order: obstacles to remove first, then every pool. Nothing for pools re-created at once."""
     if not upgrade.is_rolling:
         return ()
-    return (*_build_preparation_steps(upgrade), *map(_describe_pool, upgrade.pools))
-
-
-def _build_preparation_steps(upgrade: Upgrade) -> Iterator[str]:
-    """Yield a step per obstacle: budgets, missing capacity, single replicas, and pools down for some time."""
+    steps: list[str] = []
     if upgrade.budgets:
-        yield f"Let {format_list(upgrade.budgets)} allow one eviction, or drains time out."
-    for pool in upgrade.blocked_pools:
-        yield f"Free capacity for {pool.pool}: batch {pool.failed_batch} does not fit."
+        steps.append(f"Let {format_list(upgrade.budgets)} allow one eviction, or drains time out.")
+    steps += [
+        f"Free capacity for {pool.pool}: batch {pool.failed_batch} does not fit." for pool in upgrade.blocked_pools
+    ]
     if upgrade.single_replicas:
-        yield f"Run a second replica of {format_list(upgrade.single_replicas)}, or plan for their downtime."
+        names = format_list(upgrade.single_replicas)
+        steps.append(f"Run a second replica of {names}, or plan for their downtime.")
     for pool in upgrade.pools:
         if pool.is_lost:
             reason = f"its quorum of {pool.quorum} is lost" if pool.has_lost_quorum else "no node is up"
-            yield f"Plan a maintenance window for {pool.pool}: {reason} for some time."
+            steps.append(f"Plan a maintenance window for {pool.pool}: {reason} for some time.")
+    return (*steps, *map(_describe_pool, upgrade.pools))
 
 
 def _describe_pool(pool: PoolNodeRecreation) -> str:

@@ -144,8 +144,10 @@ class _DifferenceRenderer:
         line has only the first. Brackets or markers of texts enclose the others.
         """
         match node.kind:
-            case NodeKind.LEAF:
-                return self._render_leaf(node), [], ""
+            case NodeKind.LEAF if node.symbol == "~":
+                return f"{format_scalar(node.old)}{self._arrow}{format_scalar(node.new)}", [], ""
+            case NodeKind.LEAF:  # a deleted value has no new one
+                return format_scalar(node.old if node.symbol == "-" else node.new), [], ""
             case NodeKind.SENSITIVE:
                 return SENSITIVE, [], ""
             case NodeKind.JSON:
@@ -161,14 +163,6 @@ class _DifferenceRenderer:
                 return "[", self._render_elements(node, level), "]"
             case _:
                 return "{", self._render_entries(node, level), "}"
-
-    def _render_leaf(self, node: DifferenceNode) -> str:
-        """Render a primitive value: the old one if deleted, both if changed, else the new one."""
-        if node.symbol == "-":
-            return format_scalar(node.old)
-        if node.symbol == "~":
-            return f"{format_scalar(node.old)}{self._arrow}{format_scalar(node.new)}"
-        return format_scalar(node.new)
 
     def _render_elements(self, node: DifferenceNode, level: int) -> list[str]:
         """Render a line per element of a list or set, and counts of hidden ones at their position."""

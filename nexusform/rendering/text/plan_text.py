@@ -145,14 +145,22 @@ def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
     return [f"{paint(f'{head}.', 'bold', 'green')} {paint(second_sentence, 'bold')}", _wrap_paragraph(detail, width)]
 
 
-def _render_changed_outputs(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render the changed outputs in short form ([] for none), with a note if nothing else changes."""
-    if not view.outputs:
+def _render_changed_outputs(
+    view: PlanReportData, width: int, paint: Painter, *, has_details: bool = False
+) -> list[str]:
+    """Render the changed outputs in short form, or with all values if `has_details`. A note follows if nothing else
+    changes. Return [] without outputs, and for a failed plan.
+    """
+    if not view.outputs or view.plan.is_failed:  # after a failure they may be wrong
         return []
-    from nexusform.rendering.text.change_stanza_text import render_short_outputs
+    from nexusform.rendering.text.change_stanza_text import render_outputs, render_short_outputs
 
-    lines = [paint("Changes to Outputs:", "bold"), *render_short_outputs(view.outputs, width, paint)]
-    note = "" if view.objects else _wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)
+    lines = [paint("Changes to Outputs:", "bold")]
+    if has_details:
+        lines += render_outputs(view.outputs, paint)
+    else:
+        lines += render_short_outputs(view.outputs, width, paint)
+    note = "" if view.plan.reported_changes else _wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)
     return ["\n".join(lines), note]
 
 
@@ -292,7 +300,7 @@ def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
     if not plan.is_failed:
         parts += render_plan_section(plan_sections.build_rollout_section(view), width, paint)
     parts += render_plan_section(plan_sections.build_rule_section(view), width, paint)
-    parts += _render_full_outputs(view, paint, width)
+    parts += _render_changed_outputs(view, width, paint, has_details=True)
     if options.diagnostics:
         parts += _render_findings(view, sources, options)
     if options.hints and options.next_step and plan.has_changes and not plan.is_rejected:
@@ -396,17 +404,6 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
     text += f"{view.placed_vms:,}, machines for {machines:,} of {view.placed_vms:,}."
     text += f" NUMA cells: {describe_numa_samples(plan.numa_sampling)}" if plan.numa_sampling is not None else ""
     return ["\n".join(indent_lines(wrap_lines(text, width - 2), "  "))]
-
-
-def _render_full_outputs(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    """Render the changed outputs with all values ([] for none), with a note if nothing else changes."""
-    if not view.outputs or view.plan.is_failed:  # after a failure they may be wrong
-        return []
-    from nexusform.rendering.text.change_stanza_text import render_outputs
-
-    lines = [paint("Changes to Outputs:", "bold"), *render_outputs(view.outputs, paint)]
-    note = "" if view.stanzas else _wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)
-    return ["\n".join(lines), note]
 
 
 def render_next_step(options: PlanTextOptions, paint: Painter) -> str:

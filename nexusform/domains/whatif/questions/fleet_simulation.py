@@ -305,10 +305,18 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
     # The placements without eviction: drained members keep them; unscheduled bindings do not count.
     states = [_build_state(placement, placement.bindings) for placement in result.placements]
     remaining = [(state.key, cluster) for cluster, state in product(drained, states) if cluster in state.clusters]
+    # The resources of every member without and with the edits, also of leaving ones; None for non-members.
+    capacities: list[MemberCapacity] = []
+    for name in sorted(result.members, key=str.encode):
+        member = result.members[name]
+        before = _get_planned_resources(baseline.members.get(name))
+        after = _get_planned_resources(member)
+        is_derived = member.cluster is not None  # computed from its nodes
+        capacities.append(MemberCapacity(name, before, after, is_derived=is_derived))
     return FleetSimulation(
         edits=tuple(edits),
         placements=tuple(_build_outcomes(baseline, result)),
-        members=tuple(_build_capacities(baseline, result)),
+        members=tuple(capacities),
         warnings=tuple(new_diagnostics),
         remaining=tuple(remaining),
     )
@@ -490,15 +498,6 @@ def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> Sched
         clusters=tuple(cluster_names),
         is_fulfilled=placement.scheduling.is_fulfilled,
     )
-
-
-def _build_capacities(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[MemberCapacity]:
-    """Build the resources of every member, also of leaving ones, without and with the edits; None for non-members."""
-    for name in sorted(result.members, key=str.encode):
-        state = result.members[name]
-        before = _get_planned_resources(baseline.members.get(name))
-        after = _get_planned_resources(state)
-        yield MemberCapacity(name, before, after, is_derived=state.cluster is not None)  # computed from its nodes
 
 
 def _get_planned_resources(state: FleetMemberState | None) -> ResourceUsage | None:

@@ -112,18 +112,16 @@ def build_observed_pods(
         if cluster_id in clusters:
             node_cluster = _build_node_cluster(clusters[cluster_id], sources.attributes, registries)
         pods = _build_cluster_pods(node_cluster, sources, observations)
-        pods_by_cluster[cluster_id] = replace(pods, workloads=(*pods.workloads, *_build_other_workloads(pods)))
+        # Build a workload for each controller without a manifest, from its pods.
+        manifest_keys = {workload.key for workload in pods.workloads}
+        workloads = list(pods.workloads)
+        for key, own_pods in group_by(pods.existing, attrgetter("workload")).items():
+            namespace, kind, name = key.split("/", 2)
+            # Pods in deletion or of a DaemonSet are not placed again.
+            if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
+                workloads.append(Workload(kind, namespace, name, len(own_pods), own_pods[0].spec))  # one for all pods
+        pods_by_cluster[cluster_id] = replace(pods, workloads=tuple(workloads))
     return pods_by_cluster
-
-
-def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
-    """Build a workload for each controller without a manifest, from its pods."""
-    manifest_keys = {workload.key for workload in pods.workloads}
-    for key, own_pods in group_by(pods.existing, attrgetter("workload")).items():
-        namespace, kind, name = key.split("/", 2)
-        # Pods in deletion or of a DaemonSet are not placed again.
-        if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
-            yield Workload(kind, namespace, name, len(own_pods), own_pods[0].spec)  # its pods have one spec
 
 
 class _PodSources(Struct, frozen=True):

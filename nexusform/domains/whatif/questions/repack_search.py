@@ -174,7 +174,14 @@ class _ProgramRefinement:
                 sequence = orders.sequence
             if sequence is not None:
                 return sequence, False
-            if not self._refine_program(choice) or self._time_budget.is_exhausted:
+            # Add detail to the program: the spread of crowding pools, else the disk of machines.
+            if choice.crowding_pools - self._tracked_pools:
+                self._tracked_pools |= choice.crowding_pools
+            elif choice.affected_machines <= self._single_machines:  # all details are modelled already
+                break
+            else:
+                self._single_machines |= choice.affected_machines
+            if self._time_budget.is_exhausted:
                 break
         return None, False
 
@@ -193,16 +200,6 @@ class _ProgramRefinement:
         if isinstance(solution, NoRepackSolution):
             return solution
         return choose_vms_to_recreate(self._context, program, solution, self._tracked_pools), solution.bound
-
-    def _refine_program(self, choice: RepackChoice) -> bool:
-        """Add detail to the program: the spread of crowding pools, else the disk of machines; return False for none."""
-        if choice.crowding_pools - self._tracked_pools:
-            self._tracked_pools |= choice.crowding_pools
-            return True
-        if choice.affected_machines <= self._single_machines:  # they are modelled already
-            return False
-        self._single_machines |= choice.affected_machines
-        return True
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
         """Find windows by freeing capacity for more VMs than requested, at last by a greedy choice; without a proof."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import product
 from math import ceil
@@ -343,8 +342,11 @@ class _RepackSequenceBuilder:
             avoided = cordons if self._is_returning_vm(source) else {*cordons, own_machine}
             best = ranking.find_best_excluding(avoided).in_some_splits
             target = self._choose_target_machine(window, source, best)
-            if target and not self._is_target_certain(window, ranking, avoided | best, target):
-                target = ""  # not certain under every split: cordon it, too, and try the next ones
+            if target and self._is_strict and window.scheduler.is_sampled:
+                # Every layout of unknown cells has to lead to the target, with the other machines cordoned.
+                certain_machines = ranking.find_best_excluding((avoided | best) - {target}).in_all_splits
+                if target not in certain_machines:
+                    target = ""  # cordon it, too, and try the next ones
             new_cordons = best - {target}
             if not best or new_cordons & window.targets:  # no machine is left, or another VM needs one of them
                 return self._restore_vm(window, source)
@@ -385,14 +387,6 @@ class _RepackSequenceBuilder:
             while best := ranking.find_best_excluding({*others, own_machine}).in_some_splits:
                 others |= best
         return others
-
-    def _is_target_certain(
-        self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
-    ) -> bool:
-        """Return True if every layout of unknown cells leads the VM to the target, other `avoided` ones cordoned."""
-        if not self._is_strict or not window.scheduler.is_sampled:  # certainty is not required, or no cells are unknown
-            return True
-        return target in ranking.find_best_excluding(avoided - {target}).in_all_splits
 
     def _restore_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
         """Put a VM back on its machine, as it cannot move in this window; return False."""
