@@ -35,6 +35,10 @@ from nexusform.values.typed_value import UNKNOWN
 _MAX_VALUE_LENGTH: Final = 40
 _MAX_PARTS_LENGTH: Final = 60
 _NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
+_SIGNS: Final[Mapping[str, str]] = {CREATED: CREATED, DELETED: DELETED}
+_PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", CHANGED: "changed"}
+# Attributes that identify the elements of a list.
+_NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
 
 
 def describe_changes(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> tuple[str, ...]:
@@ -136,9 +140,6 @@ def _build_clauses(
     return clauses
 
 
-_SIGNS: Final[Mapping[str, str]] = {CREATED: CREATED, DELETED: DELETED}
-
-
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
     """Return texts to append to the name of a block. A changed block has one per changed argument: ` count 2 -> 3`. A
     created or deleted block has one with its values other than defaults: ` (count = 3, mode = "User")`. The text is ""
@@ -199,9 +200,6 @@ def _format_scalar_change(node: DifferenceNode) -> str:
     return f"{old} removed" if node.symbol == DELETED else f"{old} -> {new}"
 
 
-_PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", CHANGED: "changed"}
-
-
 def _format_part_changes(node: DifferenceNode) -> str:
     """Format changed parts by name: `"1" added, "8" removed`, in the order added, removed, changed. If a part has no
     name, its group is only counted (`2 added`), and so is every group if the names are too long.
@@ -228,10 +226,6 @@ def _format_changed_part(node: DifferenceNode) -> str:
     if node.kind is NodeKind.LEAF:
         return f"{node.name} {_format_scalar_change(node)}".strip()
     return f"{_get_part_name(node)} parts"
-
-
-# Attributes that identify the elements of a list.
-_NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
 
 
 def _get_part_name(node: DifferenceNode) -> str:

@@ -30,6 +30,9 @@ _MAX_KEYS_LENGTH: Final = 32  # characters of keys in an address
 _MAX_LISTED_NUMBERS: Final = 2  # consecutive numbers listed individually; more become a span
 
 Key: TypeAlias = int | str | None
+_KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
+_SITE: Final = "SITE"  # replaces the name of each site
+MAX_ROWS: Final = 40  # beyond that, pools that differ in their cluster only share a row
 
 
 class NameRange(Struct, frozen=True):
@@ -119,9 +122,6 @@ def fold_instances(names: Iterable[str]) -> list[str]:
         else:
             by_block.setdefault(name, [])  # a name without a key
     return [f"{block}{_truncate_keys(keys)}" if keys else block for block, keys in by_block.items()]
-
-
-_KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
 
 
 def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLineGroup]:
@@ -293,9 +293,6 @@ def _fold_addresses_by_name(members: Sequence[int], addresses: Sequence[Address]
     return folds
 
 
-MAX_ROWS: Final = 40  # beyond that, pools that differ in their cluster only share a row
-
-
 class PoolRow(Struct, frozen=True):
     """Texts of a pool on `rack_count` racks, or of `pools` similar ones on several clusters. `exact_counts` and
     `exact_machines` are the numbers of placed VMs with an exact rack count or machine; "" without samples. `note`
@@ -347,9 +344,6 @@ def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int 
         name, is_decided = site_names.get(site_id, site_id), is_fully_decided(site_tables)
         sites.append(SitePools(name, tuple(rows[:MAX_ROWS]), hidden_pools, is_decided, names=(name,)))
     return _fold_equal_sites(sites)
-
-
-_SITE: Final = "SITE"  # replaces the name of each site
 
 
 def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:

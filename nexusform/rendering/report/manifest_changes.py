@@ -15,6 +15,7 @@ _MAX_TEXT_LENGTH: Final = 100_000  # characters; longer texts are not parsed
 _MAX_VALUE_LENGTH: Final = 40
 _SECRET_FIELDS: Final = frozenset({"data", "stringData"})  # of a Secret
 _ABSENT: Final = object()
+_MAX_FIELDS: Final = 3
 
 
 class FieldChange(Struct, frozen=True):
@@ -147,9 +148,6 @@ def _format_value(value: Any, *, is_hidden: bool = False) -> str:
     text = format_scalar(value)
     ending = '..."'  # with the quotation mark of a text
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - len(ending)]}{ending}"
-
-
-_MAX_FIELDS: Final = 3
 
 
 def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]:

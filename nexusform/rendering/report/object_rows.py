@@ -27,6 +27,9 @@ from nexusform.schemas.block_schema import BlockSchema
 _Attributes = Mapping[str, Any]
 
 SchemaLookup: TypeAlias = Callable[[Address], BlockSchema | None]
+_KIND_PREFIX: Final = re.compile(r"[A-Z][A-Za-z]+ ")  # kind of an object and the space before its name
+# Actions on a whole object: the row describes the object.
+_WHOLE_OBJECT_ACTIONS: Final = (Action.CREATE, Action.READ, Action.DELETE, Action.FORGET)
 
 
 class ObjectRow(Struct, frozen=True):
@@ -176,9 +179,6 @@ def _remove_key(row: ObjectRow) -> tuple[str, ...]:
     )
 
 
-_KIND_PREFIX: Final = re.compile(r"[A-Z][A-Za-z]+ ")  # kind of an object and the space before its name
-
-
 def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
     """Format the clauses of several objects: a count applies to each of them."""
     clauses = []
@@ -213,10 +213,6 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
         clauses=(*clauses, note) if note else clauses,
         deposed=change.deposed,
     )
-
-
-# Actions on a whole object: the row describes the object.
-_WHOLE_OBJECT_ACTIONS: Final = (Action.CREATE, Action.READ, Action.DELETE, Action.FORGET)
 
 
 def _select_visible_attributes(attributes: _Attributes | None, sensitive: Iterable[Path]) -> _Attributes:

@@ -64,6 +64,7 @@ _REASONS: Final = {
 }
 # By class of an instance key that its block does not have; an object without a key needs one.
 _REPETITIONS: Final = {int: "does not use count", str: "does not use for_each"}
+_MAX_NAMES = 5
 
 
 def format_headline(change: Change) -> str:
@@ -297,9 +298,6 @@ def describe_trigger(row: PlacementChange) -> str:
 def format_uncertainty_mark(row: PlacementChange) -> str:
     """Return the mark of an uncertain location, "" for a certain one."""
     return "uncertain" if row.scores.get("depends_on") else ""
-
-
-_MAX_NAMES = 5
 
 
 def describe_plan_evaluation(plan: Plan) -> str:

@@ -49,6 +49,8 @@ from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.plan_sentences import count_resource_changes
 
+_GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
+
 
 def build_headline(plan: Plan) -> str:
     """Return the result of a plan in one line. For a failed plan it is the first error. If no object moves or is lost,
@@ -234,9 +236,6 @@ def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]
         sample_count = max(verdict.sample_count for verdict in satisfied)
         scope = f"in the plan and in {sample_count} samples" if sample_count else "in the plan"
         yield f"{names} {select_word_form(len(satisfied), 'holds', 'hold')}, {scope}."
-
-
-_GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
 
 
 def _describe_accuracy(score: SitePredictionAccuracy) -> str:

@@ -17,6 +17,7 @@ from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
 
 _MAX_NAMES: Final = 4
 _MAX_TITLE_NAMES: Final = 2
+_SECONDS_PER_MINUTE: Final = 60
 
 
 def _describe_recreation(upgrade: Upgrade) -> str:
@@ -117,9 +118,6 @@ def _format_verdict(upgrade: Upgrade) -> str:
     selection = enclose("the VMs of ", format_first_items(uncertain_pools, _MAX_NAMES), " that Azure removes")
     doubt = enclose("may lack surge capacity, depending on ", selection)
     return join_texts((blocked, doubt), ", and ") or "fits"
-
-
-_SECONDS_PER_MINUTE: Final = 60
 
 
 def build_upgrade_runbook(upgrade: Upgrade) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ from nexusform.rendering.notation.colours import (
 DEFAULT_WIDTH = 78
 _NUMBER_WIDTH = 6  # columns of a line number and its separator
 _ELLIPSIS = "..."
+MAX_LINES = 12
+_LEVEL_COLOURS: Final = {Level.ERROR: "red", Level.WARNING: "yellow", Level.ADVICE: "cyan", Level.NOTE: "cyan"}
 
 
 def render_diagnostics(
@@ -70,9 +72,6 @@ def render_diagnostic(
     bar = paint("│", colour_name)
     lines = [f"{bar} {line}" if line else bar for line in inner]
     return "\n".join([paint("╷", colour_name), *lines, paint("╵", colour_name), ""])
-
-
-_LEVEL_COLOURS: Final = {Level.ERROR: "red", Level.WARNING: "yellow", Level.ADVICE: "cyan", Level.NOTE: "cyan"}
 
 
 def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
@@ -171,9 +170,6 @@ def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic
         detail = f"{first.detail}\n\n(and {note} elsewhere)".lstrip("\n")
         merged.append(replace(first, detail=detail) if others else first)
     return merged
-
-
-MAX_LINES = 12
 
 
 class SourceSnippet(Struct, frozen=True):

@@ -19,6 +19,7 @@ _MAX_PART_COUNT = 1_000_000
 _DIGITS = 9
 _MAX_NAMES = 20
 _MAX_TEXT_LENGTH = 60  # characters of user input
+_EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
 
 
 def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
@@ -156,9 +157,6 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
         return 0, ""
     digits = match.group(1) or "1"
     return int(digits) if len(digits) < _DIGITS else _MAX_PART_COUNT + 1, match.group(2)
-
-
-_EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
 
 
 def _find_by_id_or_name(kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]) -> Named:

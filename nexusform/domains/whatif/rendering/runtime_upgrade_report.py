@@ -26,6 +26,8 @@ from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.snapshots.availability import PoolAvailability
 from nexusform.snapshots.snapshot import VmOwnerKind
 
+_WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
+
 
 def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str) -> Report:
     """Build the report of all sites, one after another."""
@@ -130,9 +132,6 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
     yield ("No new NKS VM is created meanwhile. Each VM restarts on its machine when that is back.")
     if not upgrade.workloads:
         yield ("Pods are unknown, so they are not simulated.")
-
-
-_WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
 
 
 def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:

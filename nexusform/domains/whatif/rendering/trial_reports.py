@@ -26,6 +26,7 @@ from nexusform.rendering.report.report_tree import CodeBlock, Report, Row, Secti
 _UNREAD = frozenset({"pods-not-listed", "incomplete-cluster"})
 _FEASIBILITY_COLUMNS = ("cluster", "result", "missing nodes", "pool", "site capacity", "replicas", "at most")
 _LOSS_COLUMNS = ("waiting, machine down", "waiting, rack down")
+_EVICTION_COLUMNS = ("order", "evict", "from", "then on", "policy")
 
 
 class PlacementFeasibility(Struct, frozen=True):
@@ -151,9 +152,6 @@ def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
             if row.kind == "binding" and row.action in changing_actions
         ],
     }
-
-
-_EVICTION_COLUMNS = ("order", "evict", "from", "then on", "policy")
 
 
 def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str, path: str) -> Report:
