@@ -1,7 +1,6 @@
 """Table of the spare capacity of every site before and after a plan."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -114,9 +113,13 @@ def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[
 
 def _list_clusters_without_surge(capacities: Sequence[SpareCapacity]) -> tuple[list[str], list[str]]:
     """Return the clusters without surge capacity, and the others with uncertain surge capacity."""
-    insufficient = dict.fromkeys(chain.from_iterable(capacity.no_surge_clusters for capacity in capacities))
-    uncertain = dict.fromkeys(chain.from_iterable(capacity.uncertain_surge_clusters for capacity in capacities))
-    return list(insufficient), [cluster for cluster in uncertain if cluster not in insufficient]
+    insufficient: dict[str, None] = {}  # each cluster once, in order
+    uncertain: dict[str, None] = {}
+    for capacity in capacities:  # of one SKU each
+        insufficient |= dict.fromkeys(capacity.no_surge_clusters)
+        uncertain |= dict.fromkeys(capacity.uncertain_surge_clusters)
+    only_uncertain = [cluster for cluster in uncertain if cluster not in insufficient]
+    return list(insufficient), only_uncertain
 
 
 def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:

@@ -207,12 +207,12 @@ class Comparison(Struct, frozen=True):
         # With one class, the values are compared in parts. An absent side counts as empty.
         value_classes = {side.__class__ for side in (old, new) if side is not ABSENT}
         if value_classes == {dict}:
-            node = self._compare_mappings(_replace_absent(old, {}), _replace_absent(new, {}), value_type, marks)
+            old_parts, new_parts = _replace_absent(old, {}), _replace_absent(new, {})
+            node = self._compare_mappings(old_parts, new_parts, value_type, marks)
             return node._replace(symbol=_merge_symbols(symbol, node.children))
         if value_classes == {list}:
-            return self._compare_sequences(
-                symbol, _replace_absent(old, []), _replace_absent(new, []), value_type, marks
-            )
+            old_elements, new_elements = _replace_absent(old, []), _replace_absent(new, [])
+            return self._compare_sequences(symbol, old_elements, new_elements, value_type, marks)
         if value_classes == {str}:
             return self._compare_strings(symbol, old, new)
         if dict in value_classes or list in value_classes:  # a structure on one side only, or of another class
@@ -335,8 +335,10 @@ def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
 
 
 def _merge_symbols(symbol: str, children: Sequence[DifferenceNode]) -> str:
-    # Equal values (SAME) can have changed children: their sensitivity differs.
-    return CHANGED if symbol == SAME and any(child.symbol for child in children) else symbol
+    """Return the symbol of a value with children: its own, or CHANGED if only a child changes."""
+    if symbol == SAME and any(child.symbol for child in children):
+        return CHANGED  # the values are equal, but the sensitivity of a child differs
+    return symbol
 
 
 def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:

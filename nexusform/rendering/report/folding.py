@@ -456,7 +456,9 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
 def _format_certain_count(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:
     """Format a number of certain placed VMs; "" without samples or placed VMs."""
     placed = sum(table.placed for table in tables)
-    return f"{sum(certain):,} of {placed:,}" if samples and placed else ""
+    if not samples or not placed:
+        return ""
+    return f"{sum(certain):,} of {placed:,}"
 
 
 def format_range(numbers: Iterable[int]) -> str:

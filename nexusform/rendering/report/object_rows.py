@@ -103,8 +103,9 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
     """Return the drift relevant to the plan; in a refresh-only plan, all of it."""
     if plan.mode is Mode.REFRESH_ONLY:
         return plan.drift
-    # Without changes, no drift contributed to one.
-    return tuple(drift for drift in plan.drift if drift.relevant) if plan.has_changes else ()
+    if not plan.has_changes:  # no drift contributed to a change
+        return ()
+    return tuple(drift for drift in plan.drift if drift.relevant)
 
 
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:

@@ -196,7 +196,8 @@ def select_vm_rows(plan: Plan, *actions: PlacementAction) -> list[PlacementChang
 def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:
     """Yield the rows to show: all changes; kept objects only with `all`, or with a trigger (found elsewhere)."""
     for row in plan.placements:
-        if row.action is not PlacementAction.KEEP or row.trigger or detail is ShownPlacements.ALL:
+        is_unchanged = row.action is PlacementAction.KEEP and not row.trigger
+        if not is_unchanged or detail is ShownPlacements.ALL:
             yield row
 
 
@@ -387,7 +388,9 @@ def _get_states(row: PlacementChange) -> tuple[str, str]:
         return "", ""
     get_state = KINDS[row.kind].get_state
     before, after = get_state(row.source), get_state(row.target)
-    return ("", "") if before == after else (before, after)
+    if before == after:
+        return "", ""
+    return before, after
 
 
 def _get_sort_key(row: PlacementChange) -> tuple[int, int, str]:

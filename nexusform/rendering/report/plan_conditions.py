@@ -80,6 +80,8 @@ def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[s
     """
     for hardware, get_effect in _LOSS_EFFECTS.items():
         effects = {row.cluster: get_effect(row) for row in rows}
+        if not any(effects.values()):  # None: not computed
+            continue
         clauses = []
         for cluster, effect in effects.items():
             if effect is not None and effect.waiting_pods:
@@ -87,8 +89,7 @@ def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[s
                 verb = select_word_form(effect.waiting_pods, "has", "have")
                 clauses.append(f"{pods} {verb} no node without {effect.lost}")
         text = format_first_items(clauses, _MAX_CLUSTERS, "; ") or "all pods have a node"
-        if any(effects.values()):  # None: not computed
-            yield f"{name}, one {hardware} down: {text}"
+        yield f"{name}, one {hardware} down: {text}"
 
 
 def describe_unselected_cluster(row: Feasibility) -> str:

@@ -305,8 +305,11 @@ def build_new_pool_section(view: PlanReportData) -> Section:
     section = _build_pools(view, build_site_pools(view.plan, view.changed_tables, MAX_LISTED_VMS))
     if len(select_vm_rows(view.plan, PlacementAction.PLACE)) > MAX_NEW_VMS:
         return section
-    unexpected = tuple(table for table in section.tables if any(row.note for row in table.rows))  # the note states it
-    return replace(section, tables=unexpected) if unexpected else NO_SECTION
+    # The note of a row describes an unexpected spread.
+    unexpected = tuple(table for table in section.tables if any(row.note for row in table.rows))
+    if not unexpected:
+        return NO_SECTION
+    return replace(section, tables=unexpected)
 
 
 def build_all_pools_section(view: PlanReportData) -> Section:

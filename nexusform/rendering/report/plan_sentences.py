@@ -208,13 +208,17 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     if ids & _PENDING_CHANGE_IDS:  # changes of an earlier apply are not finished
         return _UNFINISHED
     if NOTHING_TO_PREDICT in ids:
-        return _NOTHING_PREDICTED if count_unpredicted_resources(plan) else _NOTHING_TO_PREDICT
+        has_unpredicted_resources = count_unpredicted_resources(plan) > 0
+        return _NOTHING_PREDICTED if has_unpredicted_resources else _NOTHING_TO_PREDICT
     if plan.is_from_state:
         return _NO_CHANGES_FROM_STATE
     is_partial = bool(plan.targets or plan.excludes)
-    headline, note = _NO_SELECTED_CHANGES[plan.mode] if is_partial else _NO_CHANGES[plan.mode]
-    if "refresh-skipped" not in ids:
-        return _NO_CHANGES_WITH_MISSING_DATA if has_unknown_capacity(plan) else (headline, note)
+    texts_by_mode = _NO_SELECTED_CHANGES if is_partial else _NO_CHANGES
+    headline, note = texts_by_mode[plan.mode]
+    if "refresh-skipped" not in ids:  # the infrastructure was read, though perhaps not all of it
+        if has_unknown_capacity(plan):
+            return _NO_CHANGES_WITH_MISSING_DATA
+        return headline, note
     # Nothing was read: the usual headline of a complete plan, `Your infrastructure matches ...`, would be wrong.
     headline_without_refresh, note_without_refresh = _NO_CHANGES_WITHOUT_REFRESH
     is_complete_plan = plan.mode is Mode.NORMAL and not is_partial
@@ -291,8 +295,10 @@ def describe_trigger(row: PlacementChange) -> str:
     if row.action is PlacementAction.FORGET and row.trigger in _REMOVAL_TRIGGERS:
         return ""  # the object itself stays
     is_new_binding = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
-    # The trigger of a new binding may be about another cluster, so its text says so.
-    return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger) if is_new_binding else row.trigger
+    if is_new_binding:
+        # Its trigger may be about another cluster, so its text names that.
+        return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger)
+    return row.trigger
 
 
 def format_uncertainty_mark(row: PlacementChange) -> str:

@@ -42,7 +42,8 @@ def _format_name(step: StepEvent) -> str:
 def _append_id(text: str, object_id: str, width: int) -> str:
     """Append the id of an object ("" for none) to a line if the width allows it (0: always)."""
     line = f"{text} [id={escape_control_characters(object_id)}]"
-    return line if object_id and (not width or count_columns(line) <= width) else text
+    fits = not width or count_columns(line) <= width
+    return line if object_id and fits else text
 
 
 def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:

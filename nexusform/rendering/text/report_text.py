@@ -106,7 +106,8 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     for row, cells in zip(table.rows, rows, strict=True):
         is_repeated = table.is_grouped and cells[0] == previous
         previous = cells[0]
-        line = _render_row(["", *cells[1:]] if is_repeated else cells, widths, figures)
+        shown_cells = ["", *cells[1:]] if is_repeated else cells
+        line = _render_row(shown_cells, widths, figures)
         lines.append(paint(line, "red") if row.is_finding else line)
         if row.note:
             lines += render_labelled_text("", escape_control_characters(row.note), widths[0] + 4, width)

@@ -111,8 +111,9 @@ class CapacityAnswer(Struct, frozen=True):
     @property
     def has_findings(self) -> bool:
         """Whether a requested SKU or mix does not fit."""
-        is_short = self.has_requested_skus and any(capacity.current.maximum == 0 for capacity in self.sku_capacities)
-        return is_short or (self.mix is not None and self.mix.sets.maximum == 0)
+        if self.mix is not None and self.mix.sets.maximum == 0:  # not even one complete set
+            return True
+        return self.has_requested_skus and any(capacity.current.maximum == 0 for capacity in self.sku_capacities)
 
 
 def compute_site_capacity(

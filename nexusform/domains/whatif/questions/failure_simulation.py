@@ -123,7 +123,9 @@ class Failure(Struct, frozen=True):
     def has_findings(self) -> bool:
         """Whether availability is lost, or capacity elsewhere is uncertain."""
         is_uncertain = self.samples is not None and not self.samples.is_certain
-        return is_uncertain or self.missing > 0 or any(pool.is_lost for pool in self.pools) or bool(self.lost_workloads)
+        is_capacity_missing = self.missing > 0  # for VMs to re-create
+        is_pool_lost = any(pool.is_lost for pool in self.pools)
+        return is_uncertain or is_capacity_missing or is_pool_lost or bool(self.lost_workloads)
 
     @property
     def lost_workloads(self) -> tuple[WorkloadImpact, ...]:

@@ -111,13 +111,16 @@ _SYNTAX: Final[Mapping[MemberEditKind, str]] = {
 
 def _parse_member_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER`; None if invalid."""
-    return MemberEdit(verb, text) if text and ":" not in text and "=" not in text else None
+    has_further_parts = ":" in text or "=" in text
+    return MemberEdit(verb, text) if text and not has_further_parts else None
 
 
 def _parse_join_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER` or `MEMBER=LIKE`; None if invalid."""
     name, equals, template = text.partition("=")
-    if not name or ":" in name or (equals and not template):
+    if not name or ":" in name:
+        return None
+    if equals and not template:  # `MEMBER=` has no LIKE
         return None
     return MemberEdit(verb, name, value=template or None)
 
@@ -143,7 +146,8 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 def _parse_health_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:HEALTH`; None if invalid."""
     member, _, health = text.partition(":")
-    return MemberEdit(verb, member, value=health) if member and health in list(Health) else None
+    is_valid = bool(member) and health in list(Health)
+    return MemberEdit(verb, member, value=health) if is_valid else None
 
 
 _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEdit | None]]] = {

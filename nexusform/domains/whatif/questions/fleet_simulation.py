@@ -122,7 +122,8 @@ class PlacementOutcome(Struct, frozen=True):
     @property
     def has_findings(self) -> bool:
         """Whether the placement ends with too few clusters, none, pending pods, or a scheduler abort."""
-        return self.loses_all_clusters or self.falls_short or bool(self.pending) or self.abort is not None
+        lacks_clusters = self.loses_all_clusters or self.falls_short
+        return lacks_clusters or bool(self.pending) or self.abort is not None
 
     @property
     def falls_short(self) -> bool:

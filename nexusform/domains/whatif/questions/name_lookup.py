@@ -156,7 +156,9 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
     if match is None or text.isdigit():  # a count without a SKU
         return 0, ""
     digits = match.group(1) or "1"
-    return int(digits) if len(digits) < _DIGITS else _MAX_PART_COUNT + 1, match.group(2)
+    # Do not convert a number of any length: above the maximum, the caller rejects it.
+    count = int(digits) if len(digits) < _DIGITS else _MAX_PART_COUNT + 1
+    return count, match.group(2)
 
 
 def _find_by_id_or_name(kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]) -> Named:

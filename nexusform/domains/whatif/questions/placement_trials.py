@@ -290,10 +290,11 @@ class MemberBlock(Struct, frozen=True):
 
 def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
     """Return the blocks of single members by cluster name: those of the root module, with a literal name."""
-    blocks = {}
+    blocks: dict[str, MemberBlock] = {}
     for block in configuration.root.resources.values():
-        if block.type != _MEMBER_TYPE or block.count or block.for_each or not isinstance(block.body, Body):
-            continue  # several members, or not HCL syntax
+        is_single = not (block.count or block.for_each)
+        if block.type != _MEMBER_TYPE or not is_single or not isinstance(block.body, Body):
+            continue  # another object, several members, or not HCL syntax
         name = _find_literal_name(block, configuration)
         if name:
             taints = filter(_is_taint_block, block.body.blocks)

@@ -88,9 +88,11 @@ class WorkloadImpact(Struct, frozen=True):
 
     def determine_outcome(self, *, is_drained: bool) -> WorkloadOutcome:
         """Determine the result. Without a drain nothing runs until replacement, so losing every pod is a loss."""
-        is_restarted = self.before > 0 and self.at_once == 0
-        is_lost = self.before > 0 and self.running == 0
-        if is_lost or (is_restarted and not is_drained):
+        is_restarted = self.before > 0 and self.at_once == 0  # all pods are gone at the same time
+        is_lost = self.before > 0 and self.running == 0  # no pod runs after the replacement, either
+        if is_lost:
+            return WorkloadOutcome.LOST
+        if is_restarted and not is_drained:
             return WorkloadOutcome.LOST
         if self.pending:
             return WorkloadOutcome.REDUCED

@@ -233,8 +233,9 @@ def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackS
         machines = [replace(machine, unschedulable_reason="") for machine in machines]
     if Constraint.PLANNED_RACK in lifted:
         names = {machine.name for machine in machines}
-        planned = chain.from_iterable(rack.machines for rack in site.racks if rack.is_planned)
-        machines += [machine for machine in planned if machine.name not in names]
+        for rack in site.racks:
+            if rack.is_planned:
+                machines += [machine for machine in rack.machines if machine.name not in names]
     return rebuild_scheduler(site.scheduler, machines, site.scheduler.list_vms())
 
 
@@ -301,7 +302,9 @@ def _find_blocking_constraint(
 
 def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
     """Return True if a PodDisruptionBudget prevents a common drain of these nodes."""
-    if not pods.cluster.budgets or not any(pod.node in nodes for pod in pods.existing):
+    if not pods.cluster.budgets:
+        return False
+    if not any(pod.node in nodes for pod in pods.existing):  # the nodes are empty
         return False
     workloads, _ = simulate_nodes_down(pods, pods.existing, nodes, is_drained=True)
     return any(workload.blocking_budgets for workload in workloads)
@@ -317,12 +320,13 @@ def find_pods_without_resources(
     recreated_workloads = {workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)}
     candidates: list[tuple[ExistingPod, Constraint]] = []  # pods that leave, with each kind of special resource
     for pod in existing:
-        if pod.node in nodes and pod.workload in recreated_workloads:
-            names = [name for name, amount in pod.spec.requests.other_resources if amount]
-            if any(name.startswith(HUGEPAGES) for name in names):
-                candidates.append((pod, Constraint.HUGEPAGES))
-            if any("/" in name for name in names):  # an extended resource, such as vendor.com/device
-                candidates.append((pod, Constraint.DEVICES))
+        if pod.node not in nodes or pod.workload not in recreated_workloads:
+            continue  # it does not move
+        names = [name for name, amount in pod.spec.requests.other_resources if amount]
+        if any(name.startswith(HUGEPAGES) for name in names):
+            candidates.append((pod, Constraint.HUGEPAGES))
+        if any("/" in name for name in names):  # an extended resource, such as vendor.com/device
+            candidates.append((pod, Constraint.DEVICES))
     if not candidates:
         return []
     _, meanwhile = simulate_nodes_down(pods, existing, nodes, is_drained=True)
@@ -383,10 +387,11 @@ def _compute_cell_splits(
         return ()
     splits = CellSplits(free_cells, shares)  # too many layouts are not enumerated
     vfs = [max(cell.vfs, 0) for cell in cells]
-    return tuple(
-        tuple(FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains))
-        for remains in splits.legal_splits
-    )
+    free_by_layout: list[tuple[FreeCell, ...]] = []
+    for remains in splits.legal_splits:  # free (vCPUs, MiB) of each cell
+        free = [FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains)]
+        free_by_layout.append(tuple(free))
+    return tuple(free_by_layout)
 
 
 def build_pool_demand(pool: PoolSnapshot, vm: PlacedVm) -> Demand:

@@ -9,7 +9,7 @@ searched before.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations, permutations, product
+from itertools import chain, combinations, permutations, product
 from typing import Final
 
 from msgspec import Struct
@@ -120,7 +120,10 @@ class _OrderSearch:
         handles = {source.handle for source in sources}
         self._states: dict[str, _MachineState] = {}
         for host in context.hosts:
-            vms = {vm.handle: vm for cell in host.movable_vms_by_cell for vm in cell if vm.handle in handles}
+            vms: dict[int, MovableVm] = {}
+            for vm in chain.from_iterable(host.movable_vms_by_cell):  # a multi-cell VM is in several cells
+                if vm.handle in handles:
+                    vms[vm.handle] = vm
             self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, arrived={})
         self._locations = {source.handle: source.vm.placement for source in context.all_movable_vms}  # current ones
         self._handles = {source.handle: source.handle for source in context.all_movable_vms}  # current by first handle
@@ -129,9 +132,9 @@ class _OrderSearch:
             source.handle: build_pool_demand(context.pools[source.pool], source.vm)
             for source in context.all_movable_vms
         }
-        self._is_symmetric = not request.separation_rules and not any(  # no hint or rule names a machine or VM
-            pool.demand.hints or pool.demand.groups for pool in context.pools
-        )
+        has_hints = any(pool.demand.hints or pool.demand.groups for pool in context.pools)
+        # Without hints and rules, which name machines and VMs, equal machines are interchangeable.
+        self._is_symmetric = not (has_hints or request.separation_rules)
         self._searched: dict[object, int] = {}  # most re-creations left at a state, by its key
 
     def find_sequence(self, count: int) -> RepackWindowSequence | None:

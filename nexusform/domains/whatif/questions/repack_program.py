@@ -230,8 +230,11 @@ class RepackProgram:
 
     def _list_multi_cell_vms(self, host: RepackMachine) -> list[MovableVm]:
         """List the movable multi-cell VMs of a machine once each, by handle."""
-        by_handle = {source.handle: source for cell in host.movable_vms_by_cell for source in cell}
-        return [source for _, source in sorted(by_handle.items()) if self._get_sku(source).numa_cells > 1]
+        by_handle: dict[int, MovableVm] = {}
+        for source in chain.from_iterable(host.movable_vms_by_cell):  # a multi-cell VM is in several cells
+            if self._get_sku(source).numa_cells > 1:
+                by_handle[source.handle] = source
+        return [source for _, source in sorted(by_handle.items())]
 
     def _get_sku(self, source: MovableVm) -> VmSku:
         return self._context.kinds[source.vm_class].sku

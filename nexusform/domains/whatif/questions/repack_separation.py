@@ -80,8 +80,10 @@ class SeparationRule(Struct, frozen=True):
         groups_at: dict[str, set[int]] = {}  # numbers of groups by machine or rack
         for vm_location in vm_locations:
             group_numbers = {number for number, group in enumerate(self.groups) if group.is_member(vm_location)}
-            if group_numbers:
-                groups_at.setdefault(self._get_scope_location(vm_location.location), set()).update(group_numbers)
+            if not group_numbers:  # neither the VM nor its pods belong to a group
+                continue
+            machine_or_rack = self._get_scope_location(vm_location.location)
+            groups_at.setdefault(machine_or_rack, set()).update(group_numbers)
         return frozenset(location for location, groups in groups_at.items() if len(groups) > 1)
 
     def _get_scope_location(self, location: Placement) -> str:

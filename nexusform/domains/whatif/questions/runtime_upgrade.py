@@ -182,7 +182,8 @@ class RuntimeUpgrade(Struct, frozen=True):
     def is_availability_lost(self) -> bool:
         """Whether a control plane, pool or workload is lost."""
         is_workload_lost = any(workload.outcome is WorkloadOutcome.LOST for workload in self.workloads)
-        return is_workload_lost or any(wave.is_lost for wave in self.waves)
+        is_pool_lost = any(wave.is_lost for wave in self.waves)
+        return is_workload_lost or is_pool_lost
 
     @property
     def hours(self) -> int:

@@ -49,17 +49,20 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
     placements = simulation.placements
     unfulfilled = [placement.after.key for placement in placements if placement.falls_short]
     if unfulfilled:
-        yield f"{format_list(unfulfilled, 4)} {select_word_form(len(unfulfilled), 'falls', 'fall')} short"
+        verb = select_word_form(len(unfulfilled), "falls", "fall")
+        yield f"{format_list(unfulfilled, 4)} {verb} short"
     empty = [placement.after.key for placement in placements if placement.loses_all_clusters]
     if empty:
-        yield f"{format_list(empty, 4)} {select_word_form(len(empty), 'is', 'are')} no longer on any cluster"
+        verb = select_word_form(len(empty), "is", "are")
+        yield f"{format_list(empty, 4)} {verb} no longer on any cluster"
     for placement in placements:
         if placement.abort is not None:
             cluster_text = enclose(" at ", placement.abort.cluster)
             yield f"the scheduler stops{cluster_text} for {placement.after.key}"
     pending_count = sum(len(placement.pending) for placement in placements)
     if pending_count:
-        yield f"{format_count(pending_count, 'pod')} {select_word_form(pending_count, 'finds', 'find')} no node"
+        verb = select_word_form(pending_count, "finds", "find")
+        yield f"{format_count(pending_count, 'pod')} {verb} no node"
     for key, cluster in simulation.remaining:  # although it is drained
         yield f"{key} stays on {cluster}"
 
@@ -146,11 +149,13 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
     lines: list[str] = []
     for placement in select_placements(simulation):
         key = placement.after.key
+        # What happens to the placement on each cluster that it gains or loses, by name.
         verbs = dict.fromkeys(placement.gained, "added to") | dict.fromkeys(placement.lost, "removed from")
         for row in (*placement.rows, *placement.unrelated):
-            if row.action is not PlacementAction.KEEP and row.object in verbs:
+            cluster = row.object
+            if row.action is not PlacementAction.KEEP and cluster in verbs:
                 aside = ", with and without this change" if row in placement.unrelated else ""
-                lines.append(f"{key} {verbs[row.object]} {row.object}{aside}: {row.reason}")
+                lines.append(f"{key} {verbs[cluster]} {cluster}{aside}: {row.reason}")
         if placement.status is not None and not placement.after.is_fulfilled:
             lines.append(f"{key}: {placement.status.condition.message}")
             lines += [f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected_decisions]
