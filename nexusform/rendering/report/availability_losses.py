@@ -174,7 +174,9 @@ _VERBS: Final = {
 
 
 def _describe_replica_effects(effects: Mapping[Effect, int]) -> str:
-    """Return `its only replica moves`, `all of its 3 replicas move` or `of its 3 replicas 1 moves and 2 lose ...`."""
+    """Describe the numbers of disrupted pods of a workload by effect. Return `its only replica moves`, `all of its 3
+    replicas move` or `of its 3 replicas 1 moves and 2 lose their nodes`.
+    """
     verbs: Counter[tuple[str, str]] = Counter()
     for effect, count in effects.items():
         verbs[_VERBS[effect]] += count  # two effects share a verb

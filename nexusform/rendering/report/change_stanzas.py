@@ -48,7 +48,9 @@ class ChangeStanza(Struct, frozen=True):
 def build_stanzas(
     plan: Plan, registries: PluginRegistries, detail: ShownPlacements = ShownPlacements.CHANGED
 ) -> tuple[ChangeStanza, ...]:
-    """Build the stanzas of all reported changes."""
+    """Build the stanzas of all reported changes, each with its header and the tree of its difference. `detail` decides
+    if hints refer to placements below.
+    """
     find_schema = create_schema_lookup(registries)
     placement_counts = count_placements(plan)
     stanzas = []
@@ -173,5 +175,6 @@ def _get_changed_list(before: _Side, after: _Side, name: str) -> Sequence[Any]:
 
 
 def _get_mapping_attribute(side: _Side, name: str) -> dict[str, Any]:
+    """Return a map of the object; {} if it is missing, unknown, or the object does not exist."""
     value = get_value_at_path(side, name)
     return value if value.__class__ is dict else {}

@@ -179,7 +179,9 @@ def _format_leaf_value(node: DifferenceNode) -> str:
 
 
 def _format_changed_value(node: DifferenceNode) -> str:
-    """Format the change of a scalar, or of the parts of a set, map or object (`2 added`); else return `changed`."""
+    """Format the change of an argument after its name. A scalar has its old and new value. A set, map or object has its
+    changed parts: `2 added`. Anything else is `changed`.
+    """
     text = "changed"
     if node.kind is NodeKind.LEAF:
         text = _format_scalar_change(node)
@@ -284,7 +286,9 @@ def _is_marked(path: Path, marks: Any) -> bool:
 
 
 def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
-    """Format the change of a part: sensitive, added, removed, or its old and new value."""
+    """Format the change of a part of an argument with its path: `labels.team "a" -> "b"`. A side can be _ABSENT. The
+    values of a sensitive part are hidden.
+    """
     text = format_path(path)
     if is_hidden:
         return f"{text} {SENSITIVE}"
@@ -294,7 +298,9 @@ def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
 
 
 def _format_value(plain: Any) -> str:
-    """Format a value on one line, truncated if long; containers as their size, except short objects without nesting."""
+    """Format a value on one line, truncated if it is long. A container is formatted as its size, except a short object
+    without nesting.
+    """
     if plain is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if plain.__class__ is dict:

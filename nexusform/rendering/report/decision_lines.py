@@ -197,7 +197,9 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
 
 
 def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
-    """Format the numbers of objects by kind with the verb of the effect."""
+    """Format the numbers of objects by kind with the verb of their common effect: `3 VMs and 2 pods to move
+    (re-created)`. A note follows if the verb alone may mislead.
+    """
     totals: Counter[str] = Counter()
     for row in rows:
         totals[row.kind] += row.count
@@ -315,7 +317,9 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
 
 
 def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
-    """Yield `none set`, or each blocked or unknown result, then `passed moved:5, capacity:5`."""
+    """Yield a clause for each limit that blocks the plan, also because its result is unknown. Then yield the limits
+    that passed: `passed moved:5, capacity:5`. Without limits yield `none set`.
+    """
     if not results:
         yield "none set"
     passed = []
@@ -337,7 +341,9 @@ def _describe_program_check(check: ProgramCheck) -> str:
 
 
 def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[DecisionLine]:
-    """Return the line `Since 0123abc: 2 fewer moves; other placement of web-1`; none without an earlier plan."""
+    """Return the line with the differences to an earlier plan: `Since 0123abc: 2 fewer moves; other placement of
+    web-1`. Objects are named only if the numbers do not account for all. Return [] without an earlier plan.
+    """
     if since is None:
         return []
     has_uncounted_objects = len(since.objects) != abs(since.moved) + abs(since.removed)

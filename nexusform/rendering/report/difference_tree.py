@@ -322,6 +322,7 @@ def _get_element(elements: Sequence[Any], position: int | None, default: Any = A
 
 
 def _create_leaf(symbol: str, old: Any, new: Any) -> DifferenceNode:
+    """Build the node of a value without parts; an absent side becomes None."""
     return DifferenceNode(NodeKind.LEAF, symbol, old=_replace_absent(old), new=_replace_absent(new))
 
 
@@ -389,7 +390,9 @@ def _parse_json(text: Any) -> Any:
 
 
 def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
-    """Yield the attributes with the source order of labelled blocks, if blocks on both sides swap no positions."""
+    """Yield the attributes that record the source order of labelled blocks, unless the order changes. Only labels on
+    both sides count: an added or removed block does not change the order.
+    """
     for name, block in schema.blocks.items():
         attribute = get_order_attribute(name)
         if block.nesting is Nesting.MAP:
@@ -473,6 +476,7 @@ def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> 
     ranks = {path: number for number, path in enumerate(source_order)}
 
     def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:
+        """Sort the parts of the node at a path, and their parts in turn."""
         paths: list[Path] = [(*path, *filter(None, (part.name, part.label))) for part in parts]  # label: of a block
         order = sorted(range(len(parts)), key=lambda position: ranks.get(paths[position], len(ranks)))
         return tuple(sort_node(parts[position], paths[position]) for position in order)

@@ -43,6 +43,7 @@ def collect_findings(plan: Plan) -> tuple[Finding, ...]:
 
 
 def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:
+    """Return the sort key: level, new ones first, renames first, guard rails last."""
     diagnostic = finding.diagnostic  # False precedes True
     return finding.level.order, finding.is_preexisting, diagnostic.id != DESTRUCTIVE_RENAME, diagnostic.id == GUARD_RAIL
 
@@ -86,7 +87,9 @@ T = TypeVar("T", FindingEntry, Finding)
 
 
 def limit_findings_per_id(findings: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
-    """Return (listed findings, further ones by id). Of more than MAX_SAME_ID with an id only a few are listed."""
+    """Separate the findings into listed ones, and further ones by id. Up to MAX_SAME_ID findings of one id are all
+    listed. Of more, only the first _SHOWN_PER_ID are.
+    """
     listed: list[T] = []
     remaining: dict[str, list[T]] = {}
     all_findings = list(findings)

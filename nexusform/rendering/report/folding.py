@@ -169,7 +169,9 @@ def format_keys(keys: Sequence[Key]) -> str:
 
 
 def _truncate_keys(keys: Sequence[int | str]) -> str:
-    """Format instance keys, limited to one line, with the number of omitted keys."""
+    """Format instance keys, limited to one line. The first run of keys is always visible, and the number of omitted
+    keys follows the last one: `["a", "c" and 280 more]`.
+    """
     (first_text, first_count), *runs = _group_keys_into_runs(keys)  # the first run is always visible
     hidden_count = len(keys) - first_count
     visible_texts = [first_text]
@@ -184,6 +186,7 @@ def _truncate_keys(keys: Sequence[int | str]) -> str:
 
 
 def _format_bracketed_keys(keys: Sequence[Key], texts: Sequence[str]) -> str:
+    """Join the texts of keys: with spaces if a key is a string, else without."""
     has_names = any(isinstance(key, str) for key in keys)
     return f"[{(', ' if has_names else ',').join(texts)}]"
 
@@ -249,7 +252,9 @@ def _find_folded_key_position(address: Address) -> int | None:
 
 
 def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
-    """Fold instances of one block, or of one block in instances of one module; too many keys become their number."""
+    """Fold addresses that differ in one key, such as the instances of one block: `rack.r[0..7,9]`. With too many keys
+    for a line, the text has their number and `keys` lists them.
+    """
     first_address = addresses[members[0]]
     if len(members) == 1:
         return FoldedAddresses(tuple(members), str(first_address))
@@ -347,7 +352,9 @@ def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int 
 
 
 def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
-    """Fold sites with equal rows, apart from their names and the names of racks and clusters, into one."""
+    """Fold sites with equal rows into one, apart from the names of sites, racks and clusters. The rows of several sites
+    have general names: `SITE-rack1,2`.
+    """
     folded_sites: list[SitePools] = []
     for general_site, members in group_by(sites, _remove_site_names).items():
         rows = _restore_site_names(general_site.rows, members)

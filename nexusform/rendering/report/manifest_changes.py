@@ -136,7 +136,9 @@ def _split_into_parts(value: Any) -> dict[str, Any] | None:
 
 
 def _format_value(value: Any, *, is_hidden: bool = False) -> str:
-    """Format a value in short form; "" if absent. A hidden one is sensitive."""
+    """Format a value in short form; "" if it is _ABSENT. A mapping or list is formatted as its size. A hidden value is
+    shown as sensitive.
+    """
     if value is _ABSENT:
         return ""
     if is_hidden:

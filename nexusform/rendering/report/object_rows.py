@@ -121,7 +121,13 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
         first_row = members[0]
         # The label may have only the number of many keys; then the keys are listed like names.
         name_text = format_names(row.name for row in members if row.name) or fold.keys
-        clauses = _format_shared_clauses(_remove_key(first_row)) if len(members) > 1 else first_row.clauses
+        clauses = first_row.clauses
+        if len(members) > 1:  # a count applies to each of the objects: `3 VMs each (tainted)`
+            shared_clauses: list[str] = []
+            for clause in _remove_key(first_row):
+                text, bracket, note = clause.partition(" (")
+                shared_clauses.append(f"{text} each{bracket}{note}" if clause[:1].isdigit() else clause)
+            clauses = tuple(shared_clauses)
         folds.append(
             ObjectFold(
                 rows=members,
@@ -178,15 +184,6 @@ def _remove_key(row: ObjectRow) -> tuple[str, ...]:
         f"{clause.removesuffix(key)}of its name" if _KIND_PREFIX.fullmatch(clause.removesuffix(key)) else clause
         for clause in row.clauses
     )
-
-
-def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
-    """Format the clauses of several objects: a count applies to each of them."""
-    clauses = []
-    for clause in row_clauses:
-        text, bracket, note = clause.partition(" (")  # `3 VMs each (tainted)`
-        clauses.append(f"{text} each{bracket}{note}" if clause[:1].isdigit() else clause)
-    return tuple(clauses)
 
 
 def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> ObjectRow:
@@ -249,7 +246,9 @@ _REASON_NOTES: Final = {
 
 
 def _format_change_note(change: Change) -> str:
-    """Return the reason of the change, its import id and its previous address; a forgotten object has a fate, too."""
+    """Return the reason of the change in brackets, its import id and its previous address, as far as it has them. For a
+    forgotten object, return instead of the reason what happens to it.
+    """
     notes = [enclose("(", _REASON_NOTES.get(change.reason), ")")]
     if change.action is Action.FORGET:
         is_machine_action = change.address.type == MACHINE_ACTION_TYPE

@@ -234,12 +234,15 @@ def _get_displayed_action(row: PlacementChange) -> PlacementAction:
 
 
 def _build_summary(kind: str, actions: Counter[PlacementAction], effects: Iterable[EffectCount]) -> PlacementSummary:
+    """Build the summary of a kind; each action is a field of its name."""
     counts = {action.name.lower(): actions[action] for action in PlacementAction}
     return PlacementSummary(kind, effects=tuple(effects), **counts)
 
 
 def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
-    """Return the pools (site, cluster, name) of clusters that remove all nodes before they create any."""
+    """Return the pools (site, cluster, name) that remove all nodes before they create any. Such a pool has several
+    nodes in a single batch, and no surge.
+    """
     pools = set()
     for upgrade in plan.upgrades:
         for pool in upgrade.pools:
@@ -517,6 +520,7 @@ def _format_locations(kind: str, locations: Iterable[ObjectLocation | None]) -> 
 
 
 def _collect_racks(locations: Iterable[ObjectLocation | None]) -> set[str]:
+    """Return the names of the racks; locations other than machines have none."""
     return {location.rack for location in locations if isinstance(location, Placement)}
 
 

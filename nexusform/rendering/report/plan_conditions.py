@@ -118,6 +118,7 @@ def _describe_missing_nodes(row: Feasibility) -> str:
 
 
 def _format_truncated_reason(row: Feasibility) -> str:
+    """Return the reason on one line; "..." replaces the end of a long one."""
     return shorten(row.reason.rstrip("."), _MAX_REASON, placeholder=" ...", break_on_hyphens=False)
 
 
@@ -163,6 +164,7 @@ def _describe_action(action: PlannedMachineAction) -> str:
 
 
 def _format_list(singular: str, plural: str, names: Sequence[str]) -> str:
+    """Format `3 VMs leave (a, b, c)`; a long list ends with the number of further names."""
     return f"{format_count(len(names), singular, plural)} ({format_first_items(names, _MAX_VMS)})"
 
 
@@ -223,7 +225,9 @@ def _count_compute_machines(site: SiteVms) -> int:
 
 
 def _describe_status(status: MachineStatus) -> str:
-    """Return the main reason for a machine to be out of service, with the message of the platform, if any."""
+    """Return the main reason for a machine to be out of service, such as `Off` or `cordoned by Azure`. The message of
+    the platform follows, if there is one.
+    """
     if status.power_state.lower() == "off":
         text = "Off"
     elif status.detailed_status.lower() != "provisioned":

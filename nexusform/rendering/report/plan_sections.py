@@ -330,7 +330,9 @@ def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
 
 
 def _build_pool_table(site: SitePools, *, has_placed: bool, is_only_site: bool) -> Table:
-    """Build the table of one site, with certainty if computed; `has_placed` adds its kind to the caption."""
+    """Build the table of one site with a row per pool. It has columns of certainty if a row has any. If VMs are placed
+    (`has_placed`), the caption ends with `(predicted)` or `(decided by nexusform)`.
+    """
     has_certainty = any(row.exact_counts for row in site.rows)
     headers = (*_HEADERS, *_CERTAINTY_HEADERS) if has_certainty else _HEADERS
     rows = tuple(_build_pool_row(row, len(headers)) for row in site.rows)
@@ -425,6 +427,7 @@ def _select_vm_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLin
 
 
 def _format_share(line: PlacementLine) -> str:
+    """Format the share of samples with the same machine: `96 %`; `-` if unknown."""
     return f"{line.machine_share * 100:.0f} %" if line.machine_share is not None else "-"
 
 
@@ -447,7 +450,9 @@ def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -
 def _build_placement_group_section(
     title: str, name: str, groups: Iterable[PlacementLineGroup], headers: tuple[str, ...] = ()
 ) -> Section:
-    """Build an item per line; merge equal groups, and put single-site groups first, in them those with moves."""
+    """Build an item per line below the names of their groups; equal groups are merged. Groups of single sites come
+    first, and among them those with moves.
+    """
     merged = [group for group in merge_equal_groups(groups) if group.lines]
     moves = PlacementAction.MOVE
     # Only merged groups have sites.
@@ -467,6 +472,7 @@ def _name_group(group: PlacementLineGroup) -> str:
 
 
 def _build_item(line: PlacementLine) -> Item:
+    """Build the item of a line; moves are highlighted."""
     return Item(line.symbol, line.label, describe_line(line), line.action is PlacementAction.MOVE, line.count)
 
 

@@ -86,7 +86,9 @@ def build_headline(plan: Plan) -> str:
 
 
 def _describe_object_changes(plan: Plan) -> list[str]:
-    """Return a clause per kind of change with its number of objects; without any, one on drift, renames or outputs."""
+    """Return a clause per kind of change with its number of objects: `1 to add`. Without any, return one on the drift
+    to record, on renamed objects, or on outputs.
+    """
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = format_counts(zip(count_resource_changes(plan), verbs, strict=True))
     if objects:
@@ -215,8 +217,13 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
         sentences.append((f"Predictions on {score.site}", _describe_accuracy(score)))
     sentences += [("Dry run", message) for message in plan.dry_run_messages]
     sentences += [("Separation", sentence) for sentence in _describe_separation(plan.separation_verdicts)]
-    age = describe_inventory(plan)
-    sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, enclose("", age, "."))]
+    statuses = Counter(check.status for check in plan.checks)  # predicted results of conditions
+    if not statuses.keys() <= {"pass"}:  # `2 hold, 1 fails (predicted).`; without a sentence if all hold
+        counts = [
+            (statuses[status], select_word_form(statuses[status], *verbs)) for status, verbs in _CONDITION_VERBS.items()
+        ]
+        sentences.append(("Conditions", f"{', '.join(format_counts(counts))} (predicted)."))
+    sentences.append((INVENTORY, enclose("", describe_inventory(plan), ".")))
     return [(heading, sentence) for heading, sentence in sentences if sentence]
 
 
@@ -261,17 +268,6 @@ def _describe_accuracy(score: SitePredictionAccuracy) -> str:
 
 def _format_percent(share: float) -> str:
     return f"{share:.1%}".replace("%", " %")
-
-
-def _describe_conditions(plan: Plan) -> str:
-    """Return the numbers of conditions by predicted result: `2 hold, 1 fails (predicted).`; "" if all hold."""
-    statuses = Counter(check.status for check in plan.checks)
-    if statuses.keys() <= {"pass"}:
-        return ""
-    counts = [
-        (statuses[status], select_word_form(statuses[status], *verbs)) for status, verbs in _CONDITION_VERBS.items()
-    ]
-    return f"{', '.join(format_counts(counts))} (predicted)."
 
 
 def describe_unknown_cells(sampling: NumaSampling | None) -> str:

@@ -52,6 +52,7 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
 
 
 def _count_clusters(upgrades: Iterable[Upgrade]) -> int:
+    """Count distinct clusters; several sites may have one of the same name."""
     return len({(upgrade.site_id, upgrade.cluster) for upgrade in upgrades})
 
 
@@ -97,7 +98,9 @@ def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
 
 
 def _describe_pool_recreation(upgrade: Upgrade) -> str:
-    """Return `pool2: all 24 nodes are down at once (sku_changed).`, with the nodes up and a lack of capacity."""
+    """Return a clause per re-created pool, and the trigger: `pool2: all 24 nodes are down at once (sku_changed).`. A
+    clause has the nodes that stay up, and a lack of capacity.
+    """
     pools = []
     for pool in upgrade.pools:
         node_text = f"all {format_count(pool.vms, 'node')}" if pool.vms > 1 else "its node"
@@ -109,7 +112,9 @@ def _describe_pool_recreation(upgrade: Upgrade) -> str:
 
 
 def _format_verdict(upgrade: Upgrade) -> str:
-    """Return `stops at batch 2 of pool1`, else `is blocked` (by budgets) and a doubt about capacity, or `fits`."""
+    """Return `stops at batch 2 of pool1` without capacity for a batch. Otherwise return `is blocked` (by budgets), a
+    doubt about capacity, or both. Return `fits` without any problem.
+    """
     if upgrade.blocked_pools:
         pool = upgrade.blocked_pools[0]
         return f"stops at batch {pool.failed_batch} of {pool.pool}"

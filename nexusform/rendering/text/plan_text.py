@@ -93,6 +93,7 @@ def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanText
 def _render_boxes(
     diagnostics: Sequence[Diagnostic], sources: Mapping[str, SourceFile], options: PlanTextOptions
 ) -> str:
+    """Render the boxes of diagnostics without a final newline; "" without any."""
     if not diagnostics:
         return ""
     from nexusform.rendering.text.diagnostic_text import render_diagnostics
@@ -125,6 +126,7 @@ _SectionRenderer: TypeAlias = Callable[[PlanReportData, int, Painter], list[str]
 
 
 def _create_section_renderer(build: Callable[[PlanReportData], Section]) -> _SectionRenderer:
+    """Return a renderer of the section that `build` builds."""
     return lambda view, width, paint: render_plan_section(build(view), width, paint)
 
 
@@ -250,6 +252,7 @@ def render_counts(view: PlanReportData, width: int, paint: Painter) -> list[str]
 
 
 def _render_plan_line(plan: Plan, paint: Painter) -> str:
+    """Render the `Plan:` line with its first word in bold."""
     title, _, counts = plan_sentences.format_plan_line(plan).partition(" ")
     return f"{paint(title, 'bold')} {counts}"
 
@@ -283,6 +286,7 @@ def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
 
 
 def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> list[str]:
+    """Render a sentence about effects without an action, indented by `margin`; [] without any."""
     if not summary.notes:
         return []
     return indent_lines(wrap_lines(f"Of these, {format_list(summary.notes)}.", width - len(margin)), margin)
@@ -372,7 +376,9 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
 
 
 def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    """Render the `Plan:` line, or `No changes.` with the comparison made, then the counts and changes of placements."""
+    """Render the `Plan:` line, or `No changes.` with the comparison made. Then render the counts of placements, and
+    their changes. If only outputs change, there is no such line.
+    """
     plan = view.plan
     counts = render_placement_counts(view.summaries, paint, width)
     placements = [*render_placement_text(view, width, paint), _wrap_paragraph(describe_scale_in(plan), width)]
@@ -428,7 +434,9 @@ _LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 
 def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
-    """Return a hint about -details, and about `advise` (of the saved plan, if any) if a finding is from its rules."""
+    """Return a hint about -details. If a finding is from a lint rule, mention `advise`, too. `saved_path` is the file
+    of the plan for this command, "" for an unsaved plan.
+    """
     from nexusform.advice.registry import RULE_IDS
 
     if any(entry.id in RULE_IDS for entry in (*entries.caused, *entries.existing)):

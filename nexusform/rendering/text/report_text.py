@@ -59,7 +59,9 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
 
 
 def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
-    """Render the lines of one section; of a folded table only the first rows."""
+    """Render the lines of one section: sentences, notes, commands, then its table. Of a folded table render only the
+    first rows, and the number of the others.
+    """
     styles = ("red",) if section.is_finding else ()
     inner_width = width - len(_INDENT)
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
@@ -122,6 +124,7 @@ def _move_details_to_note(table: Table, row: Row) -> Row:
 
 
 def _escape_cells(cells: Iterable[Text]) -> list[str]:
+    """Return the cells as text without styles, safe to print."""
     return [escape_control_characters(get_plain_text(cell)) for cell in cells]
 
 
@@ -145,7 +148,7 @@ def _render_rows_as_records(
 
 
 def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
-    """Yield lines of clauses joined by commas, as many per line as fit; wrap a clause longer than a line."""
+    """Yield lines of clauses joined by commas, as many per line as fit. Wrap a clause that is longer than a line."""
     line = ""
     for clause in clauses:
         if line and count_columns(line) + count_columns(clause) + 3 > width:  # with ", " before and "," after it

@@ -171,7 +171,10 @@ def _compute_totals(machines: Sequence[Machine], fragmentation: FragmentationCou
 def _compute_sku_capacity(
     sku: VmSku, site: SiteSnapshot, zones: frozenset[str] | None, planned: Sequence[InventoryRack], totals: Totals
 ) -> SkuCapacity:
-    """Compute the capacity for a SKU, by zone and with one rack down."""
+    """Compute the capacity for a SKU alone: in total, by zone, in planned racks, and with each rack lost. `zones`: None
+    means all. `planned` are the planned racks in these zones. `totals` has the free vCPUs and GiB, to find how much
+    stays unusable.
+    """
     constraints = _find_common_constraints(site, sku)
     demand = build_standalone_demand(sku, replace(constraints, zones=zones))
     free_by_rack = site.scheduler.count_free_slots_by_rack(demand)
@@ -218,7 +221,9 @@ def _find_common_constraints(site: SiteSnapshot, sku: VmSku) -> PlacementConstra
 def _group_by_zone(
     zone_by_rack: Mapping[str, str], free_by_rack: Mapping[str, Interval], planned_by_rack: Mapping[str, int]
 ) -> tuple[ZoneCapacity, ...]:
-    """Group the capacity of racks by zone, in byte order."""
+    """Group the capacity of racks by zone, in byte order. `zone_by_rack` has all racks. `free_by_rack` has the existing
+    ones, and `planned_by_rack` the VMs of planned ones.
+    """
     racks = group_by(sorted(zone_by_rack, key=str.encode), zone_by_rack.__getitem__)
     capacities: list[ZoneCapacity] = []
     for zone in sorted(racks, key=str.encode):
@@ -240,6 +245,7 @@ def _select_default_skus(site: SiteSnapshot, machines: Sequence[Machine]) -> tup
 
 
 def _build_size_key(sku: VmSku) -> tuple[float, int, str]:
+    """Build the sort key of a SKU: largest memory first, then most vCPUs, then the name."""
     return -sku.memory_gib, -sku.host_vcpus, sku.name
 
 
@@ -331,13 +337,16 @@ def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence
 
 
 def _count_fitting(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]) -> Interval:
+    """Count the VMs of a SKU that fit in addition, if nothing else is added."""
     return scheduler.count_free_slots(build_standalone_demand(sku, constraints[sku.name]))
 
 
 def _try_to_place_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], sets: int, constraints: Mapping[str, PlacementConstraints]
 ) -> tuple[VmSku | None, int]:
-    """Place this many sets in `scheduler`; return the first SKU without capacity and its missing VMs, or (None, 0)."""
+    """Place this many sets of the mix in `scheduler`, part by part. Return the first SKU without capacity, and the
+    number of its VMs without a place. Return (None, 0) if all fit.
+    """
     for index, part in enumerate(parts):
         count = sets * part.count
         for number in range(count):
@@ -349,7 +358,9 @@ def _try_to_place_sets(
 def _count_sequential_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> Interval:
-    """Place complete sets in `scheduler` one after another until a VM does not fit; return the number of sets."""
+    """Place complete sets in `scheduler` one after another until a VM does not fit. Return the number of complete sets,
+    as an exact interval.
+    """
     sets = 0
     while True:
         for index, part in enumerate(parts):

@@ -57,10 +57,12 @@ class _NumaCell(Struct):
 
     @property
     def free_vcpus(self) -> int:
+        """Free vCPUs; 0 if the cell is overfull."""
         return max(self.vcpus, 0)
 
     @property
     def free_memory(self) -> float:
+        """Free GiB; 0 if the cell is overfull."""
         return max(self.memory, 0)
 
 
@@ -77,7 +79,9 @@ class CellUsability(StrEnum):
 
 
 def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku | None:
-    """Find the largest one-cell SKU fitting on some machine; of equal ones, prefer one in use."""
+    """Find the SKU to measure cells by: the largest one-cell SKU that fits on some empty machine. Of equally large
+    ones, prefer less disk, then a SKU in use. Return None if no SKU fits.
+    """
     used_names = {pool.sku.name for pool in site.pools}
     # One machine of each kind of hardware.
     machine_by_kind = {
@@ -104,7 +108,9 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
 def compute_cell_fragmentation(
     site: SiteSnapshot, machines: Sequence[Machine], yardstick: VmSku | None = None
 ) -> FragmentationCounts:
-    """Compute the number of cells of each kind and the free capacity. `yardstick` None means the largest SKU."""
+    """Compute the number of cells of each kind, and the free capacity in them. `yardstick` is the SKU to measure cells
+    by; None means the largest SKU.
+    """
     sku = yardstick or find_largest_sku(site, machines)
     unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
     cells: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
@@ -153,7 +159,9 @@ def _sum_free(cells: Iterable[_NumaCell]) -> tuple[int, float]:
 
 
 def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tuple[int, float]:
-    """Sum the free vCPUs and GiB of these cells, less the VMs in unknown cells of their machines."""
+    """Sum the free vCPUs and GiB of these cells, which are on machines with VMs in unknown cells. The size of such VMs
+    is subtracted from the sum of their machine.
+    """
     overfull = frozenset(site.scheduler.list_overfull_machines())
     vcpus: Counter[str] = Counter()
     memory: dict[str, float] = {}
@@ -219,7 +227,9 @@ def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
 
 
 def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) -> list[_NumaCell]:
-    """Find the cells with free capacity but without a fitting SKU. Equal cells are checked once."""
+    """Find the cells with free capacity in which no SKU fits. Cells of equal hardware and free capacity are checked
+    once.
+    """
     fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}  # by hardware, vCPUs, memory and disk
     stranded: list[_NumaCell] = []
     for cell in cells:

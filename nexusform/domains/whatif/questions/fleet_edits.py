@@ -82,7 +82,9 @@ class SimulatedFleet(Struct, frozen=True):
 
 
 def parse_member_edits(flags: Mapping[MemberEditKind, Sequence[str]]) -> list[MemberEdit]:
-    """Parse the edits of flags, in the order of `flags`. Raises DiagnosticsError for invalid ones."""
+    """Parse the texts of flags to edits, in the order of `flags`. Raises one DiagnosticsError with the problems of all
+    invalid texts.
+    """
     edits: list[MemberEdit] = []
     problems: list[Diagnostic] = []
     for verb, texts in flags.items():
@@ -159,7 +161,9 @@ _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEd
 
 
 def apply_member_edits(simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]) -> Mapping[str, SimulatedMember]:
-    """Apply the edits; return the members by name, joined ones last. Raises DiagnosticsError for invalid edits."""
+    """Apply the edits to the members of the fleet. Return the members by name, joined ones last. Raises one
+    DiagnosticsError with the problems of all invalid edits.
+    """
     members = dict(simulated_fleet.members)
     problems: list[Diagnostic] = []
     departed: set[str] = set()
@@ -184,7 +188,9 @@ def apply_member_edits(simulated_fleet: SimulatedFleet, edits: Iterable[MemberEd
 def _apply_edit(
     simulated_fleet: SimulatedFleet, members: Mapping[str, SimulatedMember], edit: MemberEdit, departed: Collection[str]
 ) -> SimulatedMember | None:
-    """Return the member after an edit, None if it leaves, or an error. `departed`: members removed by earlier edits."""
+    """Return the member after an edit, or None if it leaves. `members` are those after the earlier edits, without the
+    `departed` ones. Raises DiagnosticsError if the edit is impossible, or makes the member invalid.
+    """
     if edit.kind is MemberEditKind.JOIN:
         member = _join_member(simulated_fleet, edit)
     elif edit.member in departed:
@@ -289,7 +295,9 @@ def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
 def _set_label_or_property(
     member: SimulatedMember, edit: MemberEdit, field_name: str, existing: Mapping[str, str]
 ) -> SimulatedMember:
-    """Return the member with a label or property set or removed; `existing` are the entries of `field_name`."""
+    """Return the member with a label or property set, or removed if the edit has no value. `existing` are the entries
+    of `field_name` in its record. Raises DiagnosticsError for removing a missing or computed one.
+    """
     if edit.value is None and edit.key not in existing:  # nothing to remove
         if edit.kind is MemberEditKind.PROPERTY and member.cluster is not None:
             properties = build_member(member.record, member.cluster, requests=(0, 0)).properties  # requests: not used

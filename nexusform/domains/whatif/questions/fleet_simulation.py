@@ -187,7 +187,9 @@ def build_fleet_snapshot(
     catalogue: str,
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> FleetSnapshot:
-    """Build the snapshot of a fleet from the current objects and observed clusters."""
+    """Build the snapshot of a fleet from its objects (`things`) and the clusters listed by kubectl. `catalogue` is the
+    catalogue of SKUs, for the nodes of clusters.
+    """
     ordered_things = sorted(things, key=lambda thing: thing.creation)
     # Build the prior states as for planning, and the instances of fleet objects.
     states: dict[Address, InstanceState] = {}
@@ -336,7 +338,9 @@ class _SchedulingRun(Struct, frozen=True):
 def _run_scheduling(
     snapshot: FleetSnapshot, members_after: Mapping[str, SimulatedMember], drained: Sequence[str]
 ) -> _SchedulingRun:
-    """Run fleet scheduling over `members_after` (others leave), with evictions from the `drained` members."""
+    """Run fleet scheduling once with other members: those of `members_after`; the other ones leave. Placements bound to
+    `drained` members get evictions. Return the resulting placements, pods and members.
+    """
     clusters = dict(snapshot.members.clusters)
     clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
     pods = _build_pods(snapshot, clusters, members_after)
@@ -384,7 +388,9 @@ class _ClusterPods(PodPhase):
 def _build_pods(
     snapshot: FleetSnapshot, clusters: Mapping[str, NodeCluster], members: Mapping[str, SimulatedMember]
 ) -> PodPhase:
-    """Build the existing pods, and those of objects applied to one cluster without a placement."""
+    """Build the existing pods of all clusters, and place those of manifests applied without a placement. `members` are
+    the members of the run: their clusters, and the requests of their unmanaged pods.
+    """
     clusters_before = collect_prior_members(snapshot.states, snapshot.registries)  # cluster ids by member name
     clusters_now: dict[str, str] = {}
     unmanaged_requests: dict[str, tuple[int, int]] = {}  # millicores and bytes, by cluster id
@@ -434,7 +440,9 @@ _build_row_key: Final = attrgetter("address", "kind", "pool", "object")
 
 
 def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[PlacementOutcome]:
-    """Build the result of each placement; rows also present without the edits are unrelated."""
+    """Build the result of each placement by comparing the two runs: `baseline` without the edits, and `result` with
+    them. Rows that both have are unrelated to the edits.
+    """
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
     bindings = group_by(result.rows, attrgetter("address"))
@@ -487,7 +495,9 @@ def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> 
 
 
 def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> ScheduledPlacement:
-    """Build the state of a placement, with the clusters of `bindings` except unscheduled ones, after its scheduling."""
+    """Build the state of a placement after its scheduling. Its clusters are those of `bindings`, without unscheduled
+    ones: these are in removal.
+    """
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     cluster_names = sorted(binding.cluster for binding in scheduled)
     configuration = placement.spec.configuration

@@ -216,7 +216,9 @@ def _upgrade_cluster(
 
 
 def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: KubernetesUpgrade) -> SiteSnapshot:
-    """Return the site after the upgrade of a cluster; a blocked pool keeps the VMs of its blocked batch."""
+    """Return the site after the upgrade of a cluster. Its VMs have the locations of their replacements; those of a
+    batch without capacity stay. A new scheduler has all VMs, with new handles.
+    """
     handles_by_pool = {pool.name: pool.handles for pool in cluster.pools}
     new_placements: dict[int, Placement] = {}  # by old handle
     for pool in upgrade.pools:

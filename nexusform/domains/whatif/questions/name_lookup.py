@@ -42,7 +42,9 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
 
 
 def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str]:
-    """Return `texts` if all are addresses of resources with VMs, or of one VM (`ADDRESS:OBJECT`); else an error."""
+    """Check the values of -not: each is the address of a resource with VMs, or of one VM (`ADDRESS:OBJECT`). Return
+    them as a set. Raises DiagnosticsError for an unknown one.
+    """
     candidates: dict[str, None] = {}
     for pool in site.pools:
         candidates[str(pool.address)] = None
@@ -76,7 +78,9 @@ def find_machine(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str]:
 
 
 def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot]:
-    """Find a cluster, a VNF or a VM outside of both by id, address or unique name; an error for none or several."""
+    """Find a cluster, a VNF or a VM outside of both by id, by the address of one of its pools, or by unique name.
+    Return it with its site. Raises DiagnosticsError for none and for several.
+    """
     by_id: dict[str, tuple[SiteSnapshot, VmOwnerSnapshot]] = {}
     for site in snapshot.sites.values():
         for cluster in site.clusters:
@@ -148,7 +152,9 @@ def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...]:
 
 
 def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
-    """Parse count (1 if omitted, above the maximum if too long) and SKU of a mix part; the SKU is "" if invalid."""
+    """Parse one part of a mix, `3xSKU` or `SKU`, to its count and SKU. The count is 1 if omitted. The SKU is "" if the
+    part is invalid, and may be unknown otherwise.
+    """
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:
         return 1, text
@@ -162,7 +168,9 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
 
 
 def _find_by_id_or_name(kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]) -> Named:
-    """Find the entry with this id, else the only one with this name; `kind` is its display name."""
+    """Find the entry with this id, else the only one with this name. `kind` is its display name in errors. Raises
+    DiagnosticsError for none and for several.
+    """
     if text in by_id:
         return by_id[text]
     ids = [entry_id for entry_id, entry in by_id.items() if get_name(entry) == text]

@@ -235,7 +235,9 @@ class _EvictionSearch(Struct):
         return None, TrialOutcome()
 
     def _describe_interruption(self, trial: EvictionProposal) -> str:
-        """Describe the first problem between two evictions, such as a pod without a node; "" if there is none."""
+        """Describe the first problem between two evictions: an error, or a pod that newly waits for a node. To find it,
+        plan only the first eviction, the first two, and so on. Return "" if there is none.
+        """
         waiting_before = _list_bindings(self.before.waiting)
         for count in range(1, len(trial.evictions)):
             outcome = self._evaluate_trial(EvictionProposal(trial.evictions[:count], trial.tainted_clusters))
@@ -250,6 +252,7 @@ class _EvictionSearch(Struct):
         return ""
 
     def _evaluate_trial(self, trial: EvictionProposal) -> TrialOutcome:
+        """Plan a trial, and count it for the present number of evictions."""
         self.trial_counts[-1] += 1
         return self.evaluate(trial)
 
@@ -289,7 +292,9 @@ class MemberBlock(Struct, frozen=True):
 
 
 def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
-    """Return the blocks of single members by cluster name: those of the root module, with a literal name."""
+    """Return the blocks of single members by cluster name. Only blocks of the root module count, in HCL and with a
+    literal name: a taint can be added to them by an override file.
+    """
     blocks: dict[str, MemberBlock] = {}
     for block in configuration.root.resources.values():
         is_single = not (block.count or block.for_each)
@@ -304,7 +309,9 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
 
 
 def render_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
-    """Render the eviction blocks; each one depends on the previous one, the first one on the tainted members."""
+    """Render the eviction blocks. Each one depends on the previous one, and so follows it. The first one depends on the
+    tainted members.
+    """
     blocks = []
     dependencies = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
     for eviction in trial.evictions:
@@ -340,7 +347,9 @@ def _is_taint_block(block: object) -> bool:
 
 
 def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> str:
-    """Return the name of a member if its block states it as text after `name =`; "" otherwise."""
+    """Return the name of a member if its block states it as a quoted text after `name =`. Return "" for an expression
+    or a template.
+    """
     assert isinstance(block.body, Body)
     for attribute in block.body.attributes:
         if attribute.name == "name":
@@ -351,6 +360,7 @@ def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> st
 
 
 def _get_source_text(configuration: Configuration, span: Span) -> str:
+    """Return the text of a part of the configuration; positions in files count bytes."""
     text = configuration.files[span.filename].text
     return text.encode()[span.start.byte : span.end.byte].decode()
 
@@ -387,7 +397,9 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
 
 
 def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
-    """Build the configuration: a hub manifest with all objects and missing namespaces, and a placement of them."""
+    """Build the configuration of a trial: a hub manifest with the objects, and a placement that selects them.
+    Namespaces that the objects need, but that are not among them, are added.
+    """
     declared = {manifest.name for manifest in trial.manifests if manifest.kind == _NAMESPACE and not manifest.group}
     namespaces = sorted(declared | {manifest.namespace for manifest in trial.manifests if manifest.namespace})
     namespace_manifests = [

@@ -168,7 +168,9 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
 def _list_placed_workloads(
     thing: SiteObject, target: str, cluster_id_by_member: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """Yield cluster ids ("": hub or unknown) with pods by workload, of a manifest (on `target`) or of a placement."""
+    """Yield pairs of a cluster id and the pods by workload, as recorded with an object. A manifest has the pods on its
+    `target`. A placement has pods on each member. The id "" means the hub, or an unknown cluster.
+    """
     attribute = thing.attributes.get("workloads")
     if not isinstance(attribute, Mapping):  # an object without pods
         return
@@ -241,7 +243,9 @@ def _add_observed_pods(
 
 
 def _build_planned_pods(workload: Workload, pods: Mapping[str, Any], nodes: set[str]) -> Iterable[ExistingPod]:
-    """Build the planned pods of a workload from their locations by name; a pod of a removed node has no node."""
+    """Build the planned pods of a workload. `pods` has their recorded locations by name, and `nodes` the names of the
+    existing nodes. A pod of a removed node has the node "".
+    """
     for name, location in pods.items():
         node = get_text(location, "node")
         yield ExistingPod(

@@ -260,7 +260,9 @@ def _compute_rack_limit(
     existing: Mapping[tuple[int, str], int],
     lifted: frozenset[Constraint],
 ) -> int:
-    """Compute the maximum VMs of a pool per rack: as in its fullest rack now, or as in an even spread if larger."""
+    """Compute the maximum VMs of a pool per rack after the repacking: as in its fullest rack now, or as in an even
+    spread over the racks open to it if that is larger.
+    """
     if Constraint.SPREAD in lifted:
         return len(pool.vms)
     zones = pool.demand.zones

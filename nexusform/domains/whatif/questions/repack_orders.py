@@ -231,7 +231,9 @@ class _OrderSearch:
         return list(unique.values())
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Try exchanges of up to `remaining` VMs as next step of `order`; return the first windows found, or None."""
+        """Try exchanges of up to `remaining` VMs as next step of `order`. They start from VMs with a useful departure.
+        Return the first windows found, or None.
+        """
         sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
@@ -287,7 +289,9 @@ class _OrderSearch:
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> RepackWindowSequence | None:
-        """Apply the group, search below, and undo it. Return None if the group is not allowed or leads to no order."""
+        """Apply an exchange: remove all VMs of the group, and add each to its machine. Then search below, and undo it.
+        Return None if the group is not allowed or leads to no order.
+        """
         sources = [relocation.source for relocation in group]
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
@@ -370,7 +374,9 @@ class _OrderSearch:
         return any(places & rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
 
     def _build_machine_key(self, name: str) -> object:
-        """Build the key of a machine and its VMs, shared by equal machines."""
+        """Build the key of a machine and its VMs, shared by equal machines: those in one rack, with equal free
+        capacity, and with VMs alike in pool, class and cells. With hints or rules no machines are equal.
+        """
         if not self._is_symmetric:  # no machine equals another one
             return name, frozenset(self._states[name].vms), frozenset(self._states[name].arrived)
         state = self._states[name]

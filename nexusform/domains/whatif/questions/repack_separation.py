@@ -87,6 +87,7 @@ class SeparationRule(Struct, frozen=True):
         return frozenset(location for location, groups in groups_at.items() if len(groups) > 1)
 
     def _get_scope_location(self, location: Placement) -> str:
+        """Return the name of the machine or rack, by the scope of the rule."""
         return location.machine if self.scope == "machine" else location.rack
 
 

@@ -120,7 +120,9 @@ def _describe_recovery(failure: Failure) -> Iterable[str]:
 
 
 def _describe_waiting_vms(pool: PoolAvailability) -> str:
-    """Describe VMs waiting for their machine, with the command to re-create them elsewhere."""
+    """Describe VMs that stay down until their machine returns, with the command to re-create them elsewhere. In the
+    command, NAME is a placeholder for one of the names.
+    """
     if pool.kind is VmOwnerKind.VM:
         return f"{pool.cluster} (to re-create elsewhere: `nexusform apply -replace='{pool.address}'`)"
     names = format_list((vm.name for vm in pool.down_vms), 3)
@@ -197,7 +199,9 @@ def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -
 
 
 def _build_location_section(pool: RecreatedPool) -> Section:
-    """Build the section of a pool's re-created nodes: former and new location."""
+    """Build the section of a pool with a row per re-created node: its former and its new location. A node without
+    capacity is a finding.
+    """
     rows = []
     for replacement in pool.vms:
         vm, location = replacement.vm, replacement.placement

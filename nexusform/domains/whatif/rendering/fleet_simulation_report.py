@@ -124,7 +124,9 @@ def _build_other_placements_line(simulation: FleetSimulation, row_count: int) ->
 
 
 def _build_placement_row(placement: PlacementOutcome) -> Row:
-    """Build the row of a placement: number of clusters, changed clusters, and "" or why it is not fulfilled."""
+    """Build the row of a placement: key, policy, number of clusters (`3 -> 2` if some are added or removed), and these
+    clusters. The last cell is "", or a note if the placement is not fulfilled.
+    """
     count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
     clusters = f"{count_before:,} -> {count_after:,}" if _has_cluster_changes(placement) else f"{count_after:,}"
     if placement.after.is_fulfilled:

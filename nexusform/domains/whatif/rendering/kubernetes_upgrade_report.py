@@ -84,7 +84,9 @@ def _build_pool_row(pool: PoolUpgrade) -> Row:
 
 
 def _format_surge(pool: PoolUpgrade) -> str:
-    """Format the surge or unavailability of a pool: `+2 (surge 10%)`, `-1`."""
+    """Format how many VMs of a pool are replaced at once: `+2` new ones first, or `-1` for old ones deleted first. A
+    percentage is added as configured: `+2 (surge 10%)`.
+    """
     text, name, configured = f"-{pool.unavailable}", "unavailable", pool.max_unavailable
     if pool.surge:
         text, name, configured = f"+{pool.surge}", "surge", pool.max_surge

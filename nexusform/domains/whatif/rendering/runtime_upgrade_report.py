@@ -205,7 +205,9 @@ def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
 
 
 def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str) -> Section:
-    """Build the section of VMs up by pool and wave."""
+    """Build the section with a row per pool and a column per wave: the number of its VMs up. `.` means all of them, and
+    `!` a lost quorum or pool.
+    """
     waves = [
         {
             (pool.cluster_id, pool.pool): f"{pool.remaining_count:,}!" if pool.is_lost else f"{pool.remaining_count:,}"
@@ -323,15 +325,11 @@ def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool)
     for impact in impacts:
         outcome = impact.determine_outcome(is_drained=is_drained)
         figures = (impact.before, impact.at_once, impact.running, impact.pending)
-        cells = (_extract_name(impact.cluster_id), impact.workload, *map(str, figures), outcome.value)
+        cluster_name = impact.cluster_id.rpartition("/")[2]  # of <site>/<name>
+        cells = (cluster_name, impact.workload, *map(str, figures), outcome.value)
         rows.append(Row(cells, outcome is WorkloadOutcome.LOST))
     heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
     return Table(heads, tuple(rows), frozenset({2, 3, 4, 5}))
-
-
-def _extract_name(cluster_id: str) -> str:
-    """Return the name in a cluster id `site/name`."""
-    return cluster_id.rpartition("/")[2]
 
 
 def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
@@ -339,7 +337,9 @@ def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
     lines: list[str] = []
     has_several_clusters = len({impact.cluster_id for impact in impacts}) > 1
     for impact in impacts:
-        workload = f"{_extract_name(impact.cluster_id)}: {impact.workload}" if has_several_clusters else impact.workload
+        workload = impact.workload
+        if has_several_clusters:
+            workload = f"{impact.cluster_id.rpartition('/')[2]}: {workload}"  # the id is <site>/<name>
         pods_by_reason: dict[str, list[str]] = {}
         for move in impact.moves:
             if not move.node:
@@ -354,7 +354,8 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
     for verdict in verdicts:
         pods = (verdict.replicas, verdict.minimum_at_once, verdict.minimum_running, verdict.maximum_pending)
         outcome_text = verdict.outcome.value if verdict.is_certain else f"{verdict.outcome.value} *"
-        cells = (_extract_name(verdict.cluster_id), verdict.workload, *map(str, pods))
+        cluster_name = verdict.cluster_id.rpartition("/")[2]  # of <site>/<name>
+        cells = (cluster_name, verdict.workload, *map(str, pods))
         is_lost = verdict.outcome is WorkloadOutcome.LOST
         rows.append(Row((*cells, format_spans(verdict.waves) or "-", outcome_text), is_lost))
     heads = ("cluster", "workload", "pods", "at once", "then", "Pending", "waves", "verdict")

@@ -120,7 +120,9 @@ def _list_missing_data_warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def _build_feasibility_row(row: Feasibility) -> Row:
-    """Build the row of a cluster, "" for unknown numbers. It is a finding if its pods do not all run."""
+    """Build the row of a cluster; a cell is "" if its number is unknown. The row is a finding if the pods of the
+    placement do not all run there.
+    """
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
     capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""  # for the missing nodes
@@ -132,6 +134,7 @@ def _build_feasibility_row(row: Feasibility) -> Row:
 
 
 def _format_loss_effect(effect: LossEffect | None) -> str:
+    """Format the waiting pods and the lost hardware: `2 (rack1)`, `0`, or `unknown`."""
     if effect is None:
         return "unknown"
     return f"{effect.waiting_pods} ({effect.lost})" if effect.waiting_pods else "0"

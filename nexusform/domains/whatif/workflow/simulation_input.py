@@ -190,7 +190,9 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
 
 
 def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
-    """Read the input after a saved plan. Raises UnreadableInput."""
+    """Read the input after the saved plan at a path: the objects that it plans, and the clusters of its data blocks.
+    Raises UnreadableInput, also if variables differ from those of the plan.
+    """
     saved, problems = read_plan(path, location)
     if saved is None:
         raise UnreadableInput(problems)
