@@ -147,7 +147,7 @@ def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Ma
 def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
     """Return the removal time of each node in a batched upgrade, by every name of the node. A time is not a clock time,
     but a pool (site id, cluster, pool) with the number of a batch. Azure upgrades the nodes of a pool in the order of
-    their numbers, so each full batch of them is removed at one time.
+    their numbers. So each full batch of them is removed at one time.
     """
     batch_sizes: dict[tuple[str, str, str], int] = {}
     for upgrade in plan.upgrades:

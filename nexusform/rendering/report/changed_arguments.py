@@ -39,6 +39,8 @@ _SIGNS: Final[Mapping[str, str]] = {CREATED: CREATED, DELETED: DELETED}
 _PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", CHANGED: "changed"}
 # Attributes that identify the elements of a list.
 _NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
+_NESTED_KINDS: Final = (NodeKind.LIST, NodeKind.MAP, NodeKind.OBJECT)
+_MAX_PATHS: Final = 4
 
 
 def describe_changes(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> tuple[str, ...]:
@@ -92,10 +94,6 @@ def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, 
         if len(paths) <= _MAX_PATHS:  # more are described by their argument only
             clauses[child.name] = tuple(paths)
     return clauses
-
-
-_NESTED_KINDS: Final = (NodeKind.LIST, NodeKind.MAP, NodeKind.OBJECT)
-_MAX_PATHS: Final = 4
 
 
 def _has_nested_changes(node: DifferenceNode) -> bool:
@@ -204,7 +202,7 @@ def _format_scalar_change(node: DifferenceNode) -> str:
 
 def _format_part_changes(node: DifferenceNode) -> str:
     """Format changed parts by name: `"1" added, "8" removed`, in the order added, removed, changed. If a part has no
-    name, its group is only counted (`2 added`), and so is every group if the names are too long.
+    name, its group is only counted: `2 added`. If the names are too long, all groups are.
     """
     parts_by_symbol = group_by(node.children, lambda child: child.symbol)
     texts, count_texts = [], []
@@ -274,8 +272,8 @@ def _get_order(part: tuple[Path, Any, Any]) -> list[tuple[bool, str]]:
 
 
 def _is_marked(path: Path, marks: Any) -> bool:
-    """Return whether the value at a path is sensitive: the path, one above it or one below it is marked. `marks` is
-    True if the whole value is marked, None if nothing is, else a dict of the marks of its parts.
+    """Return whether the value at a path is sensitive: the path, one above it or one below it is marked. `marks` is a
+    dict of the marks of parts. It is True if the whole value is marked, and None if nothing is.
     """
     node = marks
     for step in path:

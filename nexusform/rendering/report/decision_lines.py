@@ -317,8 +317,8 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
 
 
 def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
-    """Yield a clause for each limit that blocks the plan, also because its result is unknown. Then yield the limits
-    that passed: `passed moved:5, capacity:5`. Without limits yield `none set`.
+    """Yield a clause for each limit blocking the plan, also because its result is unknown. Then yield the others,
+    `passed moved:5, capacity:5`. Without limits yield `none set`.
     """
     if not results:
         yield "none set"

@@ -294,8 +294,8 @@ class Comparison(Struct, frozen=True):
         return DifferenceNode(NodeKind.SET, symbol, children=visible, hidden=len(children) - len(visible))
 
     def _compare_strings(self, symbol: str, old: Any, new: Any) -> DifferenceNode:
-        """Compare two strings; one of them may be ABSENT. Strings with JSON objects or lists are compared by part,
-        other strings of several lines by line, and short ones as a whole.
+        """Compare two strings; one of them may be ABSENT. Strings with JSON objects or lists are compared by part.
+        Other strings of several lines are compared by line, and short ones as a whole.
         """
         structures = (_parse_json(old), _parse_json(new))
         if None not in structures:  # None: not JSON
@@ -374,7 +374,9 @@ def measure_name_width(name: str, *, quote: bool = False) -> int:
 
 
 def _parse_json(text: Any) -> Any:
-    """Return the structure of a JSON object or list, ABSENT for an absent text, None for other and too deep texts."""
+    """Return the structure of a JSON object or list, or ABSENT for an absent text. Return None for other texts, and for
+    too deep structures.
+    """
     if text is ABSENT:
         return ABSENT
     # The first character excludes most texts without stripping them.
@@ -390,8 +392,8 @@ def _parse_json(text: Any) -> Any:
 
 
 def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
-    """Yield the attributes that record the source order of labelled blocks, unless the order changes. Only labels on
-    both sides count: an added or removed block does not change the order.
+    """Yield the attributes with the source order of labelled blocks, unless the order changes. Only labels on both
+    sides count: an added or removed block does not change the order.
     """
     for name, block in schema.blocks.items():
         attribute = get_order_attribute(name)

@@ -252,7 +252,7 @@ def _find_folded_key_position(address: Address) -> int | None:
 
 
 def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
-    """Fold addresses that differ in one key, such as the instances of one block: `rack.r[0..7,9]`. With too many keys
+    """Fold addresses with one different key, such as the instances of one block: `rack.r[0..7,9]`. With too many keys
     for a line, the text has their number and `keys` lists them.
     """
     first_address = addresses[members[0]]
@@ -371,7 +371,7 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
 
 def _remove_site_names(site: SitePools) -> SitePools:
     """Return the site without its name, and with general names in its rows: the key for folding. SITE replaces the name
-    of the site, its position that of a cluster, and their number the names of racks.
+    of the site, a position the name of a cluster, and their number the names of racks.
     """
     clusters = list(dict.fromkeys(row.cluster for row in site.rows))
     rows: list[PoolRow] = []

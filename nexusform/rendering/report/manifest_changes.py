@@ -61,8 +61,8 @@ _Key: TypeAlias = tuple[str, str, str, str]  # API version, namespace, kind, nam
 
 
 def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
-    """Return the Kubernetes objects of a YAML text by key; {} for an unknown, too long or invalid text, for one with a
-    document other than a nonempty mapping, and for one with two documents of one key.
+    """Return the Kubernetes objects of a YAML text by key. Return {} for an unknown, too long or invalid text. Each
+    document has to be a nonempty mapping with a key of its own; otherwise, return {}, too.
     """
     if not isinstance(text, str) or len(text) > _MAX_TEXT_LENGTH:
         return {}

@@ -246,8 +246,8 @@ _REASON_NOTES: Final = {
 
 
 def _format_change_note(change: Change) -> str:
-    """Return the reason of the change in brackets, its import id and its previous address, as far as it has them. For a
-    forgotten object, return instead of the reason what happens to it.
+    """Return the reason of the change in brackets, its import id and its previous address, if it has them. A forgotten
+    object has the result of forgetting it instead of the reason.
     """
     notes = [enclose("(", _REASON_NOTES.get(change.reason), ")")]
     if change.action is Action.FORGET:

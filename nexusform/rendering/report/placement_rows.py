@@ -240,7 +240,7 @@ def _build_summary(kind: str, actions: Counter[PlacementAction], effects: Iterab
 
 
 def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
-    """Return the pools (site, cluster, name) that remove all nodes before they create any. Such a pool has several
+    """Return the pools (site, cluster, name) with all nodes removed before any is created. Such a pool has several
     nodes in a single batch, and no surge.
     """
     pools = set()
@@ -277,8 +277,8 @@ def build_placement_groups(
 
 
 def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> tuple[str, str, str, str]:
-    """Return the key for grouping rows by pool. Plain VMs (outside of clusters, the `cluster` is their resource block)
-    are grouped by site and block, other objects by the address of their resource instance.
+    """Return the key for grouping rows by pool. Plain VMs (outside of clusters) are grouped by site and resource block:
+    the block is their `cluster`. Other objects are grouped by the address of their resource instance.
     """
     if cluster == str(address.config_address):
         return (site_id, cluster, kind, pool)
@@ -337,8 +337,8 @@ def _find_recreation_triggers(rows: Iterable[PlacementChange], detail: ShownPlac
 
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     """Build one line for several similar objects, `web-0..5  rack1 -> rack2`: their label, origin and target. The rows
-    have equal action, trigger, effect and states. If an update changes the state, the state before it replaces the
-    origin, and the state after it precedes the target. The state of waiting objects (`Pending`) replaces the target.
+    have equal action, trigger, effect and states. If an update changes the state, the former state replaces the origin,
+    and the new one precedes the target. The state of waiting objects (`Pending`) replaces the target.
     """
     first_row = run[0]
     state_before, state_after = _get_states(first_row)  # both "" unless an update changes the state

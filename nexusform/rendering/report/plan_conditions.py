@@ -75,8 +75,8 @@ _LOSS_EFFECTS: Final[Mapping[str, Callable[[Feasibility], LossEffect | None]]] =
 
 
 def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
-    """Yield a line on the loss of one machine, and one on the loss of one rack, if they were computed. A line lists the
-    clusters with pods left without a node.
+    """Yield a line on the loss of one machine, and one on the loss of one rack, as far as they were computed. A line
+    lists the clusters with pods left without a node.
     """
     for hardware, get_effect in _LOSS_EFFECTS.items():
         effects = {row.cluster: get_effect(row) for row in rows}

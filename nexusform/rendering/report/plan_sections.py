@@ -52,6 +52,12 @@ from nexusform.scheduling.racks.vms import Placement
 
 CHANGES_TITLE: Final = "nexusform will perform the following actions:"
 ROLLOUT_NOTE: Final = "Earliest start; update time not included."
+MAX_LISTED_VMS: Final = 15  # moved and new VMs, or pools, in a comment
+MAX_NEW_VMS: Final = 12  # up to this number, new VMs are listed individually
+_MAX_CAUSES: Final = 5
+_NEW_TRIGGER: Final = "new"
+_HEADERS: Final = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
+_CERTAINTY_HEADERS: Final = ("exact racks", "exact machines")
 
 
 def build_note_section(view: PlanReportData) -> Section:
@@ -284,15 +290,6 @@ def build_rename_section(view: PlanReportData) -> Section:
     renames = list_destructive_renames(view.plan)
     selected = tuple(finding for finding in view.findings if finding.diagnostic in renames)
     return Section("Renames", findings=Findings(selected, view.sources), name="renames")
-
-
-MAX_LISTED_VMS: Final = 15  # moved and new VMs, or pools, in a comment
-MAX_NEW_VMS: Final = 12  # up to this number, new VMs are listed individually
-_MAX_CAUSES: Final = 5
-_NEW_TRIGGER: Final = "new"
-
-_HEADERS: Final = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
-_CERTAINTY_HEADERS: Final = ("exact racks", "exact machines")
 
 
 def build_pool_section(view: PlanReportData) -> Section:

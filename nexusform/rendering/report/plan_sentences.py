@@ -65,6 +65,11 @@ _REASONS: Final = {
 # By class of an instance key that its block does not have; an object without a key needs one.
 _REPETITIONS: Final = {int: "does not use count", str: "does not use for_each"}
 _MAX_NAMES = 5
+# The trigger concerns one cluster, the row another.
+_OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {"cluster_left": "another cluster was removed"}
+# For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`. Forgotten objects are not removed.
+_REMOVAL_TRIGGERS: Final = frozenset({"cluster_removed", "placement_removed", "workload_removed", "binding_removed"})
+_REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def format_headline(change: Change) -> str:
@@ -277,13 +282,6 @@ def format_prediction_accuracy(score: PredictionRecordScore) -> str:
     if score.has_lowered_shares:
         text += "; shares are lowered to the measured accuracy"
     return text
-
-
-# The trigger concerns one cluster, the row another.
-_OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {"cluster_left": "another cluster was removed"}
-# For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`. Forgotten objects are not removed.
-_REMOVAL_TRIGGERS: Final = frozenset({"cluster_removed", "placement_removed", "workload_removed", "binding_removed"})
-_REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def describe_trigger(row: PlacementChange) -> str:

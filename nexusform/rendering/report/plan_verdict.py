@@ -50,6 +50,9 @@ from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.plan_sentences import count_resource_changes
 
 _GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
+MAX_SITES: Final = 6
+_MAX_NAMES: Final = 6
+INVENTORY: Final = "Inventory"  # a heading of the verdict
 
 
 def build_headline(plan: Plan) -> str:
@@ -198,11 +201,6 @@ def compute_impact(plan: Plan) -> PlacementImpact:
     if any(losses):
         return PlacementImpact.LOSES
     return PlacementImpact.MOVES if any(risks) else PlacementImpact.NONE
-
-
-MAX_SITES: Final = 6
-_MAX_NAMES: Final = 6
-INVENTORY: Final = "Inventory"  # a heading of the verdict
 
 
 def build_notes(plan: Plan) -> list[tuple[str, str]]:

@@ -99,7 +99,7 @@ def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
 
 def _describe_pool_recreation(upgrade: Upgrade) -> str:
     """Return a clause per re-created pool, and the trigger: `pool2: all 24 nodes are down at once (sku_changed).`. A
-    clause has the nodes that stay up, and a lack of capacity.
+    clause has the remaining nodes, and a lack of capacity.
     """
     pools = []
     for pool in upgrade.pools:

@@ -34,6 +34,11 @@ _NOTES: Final = {
         "# after applying this change.",
     ),
 }
+SIGN_PATTERN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
+_HEREDOC_START: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
+_LEVEL_WIDTH: Final = 4  # columns of a nesting level; a sign is in the third of them
+_MAX_OUTPUTS: Final = 20
+_MAX_OUTPUT_LINES: Final = 3
 
 
 def render_stanza(stanza: ChangeStanza, paint: Painter = PLAIN) -> str:
@@ -93,8 +98,8 @@ class _DifferenceRenderer:
         return lines
 
     def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
-        """Render the lines of a nested block, its body between braces. A group of blocks that is unknown before apply
-        has a value instead of a body: it is one line.
+        """Render the lines of a nested block, its body between braces. A group of blocks unknown before apply has a
+        value instead of a body: it is one line.
         """
         margin = _BLANK * level
         label = f" {quote_string(node.label)}" if node.label else ""
@@ -245,11 +250,6 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
     return [StanzaGroup(text, tuple(other_addresses[group_key])) for group_key, text in texts.items()]
 
 
-SIGN_PATTERN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
-_HEREDOC_START: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
-_LEVEL_WIDTH: Final = 4  # columns of a nesting level; a sign is in the third of them
-
-
 def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     """Yield pairs of a line of stanzas and a boolean. It is True for an unchanged line inside of a multi-line text
     (`<<-EOT`). A dash at its beginning belongs to the text and is not the sign of a change.
@@ -266,10 +266,6 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
             text_column = (len(match[1]) // _LEVEL_WIDTH + 1) * _LEVEL_WIDTH if match else 0
         elif line.startswith(f"{' ' * text_column}EOT"):
             text_column = 0
-
-
-_MAX_OUTPUTS: Final = 20
-_MAX_OUTPUT_LINES: Final = 3
 
 
 def render_short_outputs(outputs: Sequence[DifferenceNode], width: int, paint: Painter) -> list[str]:

@@ -75,7 +75,7 @@ def render_diagnostic(
 
 
 def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
-    """Return the level; for Terraform, which has two, anything else than an error is a warning."""
+    """Return the level; Terraform has two of them, so there anything but an error is a warning."""
     level = get_diagnostic_level(diagnostic)
     return Level.WARNING if terraform and level is not Level.ERROR else level
 
@@ -237,7 +237,7 @@ def _find_line_range(subject: Span, context: Span | None, data: bytes, starts: t
     """
 
     def find_line(byte: int) -> int:
-        """Return the number of the line that contains a byte."""
+        """Return the number of the line of a byte."""
         return bisect_right(starts, min(max(byte, 0), len(data))) - 1
 
     first_line = find_line(subject.start.byte)

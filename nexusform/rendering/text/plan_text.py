@@ -49,6 +49,13 @@ from nexusform.rendering.text.report_text import (
 
 FAILED: Final = "Planning failed. nexusform encountered an error while generating this plan."
 _PARAGRAPH_END: Final = "\n\n"
+_ID_COLUMNS: Final = 22
+_BELOW_ID_INDENT: Final = 4
+_MAX_ENTRY_LINES: Final = 3  # of one entry
+_MAX_SUBJECTS: Final = 4
+_MAX_LOCATIONS: Final = 2
+_MAX_ADVICE: Final = 12
+_LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 
 class PlanTextOptions(Struct, frozen=True):
@@ -126,7 +133,7 @@ _SectionRenderer: TypeAlias = Callable[[PlanReportData, int, Painter], list[str]
 
 
 def _create_section_renderer(build: Callable[[PlanReportData], Section]) -> _SectionRenderer:
-    """Return a renderer of the section that `build` builds."""
+    """Return a renderer of the section built by `build`."""
     return lambda view, width, paint: render_plan_section(build(view), width, paint)
 
 
@@ -208,8 +215,8 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
     """Return the last paragraphs of a plan, some "": the notes, the next step, and the decision block with counts
-    below. A plan without changes has a decision block only if it is rejected or has a requested result, as of a limit.
-    A failed plan has nothing else.
+    below. A plan without changes has a decision block if it is rejected, or has a requested result, as of a limit. A
+    failed plan has nothing else.
     """
     plan, width = view.plan, options.width
     # A requested result: of limits, of a comparison with an earlier plan, or of a check program.
@@ -227,9 +234,9 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
 
 
 def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
-    """Return the next step of the user after a plan. For a saved plan it is its path with the command to apply it, or
-    with a note if this is impossible. For an unsaved plan it is a note about -out. This note is "" if there is nothing
-    to apply, the plan cannot be applied, or no command is to be suggested.
+    """Return the next step of the user after a plan. For a saved plan it is its path, and the command to apply it if
+    possible. For an unsaved plan it is a note about -out. Return "" if there is nothing to apply, or the plan cannot be
+    applied. Return "" also if no command is to be suggested.
     """
     if options.saved_path:
         name = escape_control_characters(options.saved_path)
@@ -424,15 +431,6 @@ def render_next_step(options: PlanTextOptions, paint: Painter) -> str:
     return f"{_render_horizontal_rule(paint, width)}\n\n{advice}"
 
 
-_ID_COLUMNS: Final = 22
-_BELOW_ID_INDENT: Final = 4
-_MAX_ENTRY_LINES: Final = 3  # of one entry
-_MAX_SUBJECTS: Final = 4
-_MAX_LOCATIONS: Final = 2
-_MAX_ADVICE: Final = 12
-_LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
-
-
 def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
     """Return a hint about -details. If a finding is from a lint rule, mention `advise`, too. `saved_path` is the file
     of the plan for this command, "" for an unsaved plan.
@@ -541,7 +539,7 @@ def _format_locations(locations: Sequence[str]) -> str:
 
 
 def _append_location(lines: list[str], location: str, column: int, width: int) -> list[str]:
-    """Add the location, if any, at the end of the last line, or on a line of its own from `column` on if too long."""
+    """Add the location, if any, at the end of the last line, or below it from `column` on if it is too long."""
     if not location:
         return lines
     available_gap = width - count_columns(lines[-1]) - count_columns(location)  # between the text and the location

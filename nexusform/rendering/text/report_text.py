@@ -33,6 +33,13 @@ _MIN_LABELLED_WIDTH: Final = 20  # columns for a sentence next to its label; wit
 _BELOW_INDENT: Final = 6  # indent of a text below its label
 MAX_DETAIL_ROWS = 12  # of a folded section
 MAX_FOLDED = 12  # folded sections without findings; more would hide the others
+_MAX_STEPS: Final = 12  # rows of a table without figures, such as steps
+_MAX_ITEMS: Final = 80
+_MAX_ITEM_LINES: Final = 4
+_SYMBOL_WIDTH: Final = 6  # columns of a symbol and the gaps around a label
+_MIN_TEXT_WIDTH: Final = 30  # columns for text next to a label; with fewer it is put below
+_URGENT_SYMBOLS: Final = ("-", "-/+", "+/-", ".")
+_DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 
 
 def render_report_text(report: Report, *, colour: bool = False, width: int = 80) -> str:
@@ -148,7 +155,7 @@ def _render_rows_as_records(
 
 
 def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
-    """Yield lines of clauses joined by commas, as many per line as fit. Wrap a clause that is longer than a line."""
+    """Yield lines of clauses joined by commas, as many per line as fit. Wrap a clause longer than a line."""
     line = ""
     for clause in clauses:
         if line and count_columns(line) + count_columns(clause) + 3 > width:  # with ", " before and "," after it
@@ -162,15 +169,6 @@ def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
 
 def _wrap_text(text: str, width: int) -> list[str]:
     return wrap_lines(escape_control_characters(text), width)
-
-
-_MAX_STEPS: Final = 12  # rows of a table without figures, such as steps
-_MAX_ITEMS: Final = 80
-_MAX_ITEM_LINES: Final = 4
-_SYMBOL_WIDTH: Final = 6  # columns of a symbol and the gaps around a label
-_MIN_TEXT_WIDTH: Final = 30  # columns for text next to a label; with fewer it is put below
-_URGENT_SYMBOLS: Final = ("-", "-/+", "+/-", ".")
-_DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 
 
 def render_plan_section(

@@ -79,8 +79,8 @@ class CellUsability(StrEnum):
 
 
 def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku | None:
-    """Find the SKU to measure cells by: the largest one-cell SKU that fits on some empty machine. Of equally large
-    ones, prefer less disk, then a SKU in use. Return None if no SKU fits.
+    """Find the SKU to measure cells by: the largest one-cell SKU fitting on some empty machine. Of equally large ones,
+    prefer less disk, then a SKU in use. Return None if no SKU fits.
     """
     used_names = {pool.sku.name for pool in site.pools}
     # One machine of each kind of hardware.
@@ -159,8 +159,8 @@ def _sum_free(cells: Iterable[_NumaCell]) -> tuple[int, float]:
 
 
 def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tuple[int, float]:
-    """Sum the free vCPUs and GiB of these cells, which are on machines with VMs in unknown cells. The size of such VMs
-    is subtracted from the sum of their machine.
+    """Sum the free vCPUs and GiB of these cells, all on machines with VMs in unknown cells. The size of such VMs is
+    subtracted from the sum of their machine.
     """
     overfull = frozenset(site.scheduler.list_overfull_machines())
     vcpus: Counter[str] = Counter()
@@ -227,8 +227,8 @@ def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
 
 
 def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) -> list[_NumaCell]:
-    """Find the cells with free capacity in which no SKU fits. Cells of equal hardware and free capacity are checked
-    once.
+    """Find the cells with free capacity, but without a fitting SKU. Cells of equal hardware and free capacity are
+    checked once.
     """
     fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}  # by hardware, vCPUs, memory and disk
     stranded: list[_NumaCell] = []

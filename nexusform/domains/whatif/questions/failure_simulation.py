@@ -142,7 +142,7 @@ def simulate_machine_loss(
     pods: Mapping[str, ClusterPods] = NO_PODS,
 ) -> Failure:
     """Simulate the loss of a machine or rack: its NKS nodes are deleted and re-created by the placement rule. Machines
-    that are down already stay down. `lost` is the name of the lost part in the report.
+    already down stay down. `lost` is the name of the lost part in the report.
     """
     lost_machines = frozenset(machines)
     down_now = site.machines_down - lost_machines
@@ -196,7 +196,7 @@ def list_unmanaged_vms(site: SiteSnapshot, machines: Collection[str]) -> tuple[s
 def exclude_nodes_down(
     site: SiteSnapshot, pods: Mapping[str, ClusterPods], machines: Collection[str]
 ) -> Mapping[str, ClusterPods]:
-    """Return the pods by cluster id without the nodes on `machines`, which are down now. The pods of these nodes run
+    """Return the pods by cluster id without the nodes on `machines`: they are down now. The pods of these nodes run
     elsewhere, or wait. Clusters without such nodes stay as they are.
     """
     pods_on_others = dict(pods)

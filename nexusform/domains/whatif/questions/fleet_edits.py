@@ -243,8 +243,9 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
 
 
 def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
-    """Return the member after an edit other than join or leave. Return an error for removing a missing taint, label or
-    property, and for a resource property computed from nodes, unknown, or with an invalid amount.
+    """Return the member after an edit other than join or leave. Raises DiagnosticsError for removing a missing taint,
+    label or property. It is also raised for a resource property with an unknown name or an invalid amount. The amounts
+    of a member with known nodes are computed, so they cannot be set.
     """
     record = member.record
     match edit.kind:

@@ -71,6 +71,8 @@ _MEMBER: Final = Address((), "managed", "fleet_member_cluster", "simulated")
 
 # Plan warnings contained in the answer as data.
 _WARNINGS_AS_DATA: Final = ("unfulfilled-placement", "schedule-drift")
+_NANO: Final = 10**9
+_NANO_PER_MILLI: Final = 10**6
 
 
 class ScheduledPlacement(Struct, frozen=True):
@@ -283,10 +285,6 @@ def _infer_unmanaged_usage(
     return max(0, cpu // _NANO_PER_MILLI), max(0, memory // _NANO)  # from nano-units
 
 
-_NANO: Final = 10**9
-_NANO_PER_MILLI: Final = 10**6
-
-
 def _compute_amount_reduction(name: str, managed_usage: ResourceUsage, last_usage: ResourceUsage) -> int:
     """Compute how much less was available at the last plan than with managed pods only, in nano-units; 0 if unknown."""
     available_last = last_usage.available.get(name)
@@ -441,7 +439,7 @@ _build_row_key: Final = attrgetter("address", "kind", "pool", "object")
 
 def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[PlacementOutcome]:
     """Build the result of each placement by comparing the two runs: `baseline` without the edits, and `result` with
-    them. Rows that both have are unrelated to the edits.
+    them. Rows of both runs are unrelated to the edits.
     """
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}

@@ -136,7 +136,7 @@ def simulate_kubernetes_upgrade(
     site: SiteSnapshot, cluster: VmOwnerSnapshot, pods: ClusterPods | None = None
 ) -> KubernetesUpgrade:
     """Upgrade every pool in turn. A pool without capacity is blocked: it keeps its remaining old VMs, and the next pool
-    continues. `pods` None means that the pods of the cluster are unknown.
+    continues. `pods` is None if the pods of the cluster are unknown.
     """
     scheduler = site.scheduler.copy()
 
@@ -169,7 +169,7 @@ def get_running_version(cluster: VmOwnerSnapshot) -> str:
 
 
 def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
-    """Upgrade one pool; if it is blocked, find the largest smaller surge with capacity, and try to replace one node at
+    """Upgrade one pool. If it is blocked, find the largest smaller surge with capacity. Also try to replace one node at
     a time without surge.
     """
     count = len(pool.vms)

@@ -116,9 +116,9 @@ def find_upgrade_path(
     pods: Mapping[str, ClusterPods],
     today: str = "",
 ) -> SiteUpgradePath:
-    """Find the upgrades (hops) of each cluster to a version, in the first order with capacity for all, else in the
-    requested one. `today` (RFC 3339) decides if versions are still available. Raises DiagnosticsError for an
-    invalid version, or for all unreachable targets at once.
+    """Find the upgrades (hops) of each cluster to a version. The clusters are in the first order with capacity for all,
+    or else in the requested one. `today` (RFC 3339) decides if versions are still available. Raises DiagnosticsError
+    for an invalid version, or for all unreachable targets at once.
     """
     target = parse_version(target_text)
     if target is None:

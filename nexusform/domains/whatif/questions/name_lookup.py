@@ -78,7 +78,7 @@ def find_machine(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str]:
 
 
 def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot]:
-    """Find a cluster, a VNF or a VM outside of both by id, by the address of one of its pools, or by unique name.
+    """Find a cluster, a VNF or a VM outside of both: by id, by the address of one of its pools, or by unique name.
     Return it with its site. Raises DiagnosticsError for none and for several.
     """
     by_id: dict[str, tuple[SiteSnapshot, VmOwnerSnapshot]] = {}

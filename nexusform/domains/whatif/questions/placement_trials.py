@@ -33,6 +33,14 @@ _POD_RULES: Final = ("pod affinity", "topology spread")
 _REJECTED_IDS: Final = frozenset({"eviction-not-executed", "invalid-eviction"})
 _BINDING: Final = "binding"
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+TAINT_KEY: Final = "nexusform-rebalance"
+OVERRIDE_SUFFIX: Final = "_override.nf.hcl"
+_TYPE: Final = "fleet_placement_eviction"
+_MEMBER_TYPE: Final = "fleet_member_cluster"
+NAME: Final = "simulated-placement"
+FILE: Final = "simulated-placement.nf.json"  # of the generated configuration, never written
+_NAMESPACE: Final = "Namespace"
+_LITERAL: Final = re.compile(r'"([^"$%\\]*)"')
 
 
 class PlacementPolicy(StrEnum):
@@ -210,8 +218,8 @@ class _EvictionSearch(Struct):
         return None, TrialOutcome()
 
     def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the first order of these evictions with a successful plan and no interruption, tainting the clusters
-        otherwise picked again, and the outcome of its plan. If there is none, return None and any outcome.
+        """Return the first order of these evictions with a successful plan and no interruption, and the outcome of the
+        plan. Clusters otherwise picked again are tainted. If there is no such order, return None and any outcome.
         """
         for order in permutations(group):
             trial = EvictionProposal(order)
@@ -235,7 +243,7 @@ class _EvictionSearch(Struct):
         return None, TrialOutcome()
 
     def _describe_interruption(self, trial: EvictionProposal) -> str:
-        """Describe the first problem between two evictions: an error, or a pod that newly waits for a node. To find it,
+        """Describe the first problem between two evictions: an error, or a pod newly waiting for a node. To find it,
         plan only the first eviction, the first two, and so on. Return "" if there is none.
         """
         waiting_before = _list_bindings(self.before.waiting)
@@ -272,16 +280,6 @@ class _EvictionSearch(Struct):
             len(outcome.clusters.get(address, ())) >= len(clusters) - removals[address]
             for address, clusters in self.before.clusters.items()
         )
-
-
-TAINT_KEY: Final = "nexusform-rebalance"
-OVERRIDE_SUFFIX: Final = "_override.nf.hcl"
-_TYPE: Final = "fleet_placement_eviction"
-_MEMBER_TYPE: Final = "fleet_member_cluster"
-NAME: Final = "simulated-placement"
-FILE: Final = "simulated-placement.nf.json"  # of the generated configuration, never written
-_NAMESPACE: Final = "Namespace"
-_LITERAL: Final = re.compile(r'"([^"$%\\]*)"')
 
 
 class MemberBlock(Struct, frozen=True):
@@ -397,8 +395,8 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
 
 
 def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
-    """Build the configuration of a trial: a hub manifest with the objects, and a placement that selects them.
-    Namespaces that the objects need, but that are not among them, are added.
+    """Build the configuration of a trial: a hub manifest with all objects, and a placement to select them. Namespaces
+    needed by the objects, but not among them, are added.
     """
     declared = {manifest.name for manifest in trial.manifests if manifest.kind == _NAMESPACE and not manifest.group}
     namespaces = sorted(declared | {manifest.namespace for manifest in trial.manifests if manifest.namespace})

@@ -258,9 +258,9 @@ def _compute_eviction_limits(
     lost_pods: Sequence[ExistingPod],
     moves: Sequence[PodMove],
 ) -> tuple[Mapping[str, str], int]:
-    """Find the effect of budgets on the evictions of a drain: sentences about the violated budgets by
-    `NAMESPACE/NAME`, and the number of pods evicted at once. A budget is violated if it allows no eviction, or if the
-    pods without another node are more than it allows. Other budgets only make later pods wait for ready replacements.
+    """Find the effect of budgets on the evictions of a drain: sentences about the violated budgets by `NAMESPACE/NAME`,
+    and the number of pods evicted at once. A budget is violated if it allows no eviction. It is also violated if more
+    pods get no other node than it allows. Other budgets only make later pods wait for ready replacements.
     """
     violations: dict[str, str] = {}
     pods_at_once = len(lost_pods)

@@ -39,6 +39,9 @@ from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.snapshots.snapshot import Snapshot, VmOwnerKind, VmOwnerSnapshot
 
+MANIFEST_TYPE = "fleet_hub_manifest"
+MEMBER_TYPE = "fleet_member_cluster"
+
 
 class ClusterObservations(Struct, frozen=True):
     """Clusters listed by kubectl, by id. After a plan, `recreated` are the VMs it removes or re-creates, and
@@ -76,10 +79,6 @@ def build_observations_after(plan: Plan, clusters: Mapping[str, KubectlSnapshot]
         if row.kind == VM and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
             recreated |= {row.object, row.platform_name} - {""}  # "": no known platform name
     return ClusterObservations(clusters, frozenset(recreated), has_planned_pods=True)
-
-
-MANIFEST_TYPE = "fleet_hub_manifest"
-MEMBER_TYPE = "fleet_member_cluster"
 
 
 def build_pods(

@@ -260,8 +260,8 @@ def _compute_rack_limit(
     existing: Mapping[tuple[int, str], int],
     lifted: frozenset[Constraint],
 ) -> int:
-    """Compute the maximum VMs of a pool per rack after the repacking: as in its fullest rack now, or as in an even
-    spread over the racks open to it if that is larger.
+    """Compute the maximum VMs of a pool per rack after the repacking: as many as in its fullest rack now. It is more if
+    an even spread over the racks open to the pool needs more.
     """
     if Constraint.SPREAD in lifted:
         return len(pool.vms)

@@ -268,8 +268,8 @@ class _OrderSearch:
                         yield self._build_ring_exchange(first, second, third)
 
     def _list_exchanges_of_one_for_two(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List the exchanges of a VM for two VMs on another machine, if it fits there only after both have left. The
-        two go to the machine of the one.
+        """List the exchanges of a VM for two VMs on another machine. It fits there only after both have left. The two
+        go to the machine of the one.
         """
         for source, state in product(sources, list(self._states.values())):
             target = self._locations[source.handle].machine
@@ -455,8 +455,9 @@ def _compute_machine_costs(
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible: the
-    fewest VMs (largest first) for its vCPUs alone, for memory or for VFs, and of these three numbers the largest.
+    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible. For
+    each of vCPUs, memory and VFs alone, count the fewest VMs to move, largest first. The largest of these three numbers
+    is the bound.
     """
     shares = list(movable)
     costs = [0]

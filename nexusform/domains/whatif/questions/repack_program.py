@@ -293,9 +293,8 @@ class RepackProgram:
     def _add_cell_unit(self, unit: _CellGroup) -> None:
         """Add the row of a unit (equal cells) and a column per option (change of a cell): the number of cells with it.
         A cell without a change stays as it is. A cleared unit has no cells until its machines are emptied: its upper
-        bound is 0, and the column of emptied machines raises it. An option has entries in the rows of the unit, of the
-        capacity it takes and gives, of leaving groups, of the demand, of multi-cell VMs that arrive or leave, and of
-        the disk.
+        bound is 0, and the column of emptied machines raises it. An option has entries in the rows of the unit, and of
+        the capacity it takes and gives. Further entries are in the rows of leaving and arriving VMs, and of the disk.
         """
         program, size = self._program, len(unit.cells)
         first = unit.cells[0].host

@@ -94,8 +94,8 @@ class RepackSearch(Struct, frozen=True):
         is_verified: bool = True,
         share: float = 1.0,
     ) -> RepackAttempt:
-        """Search with this share of the remaining time. If pods of re-created VMs lack resources meanwhile, or break a
-        separation rule, search again with these VMs kept in place.
+        """Search with this share of the remaining time. Pods of re-created VMs may lack resources meanwhile, or break a
+        separation rule. Then search again with these VMs kept in place.
         """
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)

@@ -322,8 +322,9 @@ class _RepackSequenceBuilder:
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
 
     def _place_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Place a VM on the best machine allowed for it, with cordons on all better ones. Return False, with the VM
-        back on its own machine, if none is allowed, or a cordon would be on the target of another VM of the window.
+        """Place a VM on the best machine allowed for it, with cordons on all better ones. Return False if none is
+        allowed, or if a cordon would be on the target of another VM of the window. The VM is back on its own machine
+        then.
         """
         if source.handle in window.handles:  # not yet released with the whole window
             window.scheduler.release(window.handles.pop(source.handle))
@@ -378,8 +379,9 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find all machines chosen before the own one (the last choice) in some NUMA layout, if a VM has to return to
-        its own one in every layout; else none.
+        """Find the machines to cordon for a VM to return to its own one in every NUMA layout. These are all machines
+        chosen before its own one, the last choice, in some layout. Return none if the VM need not return in every
+        layout.
         """
         others: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
@@ -501,7 +503,7 @@ def compute_minimum_windows(context: RepackContext, request: RepackRequest, wind
 def verify_sequence(
     context: RepackContext, sequence: RepackWindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> tuple[RepackWindow, ...]:
-    """Count in each step the samples with its VM on the target, of 100 per window or as many as time allows."""
+    """Count in each step the samples with its VM on the target. A window has 100 samples, or as many as time allows."""
     existing = {vm.handle: vm for vm in context.scheduler.list_vms()}
     verified: list[RepackWindow] = []
     for number, window in enumerate(sequence.windows):
@@ -523,7 +525,7 @@ def verify_sequence(
 def _count_target_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
-    """Yield the steps of a window, each with the number of samples with its VM on the target (`hits` of `runs`)."""
+    """Yield the steps of a window with their counts: the VM is on its target in `hits` of `runs` samples."""
     if _is_deterministic(context, base, window):
         yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
         return

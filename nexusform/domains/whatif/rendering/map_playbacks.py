@@ -48,8 +48,8 @@ def _build_pool_effects(pools: Iterable[PoolAvailability]) -> tuple[PoolEffect, 
 
 
 def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
-    """Build the three steps of a failure: before it, with VMs down, and with VMs re-created elsewhere. VMs that are not
-    re-created have no location afterwards.
+    """Build the three steps of a failure: before it, with VMs down, and with VMs re-created elsewhere. Other lost VMs
+    have no location afterwards.
     """
     placements_after: dict[_VmKey, Placement | None] = {}
     for pool in failure.pools:

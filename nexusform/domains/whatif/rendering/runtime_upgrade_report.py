@@ -27,6 +27,8 @@ from nexusform.snapshots.availability import PoolAvailability
 from nexusform.snapshots.snapshot import VmOwnerKind
 
 _WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
+_MAX_WAVES = 24  # columns of the timeline
+_POOL_NAMES: Mapping[VmOwnerKind, str] = {VmOwnerKind.VM: "(plain VM)"}
 
 
 def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str) -> Report:
@@ -185,10 +187,6 @@ def _describe_drain(*, is_drained: bool) -> str:
         f"{format_count(UNHEALTHY_MINUTES, 'minute')} without contact their pods are unhealthy. They are "
         "re-created where other nodes have capacity."
     )
-
-
-_MAX_WAVES = 24  # columns of the timeline
-_POOL_NAMES: Mapping[VmOwnerKind, str] = {VmOwnerKind.VM: "(plain VM)"}
 
 
 def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:

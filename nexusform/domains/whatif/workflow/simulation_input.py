@@ -190,8 +190,8 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
 
 
 def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
-    """Read the input after the saved plan at a path: the objects that it plans, and the clusters of its data blocks.
-    Raises UnreadableInput, also if variables differ from those of the plan.
+    """Read the input after the saved plan at a path: its planned objects, and the clusters of its data blocks. Raises
+    UnreadableInput, also if variables differ from those of the plan.
     """
     saved, problems = read_plan(path, location)
     if saved is None:

@@ -164,8 +164,8 @@ def _select_errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
-    """Yield the bindings in state that an eviction could end: those of cluster-scoped placements, not being deleted
-    already. The provider "" is the default one.
+    """Yield the bindings in state to evict: those of cluster-scoped placements, not being deleted already. The provider
+    "" is the default one.
     """
     blocks = {block.address: block for block in run.project.configuration.root.resources.values()}
     for address, current in run.stored.state.list_current_objects():
