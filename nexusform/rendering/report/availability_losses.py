@@ -54,7 +54,8 @@ def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
         if row.pool != _CONTROL_PLANE:
             continue
         cluster, effect = (row.site_id, row.cluster), compute_effect(row)
-        if effect in DISRUPTIVE_EFFECTS and row.trigger not in _ROLLING_TRIGGERS:  # not one VM after another
+        is_rolling = row.trigger in _ROLLING_TRIGGERS  # one VM after another
+        if effect in DISRUPTIVE_EFFECTS and not is_rolling:
             down[cluster] += 1
         if effect is Effect.PLACED:
             growth[cluster] += 1

@@ -151,7 +151,8 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
         if child.kind is not NodeKind.LEAF:  # a compound value has no short form
             continue
         value = child.old if child.symbol == DELETED else child.new
-        if child.name not in attributes or value != attributes[child.name].default:
+        is_default = child.name in attributes and value == attributes[child.name].default
+        if not is_default:
             texts.append(f"{child.name} = {format_scalar(value)}")
     text = ", ".join(texts)
     is_shown = 0 < len(text) <= _MAX_VALUE_LENGTH

@@ -163,7 +163,8 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     if not rows or total <= _MIN_CLUSTERS:  # the changes name few clusters
         return
     changed = {row.cluster for row in rows}
-    verb = "new VMs" if {row.action for row in rows} == {PlacementAction.PLACE} else "VMs change"
+    has_only_new_vms = {row.action for row in rows} == {PlacementAction.PLACE}
+    verb = "new VMs" if has_only_new_vms else "VMs change"
     if len(changed) == total:
         yield f"{verb} in all {total:,} clusters"
     else:
@@ -254,7 +255,10 @@ def _format_amount(count: Interval) -> str:
 
 
 def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
-    """Return `surge capacity for every cluster`, or the clusters without it: `no surge capacity for cluster-d; ...`."""
+    """Return `surge capacity for every cluster`, or the clusters without it: `no surge capacity for cluster-d; ...`.
+    Clusters with unknown capacity follow, with the cause, and then the number of the others. Return "" without
+    upgrades.
+    """
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
     names: dict[str, list[str]] = {}  # of clusters, by result of the upgrade
     for upgrade in decision.upgrades:
@@ -275,7 +279,9 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
 
 
 def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield `rack counts exact for 168 of 215 VMs; Azure picks the machines`, missing data, the certainty of pods."""
+    """Yield clauses on the certainty of the predictions: `rack counts exact for 168 of 215 VMs; Azure picks the
+    machines`. Missing data follows, and the number of certain pods with the doubts about others.
+    """
     yield from _describe_vm_confidence(plan, figures)
     if plan.missing_data:
         yield f"no data on {', '.join(plan.missing_data)}"

@@ -64,7 +64,9 @@ def create_schema_lookup(registries: PluginRegistries) -> SchemaLookup:
 
 
 def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
-    """Build the rows of changed objects and fold similar ones. Linear in the number of changes."""
+    """Build a row per changed object and fold similar ones. Its clauses may be about its placed objects: `2 VMs to
+    move`. The time is linear in the number of changes.
+    """
     placement_counts = count_placements(plan)
     rows = []
     for change in plan.reported_changes:

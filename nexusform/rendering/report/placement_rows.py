@@ -151,7 +151,9 @@ OUTCOMES: Mapping[Effect, str] = {
 
 
 def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str]:
-    """Return the clauses of the `Placements:` line: `3 to place`, `2 to move`, with moves and losses highlighted."""
+    """Return the clauses of the `Placements:` line: `3 to place`, `2 to move`, `1 to remove`, `5 kept`. Others follow
+    if they are not 0. Moves and losses are highlighted.
+    """
     moves = f"{summary.move:,} to move"
     clauses = [
         f"{summary.place:,} to place",

@@ -176,7 +176,9 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
 
 def build_upgrade_section(view: PlanReportData) -> Section:
-    """Build tables of upgraded clusters and of clusters with re-created pools."""
+    """Build a table per upgraded cluster with a row per pool. Clusters with re-created pools have one, too: the title
+    says if all are upgrades.
+    """
     from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
 
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
@@ -233,7 +235,9 @@ def build_check_section(view: PlanReportData) -> Section:
 
 
 def build_rollout_section(view: PlanReportData) -> Section:
-    """Build the steps of rollouts; times are the earliest."""
+    """Build a table per rollout with a row per step, in plan order. The times are the earliest, as the duration of
+    updates is not included.
+    """
     if not view.plan.rollouts:
         return NO_SECTION  # otherwise the note alone would be content
     # A table of start time, stage or wave, and action per rollout, in plan order.
@@ -411,8 +415,10 @@ def build_single_vm_section(view: PlanReportData) -> Section:
     groups = build_placement_groups(view.plan, ShownPlacements.ALL, view.location_formatter)
     selected = _select_listed(view, _select_vm_groups(groups))
     actions = (PlacementAction.MOVE, PlacementAction.PLACE)
-    lines = [line for line in chain.from_iterable(group.lines for group in selected) if line.action in actions]
-    if not (view.plan.samples or view.plan.upgrades or len(lines) > MAX_LISTED_VMS):
+    all_lines = chain.from_iterable(group.lines for group in selected)
+    lines = [line for line in all_lines if line.action in actions]
+    is_listed_elsewhere = len(lines) <= MAX_LISTED_VMS and not view.plan.upgrades
+    if is_listed_elsewhere and not view.plan.samples:
         return NO_SECTION  # `build_listed_vm_section` has each VM, and there is no certainty
     rows = tuple(Row((StyledText(line.label, Style.CODE), describe_line(line), _format_share(line))) for line in lines)
     table = Table(("VM", "from → to", "machine certainty"), rows, figures=frozenset({2}))
@@ -474,7 +480,9 @@ def _build_item(line: PlacementLine) -> Item:
 
 
 def describe_line(line: PlacementLine) -> Text:
-    """Return `-> target`, `leaves origin`, `origin -> target` or `stays: target`, each with `(trigger; doubt)`."""
+    """Return the text of a line after its name: `-> target`, `leaves origin`, `origin -> target` or `stays: target`.
+    The trigger and a doubt follow in brackets.
+    """
     remark = enclose(" ", line.remark)
     target = StyledText(line.target, Style.STRONG)
     if line.effect is Effect.PLACED:

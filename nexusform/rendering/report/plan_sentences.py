@@ -73,7 +73,9 @@ _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def format_headline(change: Change) -> str:
-    """Return the text after the address: `will be created`."""
+    """Return the text after the address: `will be created`. A replacement may have a text for its reason. A change
+    without an action is an import or a move.
+    """
     if change.action in REPLACE_ACTIONS:
         return _REPLACEMENT_HEADLINES.get(change.reason, "must be replaced")
     if change.action is Action.NO_OP:
@@ -307,7 +309,9 @@ def format_uncertainty_mark(row: PlacementChange) -> str:
 
 
 def describe_plan_evaluation(plan: Plan) -> str:
-    """Return if the evaluation was sandboxed and its files, servers and programs; "" for a plan without this record."""
+    """Return facts about the evaluation of the configuration: sandboxed or not, and its files, servers and programs.
+    Return "" for a plan without this record.
+    """
     evaluation = plan.basis.evaluation
     if evaluation is None:
         return ""

@@ -131,7 +131,9 @@ _CONDITION_VERBS: Final = {
 
 
 def describe_inventory(plan: Plan) -> str:
-    """Return the age of the oldest inventory, such as `8 h old`; "" without an inventory."""
+    """Return the age of the oldest inventory: `8 h old`, or `of unknown age` if a time cannot be read. Return ""
+    without an inventory.
+    """
     if not plan.inventories:
         return ""
     ages = [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]
@@ -244,7 +246,9 @@ def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]
 
 
 def _describe_accuracy(score: SitePredictionAccuracy) -> str:
-    """Return sentences about a site: the replay of its history, predictions of earlier plans, and unread results."""
+    """Return sentences about the accuracy of predictions on a site: the replay of its history, and predictions of
+    earlier plans. The reasons of results not verified come last.
+    """
     sentences = []
     unverified = f"{score.unverified_count:,} not verified"
     if score.verified_count:

@@ -209,7 +209,9 @@ def _index_line_starts(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
 
 
 def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> SourceSnippet | None:
-    """Extract the source lines of a diagnostic's subject; None without subject or file, or if the file is too short."""
+    """Extract the source lines of the subject of a diagnostic, at most MAX_LINES of them. Return None without a subject
+    or its file, or if the file is too short by now.
+    """
     subject = diagnostic.subject
     file = files.get(subject.filename) if subject else None
     if subject is None or file is None:

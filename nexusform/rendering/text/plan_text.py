@@ -314,7 +314,8 @@ def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
     parts += _render_changed_outputs(view, width, paint, has_details=True)
     if options.diagnostics:
         parts += _render_findings(view, sources, options)
-    if options.hints and options.next_step and plan.has_changes and not plan.is_rejected:
+    can_be_applied = plan.has_changes and not plan.is_rejected
+    if can_be_applied and options.hints and options.next_step:
         parts.append(render_next_step(options, paint))
     if plan.has_changes and not options.terraform:
         parts.append("\n".join(render_decision(build_decision_lines(plan), width, paint)))

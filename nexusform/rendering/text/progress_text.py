@@ -53,7 +53,9 @@ def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -
 
 
 def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
-    """Return the message of the provider, or without one `ADDR: Still reading... [id=X, 10s elapsed]`."""
+    """Return the message of the provider about a step in progress. Without one, return `ADDR: Still reading... [id=X,
+    10s elapsed]`; the id is omitted if the line would be too wide.
+    """
     if step.message:
         head = paint(f"{_format_name(step)}:", "bold")
         return wrap_hanging(f"{head} {escape_control_characters(step.message)}", width)

@@ -185,7 +185,9 @@ def render_plan_section(
     tables = section.all_tables
     # The title is omitted if every table has a caption, unless the captions are mere addresses (of rollouts).
     is_titled = bool(section.groups) or any(not table.caption for table in tables) or section.name == "rollouts"
-    lines = [paint(f"{section.title.removesuffix(':')}:", "bold")] if section.title and is_titled else []
+    lines: list[str] = []
+    if section.title and is_titled:
+        lines.append(paint(f"{section.title.removesuffix(':')}:", "bold"))
     for table in tables:
         lines += _render_captioned_table(table, width, paint, has_details=has_details)
         if table.caption and not is_titled:  # each table is a part
@@ -199,15 +201,18 @@ def render_plan_section(
             lines += wrap_line(f"{_INDENT}{escape_control_characters(line)}", 4, width)
     else:  # paragraphs with blank lines between them
         for line in map(get_plain_text, section.lines):
-            lines += [*([""] if lines else []), *_wrap_text(line, width)]
+            if lines:
+                lines.append("")
+            lines += _wrap_text(line, width)
     return [*parts, "\n".join(lines)] if lines else parts
 
 
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
     """Render a table below its caption; without figures (such as steps) only its first rows, unless `has_details`."""
     lines = _render_bold_lines(f"{table.caption}:", width, paint) if table.caption else []
-    max_rows = len(table.rows) if table.figures or has_details else _MAX_STEPS
-    visible_table = replace(table, rows=table.rows[:max_rows])
+    has_all_rows = has_details or bool(table.figures)
+    visible_rows = table.rows if has_all_rows else table.rows[:_MAX_STEPS]
+    visible_table = replace(table, rows=visible_rows)
     lines += indent_lines(render_table(visible_table, paint, width - len(_INDENT), has_details=has_details), _INDENT)
     hidden_count = len(table.rows) - len(visible_table.rows)
     if hidden_count:
