@@ -231,7 +231,9 @@ def _match_observed_clusters(
     registries: PluginRegistries,
     observations: ClusterObservations,
 ) -> Iterator[tuple[str, ObservedCluster]]:
-    """Match each cluster listed by kubectl to the nodes and workloads in state; yield it with its id."""
+    """Match each cluster listed by kubectl to its nodes and workloads in state. Yield pairs of its id and the result;
+    nothing without listed clusters.
+    """
     if not observations.clusters:
         return
     # The keys of workloads applied to clusters, by cluster id.

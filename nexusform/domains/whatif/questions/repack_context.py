@@ -183,7 +183,9 @@ def build_repack_context(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     lifted: frozenset[Constraint] = NOTHING_LIFTED,
 ) -> RepackContext:
-    """Build the context of a site, ignoring the `lifted` constraints."""
+    """Build the context of a site: its machines with their free cells, its movable VMs, and the constraint of each
+    other VM. The `lifted` constraints are ignored.
+    """
     pools = site.pools
     clusters = tuple(cluster for cluster in site.clusters for _ in cluster.pools)  # the cluster of each pool
     scheduler = _build_scheduler(site, lifted)

@@ -113,7 +113,9 @@ def plan_repack(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     time_budget: TimeBudget = NO_TIME_LIMIT,
 ) -> RepackResult:
-    """Plan the fewest re-creations of VMs that make the demand fit, or else find the constraints that prevent it."""
+    """Plan the fewest re-creations of VMs to make the demand fit, or else find the constraints in the way.
+    `time_budget` limits all searches together. With a limit, the answer may depend on the computer.
+    """
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
@@ -240,7 +242,9 @@ def _search_without_constraints(
 def find_maximum_demand(
     site: SiteSnapshot, request: RepackRequest, pods: Mapping[str, ClusterPods], time_budget: TimeBudget
 ) -> int | None:
-    """Find by bisection the largest demand of this SKU with a solution within -moves; None if it is not decided."""
+    """Find by bisection the largest demand of this SKU with a solution within -moves. Return None if the time is over,
+    or if the program proves neither a solution nor the lack of one.
+    """
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
     low, high = 0, request.want  # numbers of VMs with and without a solution, moved together below
     while low + 1 < high:
@@ -251,7 +255,7 @@ def find_maximum_demand(
         if not request.can_recreate(solution.bound):  # the lower bound exceeds -moves
             high = want
         elif isinstance(solution, NoRepackSolution):
-            if not solution.is_proved:  # none was found in time
+            if not solution.is_proved:  # none was found within the limits
                 return None
             high = want
         elif request.can_recreate(solution.recreations):

@@ -48,10 +48,17 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     if failure.recreations:
         # Build the section of re-created VMs; the missing VMs are counted over samples, if there are any.
         counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
-        pools_and_counts = zip(failure.recreations, counts, strict=True)
-        rows = tuple(_build_recreation_row(pool, sampled_count) for pool, sampled_count in pools_and_counts)
+        recreation_rows: list[Row] = []
+        for pool, sampled_count in zip(failure.recreations, counts, strict=True):
+            missing = sampled_count or Interval(pool.missing, pool.missing)
+            fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
+            vms_by_rack = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)
+            racks = sorted(vms_by_rack, key=str.encode)
+            rack_texts = [rack if vms_by_rack[rack] == 1 else f"{vms_by_rack[rack]} in {rack}" for rack in racks]
+            cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", format_list(rack_texts))
+            recreation_rows.append(Row(cells, missing.maximum > 0))
         reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
-        table = Table(("cluster", "pool", "fit", "racks"), rows, frozenset({2}))
+        table = Table(("cluster", "pool", "fit", "racks"), tuple(recreation_rows), frozenset({2}))
         title = "Re-created VMs (predicted)"
         recreation_section = Section(title, tuple(reasons), table=table, is_finding=table.has_findings)
         sections += [recreation_section, *map(_build_location_section, failure.recreations)]
@@ -182,20 +189,6 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
     )
     recovery_text = select_word_form(len(failure.machines), "the machine is", "the machines are")
     yield f"When {recovery_text} back, uncordon. No VM moves back automatically."
-
-
-def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -> Row:
-    """Build the row of a pool after a failure: how many of its VMs fit elsewhere, by rack.
-
-    `sampled_count`: lowest and highest number of VMs without a place over all samples; None without samples.
-    """
-    missing = sampled_count or Interval(pool.missing, pool.missing)
-    fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
-    counts = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)
-    racks = sorted(counts, key=str.encode)
-    racks_text = format_list(rack if counts[rack] == 1 else f"{counts[rack]} in {rack}" for rack in racks)
-    cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", racks_text)
-    return Row(cells, missing.maximum > 0)
 
 
 def _build_location_section(pool: RecreatedPool) -> Section:
