@@ -54,7 +54,8 @@ def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
         if row.pool != _CONTROL_PLANE:
             continue
         cluster, effect = (row.site_id, row.cluster), compute_effect(row)
-        if effect in DISRUPTIVE_EFFECTS and row.trigger not in _ROLLING_TRIGGERS:  # not one VM after another
+        is_rolling = row.trigger in _ROLLING_TRIGGERS  # one VM after another
+        if effect in DISRUPTIVE_EFFECTS and not is_rolling:
             down[cluster] += 1
         if effect is Effect.PLACED:
             growth[cluster] += 1
@@ -147,7 +148,7 @@ def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Ma
 def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
     """Return the removal time of each node in a batched upgrade, by every name of the node. A time is not a clock time,
     but a pool (site id, cluster, pool) with the number of a batch. Azure upgrades the nodes of a pool in the order of
-    their numbers, so each full batch of them is removed at one time.
+    their numbers. So each full batch of them is removed at one time.
     """
     batch_sizes: dict[tuple[str, str, str], int] = {}
     for upgrade in plan.upgrades:
@@ -174,7 +175,9 @@ _VERBS: Final = {
 
 
 def _describe_replica_effects(effects: Mapping[Effect, int]) -> str:
-    """Return `its only replica moves`, `all of its 3 replicas move` or `of its 3 replicas 1 moves and 2 lose ...`."""
+    """Describe the numbers of disrupted pods of a workload by effect. Return `its only replica moves`, `all of its 3
+    replicas move` or `of its 3 replicas 1 moves and 2 lose their nodes`.
+    """
     verbs: Counter[tuple[str, str]] = Counter()
     for effect, count in effects.items():
         verbs[_VERBS[effect]] += count  # two effects share a verb

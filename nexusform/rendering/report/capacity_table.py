@@ -1,7 +1,6 @@
 """Table of the spare capacity of every site before and after a plan."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -80,8 +79,8 @@ def _build_rows(figures: Iterable[_CapacityTableRow], prefix: str = "") -> list[
 def _build_site_figures(
     rows_by_site: Mapping[str, Sequence[SiteSkuCapacity]], other_capacity: Sequence[SiteResourceCapacity]
 ) -> dict[str, tuple[_CapacityTableRow, ...]]:
-    """Build the table rows of every site, in plan order: VM capacity, then other resources if any site has data about
-    them. The first row of a site is its largest SKU.
+    """Build the table rows of every site, in plan order: VM capacity, then the scarcest other resource of each kind if
+    any site has data about them. The first row of a site is its largest SKU.
     """
     skus = {rows[0].sku for rows in rows_by_site.values()}
     free_label = f"spare capacity for {skus.pop() if len(skus) == 1 else 'the largest SKU'}"
@@ -90,7 +89,15 @@ def _build_site_figures(
     if resources_by_site.keys().isdisjoint(rows_by_site):
         return figures  # further rows would be `-` on every site
     for site in figures:
-        figures[site] += tuple(_list_site_resource_figures(resources_by_site.get(site, [])))
+        site_resources = resources_by_site.get(site, [])
+        for kind, label in _OTHER_LABELS.items():
+            row = find_scarcest_resource(site_resources, kind)
+            before = after = "-"  # if the site has no such resource
+            is_worse = False
+            if row is not None:
+                before, after = format_spare_resources(row, row.free_before), format_spare_resources(row, row.free)
+                is_worse = row.free is not None and row.free < (row.free_before or 0)  # a deficit is worse than unknown
+            figures[site] += (_CapacityTableRow(label, before, after, is_worse),)
     return figures
 
 
@@ -114,13 +121,19 @@ def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[
 
 def _list_clusters_without_surge(capacities: Sequence[SpareCapacity]) -> tuple[list[str], list[str]]:
     """Return the clusters without surge capacity, and the others with uncertain surge capacity."""
-    insufficient = dict.fromkeys(chain.from_iterable(capacity.no_surge_clusters for capacity in capacities))
-    uncertain = dict.fromkeys(chain.from_iterable(capacity.uncertain_surge_clusters for capacity in capacities))
-    return list(insufficient), [cluster for cluster in uncertain if cluster not in insufficient]
+    insufficient: dict[str, None] = {}  # each cluster once, in order
+    uncertain: dict[str, None] = {}
+    for capacity in capacities:  # of one SKU each
+        insufficient |= dict.fromkeys(capacity.no_surge_clusters)
+        uncertain |= dict.fromkeys(capacity.uncertain_surge_clusters)
+    only_uncertain = [cluster for cluster in uncertain if cluster not in insufficient]
+    return list(insufficient), only_uncertain
 
 
 def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:
-    """Return "yes", the clusters without surge capacity, or only uncertain ones; "-" without clusters."""
+    """Return "yes" if every cluster has surge capacity. Return the clusters without it as `no: a, b`, or else the
+    uncertain ones as `unknown: c`. Return "-" without clusters.
+    """
     insufficient, uncertain = _list_clusters_without_surge(capacities)
     if insufficient:
         return f"no: {format_first_items(insufficient, _MAX_NAMES)}"
@@ -153,15 +166,3 @@ _OTHER_LABELS: Final[Mapping[SiteResourceKind, str]] = {
     SiteResourceKind.STORAGE: "GiB left on storage",
     SiteResourceKind.CLAIMS: "GiB left for claims of pods, at most",
 }
-
-
-def _list_site_resource_figures(other_capacity: Sequence[SiteResourceCapacity]) -> Iterator[_CapacityTableRow]:
-    """Yield the scarcest capacity of a site for each kind other than machines."""
-    for kind, label in _OTHER_LABELS.items():
-        row = find_scarcest_resource(other_capacity, kind)
-        if row is None:  # the site has no such resource
-            yield _CapacityTableRow(label, "-", "-", is_worse=False)
-            continue
-        old, new = format_spare_resources(row, row.free_before), format_spare_resources(row, row.free)
-        is_worse = row.free is not None and row.free < (row.free_before or 0)  # a deficit is worse than unknown
-        yield _CapacityTableRow(label, old, new, is_worse)

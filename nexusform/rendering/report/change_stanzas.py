@@ -1,7 +1,6 @@
 """Stanzas of a plan: the change of each object, with its header and its difference."""
 
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -49,7 +48,9 @@ class ChangeStanza(Struct, frozen=True):
 def build_stanzas(
     plan: Plan, registries: PluginRegistries, detail: ShownPlacements = ShownPlacements.CHANGED
 ) -> tuple[ChangeStanza, ...]:
-    """Build the stanzas of all reported changes."""
+    """Build the stanzas of all reported changes, each with its header and the tree of its difference. `detail` decides
+    if hints refer to placements below.
+    """
     find_schema = create_schema_lookup(registries)
     placement_counts = count_placements(plan)
     stanzas = []
@@ -136,21 +137,20 @@ def _build_condensed_texts(
             # `counts` has changed placements only. Count other entries, but not of a nested map (by cluster, workload).
             if not KINDS[kind].is_nested:
                 changed_names = {name for row_kind, name in counts.objects if row_kind == kind}
-                changes += _count_other_entries(old, new, changed_names)
+                names = old.keys() & new.keys() - changed_names
+                kept_count = sum(old[name] == new[name] for name in names)
+                changes += format_counts([(kept_count, "kept"), (len(names) - kept_count, "other changes")])
             hint = ", see below" if placements_follow else ""
             texts[name] = f"({', '.join(changes)}{hint})"
         elif new and not before:
             texts[name] = f"({len(new):,} placed)"
         elif old and not after:
             texts[name] = f"({len(old):,} removed)"
-    return texts | _format_changed_lists(before, after) | _format_machines(before, after)
-
-
-def _count_other_entries(old: _Mapping, new: _Mapping, changed_names: AbstractSet[str]) -> list[str]:
-    """Return the numbers of kept entries and of entries with another change, for those on both sides of a map."""
-    names = old.keys() & new.keys() - changed_names
-    kept_count = sum(old[name] == new[name] for name in names)
-    return format_counts([(kept_count, "kept"), (len(names) - kept_count, "other changes")])
+    texts |= _format_changed_lists(before, after)
+    machines = _get_mapping_attribute(before, _MACHINES) or _get_mapping_attribute(after, _MACHINES)
+    if machines and (before is None or after is None):  # of a whole rack; changed machines are listed by name
+        texts[_MACHINES] = f"({format_count(len(machines), 'machine')})"
+    return texts
 
 
 def _format_changed_lists(before: _Side, after: _Side) -> dict[str, str]:
@@ -174,13 +174,7 @@ def _get_changed_list(before: _Side, after: _Side, name: str) -> Sequence[Any]:
     return () if items == get_value_at_path(before, name) else items
 
 
-def _format_machines(before: _Side, after: _Side) -> dict[str, str]:
-    """Return the number of machines of a created or deleted rack as text; changed ones are listed by name."""
-    machines = _get_mapping_attribute(before, _MACHINES) or _get_mapping_attribute(after, _MACHINES)
-    is_whole_rack = before is None or after is None  # created or deleted
-    return {_MACHINES: f"({format_count(len(machines), 'machine')})"} if machines and is_whole_rack else {}
-
-
 def _get_mapping_attribute(side: _Side, name: str) -> dict[str, Any]:
+    """Return a map of the object; {} if it is missing, unknown, or the object does not exist."""
     value = get_value_at_path(side, name)
     return value if value.__class__ is dict else {}

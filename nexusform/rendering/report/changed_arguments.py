@@ -1,6 +1,6 @@
 """Clauses about the changed arguments of one object."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -35,6 +35,12 @@ from nexusform.values.typed_value import UNKNOWN
 _MAX_VALUE_LENGTH: Final = 40
 _MAX_PARTS_LENGTH: Final = 60
 _NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
+_SIGNS: Final[Mapping[str, str]] = {CREATED: CREATED, DELETED: DELETED}
+_PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", CHANGED: "changed"}
+# Attributes that identify the elements of a list.
+_NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
+_NESTED_KINDS: Final = (NodeKind.LIST, NodeKind.MAP, NodeKind.OBJECT)
+_MAX_PATHS: Final = 4
 
 
 def describe_changes(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> tuple[str, ...]:
@@ -90,10 +96,6 @@ def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, 
     return clauses
 
 
-_NESTED_KINDS: Final = (NodeKind.LIST, NodeKind.MAP, NodeKind.OBJECT)
-_MAX_PATHS: Final = 4
-
-
 def _has_nested_changes(node: DifferenceNode) -> bool:
     """Return whether nested parts of a changed argument change inside: more than values are added, removed or
     replaced. An argument that replaces the object is described as a whole.
@@ -126,23 +128,14 @@ def _build_clauses(
             names_by_change.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
     for (symbol, block_clauses), names in names_by_change.items():
         if machines >= set(names):  # the blocks are machines of the rack
-            subject = _format_machine_subject(names, symbol, len(machines))
+            is_whole_rack = len(machines) > 1 and len(names) == len(machines)
+            subject = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
+            if symbol == DELETED:
+                subject += " no longer"  # a fact about them is gone: ` (evacuate = true)` follows
         else:
             subject = f"{_SIGNS.get(symbol, '')}{format_names(names)}"
         clauses += [f"{subject}{clause}" for clause in block_clauses]
     return clauses
-
-
-_SIGNS: Final[Mapping[str, str]] = {CREATED: CREATED, DELETED: DELETED}
-
-
-def _format_machine_subject(names: Sequence[str], symbol: str, machine_count: int) -> str:
-    """Format the names of machines with changed facts: `r1-bm01, r1-bm02`, or `all 16 machines` of a rack. With DELETED
-    the fact is gone: `r1-bm01 no longer`, and a text such as ` (evacuate = true)` follows.
-    """
-    is_whole_rack = machine_count > 1 and len(names) == machine_count
-    text = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
-    return f"{text} no longer" if symbol == DELETED else text
 
 
 def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
@@ -158,7 +151,8 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
         if child.kind is not NodeKind.LEAF:  # a compound value has no short form
             continue
         value = child.old if child.symbol == DELETED else child.new
-        if child.name not in attributes or value != attributes[child.name].default:
+        is_default = child.name in attributes and value == attributes[child.name].default
+        if not is_default:
             texts.append(f"{child.name} = {format_scalar(value)}")
     text = ", ".join(texts)
     is_shown = 0 < len(text) <= _MAX_VALUE_LENGTH
@@ -184,7 +178,9 @@ def _format_leaf_value(node: DifferenceNode) -> str:
 
 
 def _format_changed_value(node: DifferenceNode) -> str:
-    """Format the change of a scalar, or of the parts of a set, map or object (`2 added`); else return `changed`."""
+    """Format the change of an argument after its name. A scalar has its old and new value. A set, map or object has its
+    changed parts: `2 added`. Anything else is `changed`.
+    """
     text = "changed"
     if node.kind is NodeKind.LEAF:
         text = _format_scalar_change(node)
@@ -205,12 +201,9 @@ def _format_scalar_change(node: DifferenceNode) -> str:
     return f"{old} removed" if node.symbol == DELETED else f"{old} -> {new}"
 
 
-_PART_VERBS: Final[Mapping[str, str]] = {CREATED: "added", DELETED: "removed", CHANGED: "changed"}
-
-
 def _format_part_changes(node: DifferenceNode) -> str:
     """Format changed parts by name: `"1" added, "8" removed`, in the order added, removed, changed. If a part has no
-    name, its group is only counted (`2 added`), and so is every group if the names are too long.
+    name, its group is only counted: `2 added`. If the names are too long, all groups are.
     """
     parts_by_symbol = group_by(node.children, lambda child: child.symbol)
     texts, count_texts = [], []
@@ -234,10 +227,6 @@ def _format_changed_part(node: DifferenceNode) -> str:
     if node.kind is NodeKind.LEAF:
         return f"{node.name} {_format_scalar_change(node)}".strip()
     return f"{_get_part_name(node)} parts"
-
-
-# Attributes that identify the elements of a list.
-_NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
 
 
 def _get_part_name(node: DifferenceNode) -> str:
@@ -284,8 +273,8 @@ def _get_order(part: tuple[Path, Any, Any]) -> list[tuple[bool, str]]:
 
 
 def _is_marked(path: Path, marks: Any) -> bool:
-    """Return whether the value at a path is sensitive: the path, one above it or one below it is marked. `marks` is
-    True if the whole value is marked, None if nothing is, else a dict of the marks of its parts.
+    """Return whether the value at a path is sensitive: the path, one above it or one below it is marked. `marks` is a
+    dict of the marks of parts. It is True if the whole value is marked, and None if nothing is.
     """
     node = marks
     for step in path:
@@ -296,7 +285,9 @@ def _is_marked(path: Path, marks: Any) -> bool:
 
 
 def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
-    """Format the change of a part: sensitive, added, removed, or its old and new value."""
+    """Format the change of a part of an argument with its path: `labels.team "a" -> "b"`. A side can be _ABSENT. The
+    values of a sensitive part are hidden.
+    """
     text = format_path(path)
     if is_hidden:
         return f"{text} {SENSITIVE}"
@@ -306,7 +297,9 @@ def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
 
 
 def _format_value(plain: Any) -> str:
-    """Format a value on one line, truncated if long; containers as their size, except short objects without nesting."""
+    """Format a value on one line, truncated if it is long. A container is formatted as its size, except a short object
+    without nesting.
+    """
     if plain is UNKNOWN:
         return KNOWN_AFTER_APPLY
     if plain.__class__ is dict:

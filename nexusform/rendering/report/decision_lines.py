@@ -80,8 +80,13 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     decision = build_decision(plan)
     losses_in_impact = describe_lost_vms(plan)  # not to be repeated as a risk
     other_losses = [loss for loss in find_availability_losses(plan) if loss not in losses_in_impact]
+    partial_text = ""
+    if plan.targets or plan.excludes:
+        option = "-target" if plan.targets else "-exclude"
+        changed = format_count(len(plan.changes) - plan.count(Action.NO_OP), "changed resource")
+        partial_text = f"({option}): {changed}; others were not planned"
     lines = (
-        DecisionLine("Partial plan", tuple(_describe_partial_plan(plan))),
+        DecisionLine("Partial plan", (partial_text,)),
         DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
         DecisionLine("Risk", (*describe_weakened_rules(plan), *other_losses)),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
@@ -93,14 +98,6 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Checked by", tuple(map(_describe_program_check, plan.checks_by))),
     )
     return tuple(line for line in lines if any(line.texts))
-
-
-def _describe_partial_plan(plan: Plan) -> Iterator[str]:
-    """Yield the option -target or -exclude, with the number of changed resources."""
-    if plan.targets or plan.excludes:
-        option = "-target" if plan.targets else "-exclude"
-        changed = len(plan.changes) - plan.count(Action.NO_OP)
-        yield f"({option}): {format_count(changed, 'changed resource')}; others were not planned"
 
 
 _VERBS: Final[Mapping[Effect, str]] = {
@@ -166,7 +163,8 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     if not rows or total <= _MIN_CLUSTERS:  # the changes name few clusters
         return
     changed = {row.cluster for row in rows}
-    verb = "new VMs" if {row.action for row in rows} == {PlacementAction.PLACE} else "VMs change"
+    has_only_new_vms = {row.action for row in rows} == {PlacementAction.PLACE}
+    verb = "new VMs" if has_only_new_vms else "VMs change"
     if len(changed) == total:
         yield f"{verb} in all {total:,} clusters"
     else:
@@ -200,7 +198,9 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
 
 
 def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
-    """Format the numbers of objects by kind with the verb of the effect."""
+    """Format the numbers of objects by kind with the verb of their common effect: `3 VMs and 2 pods to move
+    (re-created)`. A note follows if the verb alone may mislead.
+    """
     totals: Counter[str] = Counter()
     for row in rows:
         totals[row.kind] += row.count
@@ -255,7 +255,10 @@ def _format_amount(count: Interval) -> str:
 
 
 def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
-    """Return `surge capacity for every cluster`, or the clusters without it: `no surge capacity for cluster-d; ...`."""
+    """Return `surge capacity for every cluster`, or the clusters without it: `no surge capacity for cluster-d; ...`.
+    Clusters with unknown capacity follow, with the cause, and then the number of the others. Return "" without
+    upgrades.
+    """
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
     names: dict[str, list[str]] = {}  # of clusters, by result of the upgrade
     for upgrade in decision.upgrades:
@@ -276,7 +279,9 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
 
 
 def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
-    """Yield `rack counts exact for 168 of 215 VMs; Azure picks the machines`, missing data, the certainty of pods."""
+    """Yield clauses on the certainty of the predictions: `rack counts exact for 168 of 215 VMs; Azure picks the
+    machines`. Missing data follows, and the number of certain pods with the doubts about others.
+    """
     yield from _describe_vm_confidence(plan, figures)
     if plan.missing_data:
         yield f"no data on {', '.join(plan.missing_data)}"
@@ -318,7 +323,9 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
 
 
 def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
-    """Yield `none set`, or each blocked or unknown result, then `passed moved:5, capacity:5`."""
+    """Yield a clause for each limit blocking the plan, also because its result is unknown. Then yield the others,
+    `passed moved:5, capacity:5`. Without limits yield `none set`.
+    """
     if not results:
         yield "none set"
     passed = []
@@ -340,7 +347,9 @@ def _describe_program_check(check: ProgramCheck) -> str:
 
 
 def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[DecisionLine]:
-    """Return the line `Since 0123abc: 2 fewer moves; other placement of web-1`; none without an earlier plan."""
+    """Return the line with the differences to an earlier plan: `Since 0123abc: 2 fewer moves; other placement of
+    web-1`. Objects are named only if the numbers do not account for all. Return [] without an earlier plan.
+    """
     if since is None:
         return []
     has_uncounted_objects = len(since.objects) != abs(since.moved) + abs(since.removed)
@@ -394,5 +403,9 @@ def format_title(diagnostic: Diagnostic) -> str:
 
 def list_blocking_rules(plan: Plan) -> list[str]:
     """Return the addresses of separation rules blocking the plan: with `deny`, and violated in the plan or a sample."""
-    denying_verdicts = [verdict for verdict in plan.separation_verdicts if verdict.enforcement == "deny"]
-    return [str(verdict.address) for verdict in denying_verdicts if verdict.satisfied != "always"]
+    addresses: list[str] = []
+    for verdict in plan.separation_verdicts:
+        is_violated = verdict.satisfied != "always"
+        if verdict.enforcement == "deny" and is_violated:
+            addresses.append(str(verdict.address))
+    return addresses

@@ -207,12 +207,12 @@ class Comparison(Struct, frozen=True):
         # With one class, the values are compared in parts. An absent side counts as empty.
         value_classes = {side.__class__ for side in (old, new) if side is not ABSENT}
         if value_classes == {dict}:
-            node = self._compare_mappings(_replace_absent(old, {}), _replace_absent(new, {}), value_type, marks)
+            old_parts, new_parts = _replace_absent(old, {}), _replace_absent(new, {})
+            node = self._compare_mappings(old_parts, new_parts, value_type, marks)
             return node._replace(symbol=_merge_symbols(symbol, node.children))
         if value_classes == {list}:
-            return self._compare_sequences(
-                symbol, _replace_absent(old, []), _replace_absent(new, []), value_type, marks
-            )
+            old_elements, new_elements = _replace_absent(old, []), _replace_absent(new, [])
+            return self._compare_sequences(symbol, old_elements, new_elements, value_type, marks)
         if value_classes == {str}:
             return self._compare_strings(symbol, old, new)
         if dict in value_classes or list in value_classes:  # a structure on one side only, or of another class
@@ -294,8 +294,8 @@ class Comparison(Struct, frozen=True):
         return DifferenceNode(NodeKind.SET, symbol, children=visible, hidden=len(children) - len(visible))
 
     def _compare_strings(self, symbol: str, old: Any, new: Any) -> DifferenceNode:
-        """Compare two strings; one of them may be ABSENT. Strings with JSON objects or lists are compared by part,
-        other strings of several lines by line, and short ones as a whole.
+        """Compare two strings; one of them may be ABSENT. Strings with JSON objects or lists are compared by part.
+        Other strings of several lines are compared by line, and short ones as a whole.
         """
         structures = (_parse_json(old), _parse_json(new))
         if None not in structures:  # None: not JSON
@@ -322,6 +322,7 @@ def _get_element(elements: Sequence[Any], position: int | None, default: Any = A
 
 
 def _create_leaf(symbol: str, old: Any, new: Any) -> DifferenceNode:
+    """Build the node of a value without parts; an absent side becomes None."""
     return DifferenceNode(NodeKind.LEAF, symbol, old=_replace_absent(old), new=_replace_absent(new))
 
 
@@ -335,8 +336,10 @@ def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
 
 
 def _merge_symbols(symbol: str, children: Sequence[DifferenceNode]) -> str:
-    # Equal values (SAME) can have changed children: their sensitivity differs.
-    return CHANGED if symbol == SAME and any(child.symbol for child in children) else symbol
+    """Return the symbol of a value with children: its own, or CHANGED if only a child changes."""
+    if symbol == SAME and any(child.symbol for child in children):
+        return CHANGED  # the values are equal, but the sensitivity of a child differs
+    return symbol
 
 
 def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
@@ -371,7 +374,9 @@ def measure_name_width(name: str, *, quote: bool = False) -> int:
 
 
 def _parse_json(text: Any) -> Any:
-    """Return the structure of a JSON object or list, ABSENT for an absent text, None for other and too deep texts."""
+    """Return the structure of a JSON object or list, or ABSENT for an absent text. Return None for other texts, and for
+    too deep structures.
+    """
     if text is ABSENT:
         return ABSENT
     # The first character excludes most texts without stripping them.
@@ -387,7 +392,9 @@ def _parse_json(text: Any) -> Any:
 
 
 def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
-    """Yield the attributes with the source order of labelled blocks, if blocks on both sides swap no positions."""
+    """Yield the attributes with the source order of labelled blocks, unless the order changes. Only labels on both
+    sides count: an added or removed block does not change the order.
+    """
     for name, block in schema.blocks.items():
         attribute = get_order_attribute(name)
         if block.nesting is Nesting.MAP:
@@ -471,6 +478,7 @@ def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> 
     ranks = {path: number for number, path in enumerate(source_order)}
 
     def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:
+        """Sort the parts of the node at a path, and their parts in turn."""
         paths: list[Path] = [(*path, *filter(None, (part.name, part.label))) for part in parts]  # label: of a block
         order = sorted(range(len(parts)), key=lambda position: ranks.get(paths[position], len(ranks)))
         return tuple(sort_node(parts[position], paths[position]) for position in order)

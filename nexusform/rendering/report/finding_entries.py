@@ -17,6 +17,11 @@ from nexusform.resources.address import render_moved_block
 
 DESTRUCTIVE_RENAME: Final = "destructive-rename"
 PREEXISTING_NOTE: Final = "Not caused by this plan."
+# Lists and further paragraphs appear in the box only.
+_LIST_START: Final = re.compile(r"\n\n|\n\s*- ")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"`-]|\w+:\d+: )")
+_CLAUSE_END: Final = re.compile(r"[;:]\s+|,\s+(?=so )|\s+\((?=[^()]*\)\.?$)")
+_MIN_CLAUSE_WORDS: Final = 4  # of a meaningful clause, unlike `On cluster a:`
 
 
 class Finding(Struct, frozen=True):
@@ -43,6 +48,7 @@ def collect_findings(plan: Plan) -> tuple[Finding, ...]:
 
 
 def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:
+    """Return the sort key: level, new ones first, renames first, guard rails last."""
     diagnostic = finding.diagnostic  # False precedes True
     return finding.level.order, finding.is_preexisting, diagnostic.id != DESTRUCTIVE_RENAME, diagnostic.id == GUARD_RAIL
 
@@ -86,7 +92,9 @@ T = TypeVar("T", FindingEntry, Finding)
 
 
 def limit_findings_per_id(findings: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
-    """Return (listed findings, further ones by id). Of more than MAX_SAME_ID with an id only a few are listed."""
+    """Split the findings into listed ones, and further ones by id. Up to MAX_SAME_ID findings of one id are all listed.
+    Of more, only the first _SHOWN_PER_ID are.
+    """
     listed: list[T] = []
     remaining: dict[str, list[T]] = {}
     all_findings = list(findings)
@@ -139,13 +147,6 @@ def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
         return (subject, text) if colon else (warning.address, warning.brief)
     paragraph = _LIST_START.split(warning.detail)[0].replace("\n", " ").strip()
     return warning.address, paragraph.removeprefix(f"{warning.address} ") or warning.summary
-
-
-# Lists and further paragraphs appear in the box only.
-_LIST_START: Final = re.compile(r"\n\n|\n\s*- ")
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"`-]|\w+:\d+: )")
-_CLAUSE_END: Final = re.compile(r"[;:]\s+|,\s+(?=so )|\s+\((?=[^()]*\)\.?$)")
-_MIN_CLAUSE_WORDS: Final = 4  # of a meaningful clause, unlike `On cluster a:`
 
 
 def list_shortened_texts(text: str) -> list[str]:

@@ -30,6 +30,9 @@ _MAX_KEYS_LENGTH: Final = 32  # characters of keys in an address
 _MAX_LISTED_NUMBERS: Final = 2  # consecutive numbers listed individually; more become a span
 
 Key: TypeAlias = int | str | None
+_KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
+_SITE: Final = "SITE"  # replaces the name of each site
+MAX_ROWS: Final = 40  # beyond that, pools that differ in their cluster only share a row
 
 
 class NameRange(Struct, frozen=True):
@@ -89,7 +92,14 @@ def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
     runs = group_by(build_name_runs(distinct_names), lambda run: run.prefix)
     if len(runs) > maximum:
         return f"{', '.join(distinct_names[: maximum - 1])} and {len(distinct_names) - maximum + 1:,} more"
-    return ", ".join(_format_numbers(prefix, prefix_runs) for prefix, prefix_runs in runs.items())
+    texts: list[str] = []
+    for prefix, prefix_runs in runs.items():  # each limited to one line: the first runs and `and 5 more`
+        visible_runs, note = prefix_runs, ""
+        if len(prefix_runs) > _MAX_SPANS:
+            visible_runs = prefix_runs[: _MAX_SPANS - 4]  # the note takes the place of some
+            note = f" and {sum(len(run.numbers) for run in prefix_runs[_MAX_SPANS - 4 :]):,} more"
+        texts.append(f"{prefix}{','.join(run.span for run in visible_runs)}{note}")
+    return ", ".join(texts)
 
 
 def format_instances(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
@@ -112,9 +122,6 @@ def fold_instances(names: Iterable[str]) -> list[str]:
         else:
             by_block.setdefault(name, [])  # a name without a key
     return [f"{block}{_truncate_keys(keys)}" if keys else block for block, keys in by_block.items()]
-
-
-_KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
 
 
 def merge_equal_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLineGroup]:
@@ -156,22 +163,15 @@ def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
     return replace(groups[0], lines=_normalize_lines(groups[0]), sites=tuple(sites))
 
 
-def _format_numbers(prefix: str, runs: Sequence[NameRange]) -> str:
-    """Format names with one prefix, limited to one line: `rack1,2,4..7`, or the first runs and `and 5 more`."""
-    note = ""
-    if len(runs) > _MAX_SPANS:
-        runs, hidden_runs = runs[: _MAX_SPANS - 4], runs[_MAX_SPANS - 4 :]  # the note takes the place of some
-        note = f" and {sum(len(run.numbers) for run in hidden_runs):,} more"
-    return f"{prefix}{','.join(run.span for run in runs)}{note}"
-
-
 def format_keys(keys: Sequence[Key]) -> str:
     """Format instance keys in brackets: `[0..7,9]`, `["1".."8"]`, `["a", "b"]`."""
     return _format_bracketed_keys(keys, [text for text, _ in _group_keys_into_runs(keys)])
 
 
 def _truncate_keys(keys: Sequence[int | str]) -> str:
-    """Format instance keys, limited to one line, with the number of omitted keys."""
+    """Format instance keys, limited to one line. The first run of keys is always visible, and the number of omitted
+    keys follows the last one: `["a", "c" and 280 more]`.
+    """
     (first_text, first_count), *runs = _group_keys_into_runs(keys)  # the first run is always visible
     hidden_count = len(keys) - first_count
     visible_texts = [first_text]
@@ -186,6 +186,7 @@ def _truncate_keys(keys: Sequence[int | str]) -> str:
 
 
 def _format_bracketed_keys(keys: Sequence[Key], texts: Sequence[str]) -> str:
+    """Join the texts of keys: with spaces if a key is a string, else without."""
     has_names = any(isinstance(key, str) for key in keys)
     return f"[{(', ' if has_names else ',').join(texts)}]"
 
@@ -205,9 +206,6 @@ def _group_keys_into_runs(keys: Sequence[Key]) -> list[tuple[str, int]]:
         else:
             texts += [(quote_string(f"{run.prefix}{number}"), 1) for number in run.numbers]
     return texts
-
-
-_Shape: TypeAlias = tuple[object, ...]
 
 
 class FoldedAddresses(Struct, frozen=True):
@@ -231,8 +229,11 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
             group = (kinds[position], address.mode, address.type, address.module)
             without_keys.setdefault(group, []).append(position)
         else:
-            key_group = (kinds[position], _remove_folded_key(address, key_position), key_position)
-            with_keys.setdefault(key_group, []).append(position)
+            keys = _list_keys(address)
+            keys[key_position] = None  # the folded key may differ
+            modules = tuple(step.name for step in address.module)
+            names = (modules, address.mode, address.type, address.name)
+            with_keys.setdefault((kinds[position], names, tuple(keys), key_position), []).append(position)
     folds = [_fold_addresses_by_key(members, addresses) for members in with_keys.values()]
     for members in without_keys.values():
         folds += _fold_addresses_by_name(members, addresses)
@@ -250,16 +251,10 @@ def _find_folded_key_position(address: Address) -> int | None:
     return positions[-1] if positions else None
 
 
-def _remove_folded_key(address: Address, key_position: int) -> _Shape:
-    """Return the parts of the address without the key at a position."""
-    keys = _list_keys(address)
-    keys[key_position] = None
-    modules = tuple(step.name for step in address.module)
-    return (modules, address.mode, address.type, address.name, tuple(keys))
-
-
 def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
-    """Fold instances of one block, or of one block in instances of one module; too many keys become their number."""
+    """Fold addresses with one different key, such as the instances of one block: `rack.r[0..7,9]`. With too many keys
+    for a line, the text has their number and `keys` lists them.
+    """
     first_address = addresses[members[0]]
     if len(members) == 1:
         return FoldedAddresses(tuple(members), str(first_address))
@@ -301,9 +296,6 @@ def _fold_addresses_by_name(members: Sequence[int], addresses: Sequence[Address]
         front = str(first_address).removesuffix(first_address.name)
         folds.append(FoldedAddresses(positions, f"{front}{run.prefix}{run.span}"))
     return folds
-
-
-MAX_ROWS: Final = 40  # beyond that, pools that differ in their cluster only share a row
 
 
 class PoolRow(Struct, frozen=True):
@@ -359,11 +351,10 @@ def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int 
     return _fold_equal_sites(sites)
 
 
-_SITE: Final = "SITE"  # replaces the name of each site
-
-
 def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
-    """Fold sites with equal rows, apart from their names and the names of racks and clusters, into one."""
+    """Fold sites with equal rows into one, apart from the names of sites, racks and clusters. The rows of several sites
+    have general names: `SITE-rack1,2`.
+    """
     folded_sites: list[SitePools] = []
     for general_site, members in group_by(sites, _remove_site_names).items():
         rows = _restore_site_names(general_site.rows, members)
@@ -379,9 +370,22 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
 
 
 def _remove_site_names(site: SitePools) -> SitePools:
-    """Return the site without its name, and with general names in its rows: the key for folding."""
-    rows = tuple(_normalize_site_specific_names(row, site) for row in site.rows)
-    return replace(site, site="", names=(), rows=rows)
+    """Return the site without its name, and with general names in its rows: the key for folding. SITE replaces the name
+    of the site, a position the name of a cluster, and their number the names of racks.
+    """
+    clusters = list(dict.fromkeys(row.cluster for row in site.rows))
+    rows: list[PoolRow] = []
+    for row in site.rows:
+        general_row = replace(
+            row,
+            cluster=str(clusters.index(row.cluster)),
+            pool=_replace_site(row.pool, site.site),
+            racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,  # else counts already
+            note=_replace_site(row.note, site.site),
+            spread="",
+        )
+        rows.append(general_row)
+    return replace(site, site="", names=(), rows=tuple(rows))
 
 
 def _list_general_clusters(site: SitePools) -> tuple[str, ...]:
@@ -395,19 +399,6 @@ def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Se
         return members[0]
     names = tuple(member.site for member in members)
     return replace(general_site, site=f"{format_names(names)}, each", rows=rows, names=names)
-
-
-def _normalize_site_specific_names(row: PoolRow, site: SitePools) -> PoolRow:
-    """Replace the name of the site, that of the cluster by its position, and those of racks by their number."""
-    clusters = list(dict.fromkeys(other.cluster for other in site.rows))
-    return replace(
-        row,
-        cluster=str(clusters.index(row.cluster)),
-        pool=_replace_site(row.pool, site.site),
-        racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,  # else counts already
-        note=_replace_site(row.note, site.site),
-        spread="",
-    )
 
 
 def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
@@ -456,19 +447,25 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         by_count = group_by(first_table.actual_vms_per_rack, first_table.actual_vms_per_rack.__getitem__)
         spread = "; ".join(f"{count:,} on {format_names(by_count[count])}" for count in sorted(by_count, reverse=True))
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
+    # Describe the pools with another spread than expected: `expected 3..4 per rack for cluster-d`; "" without any.
+    unexpected = list(filter(_has_unexpected_spread, tables))
+    expected = format_range(chain.from_iterable(table.expected_vms_per_rack for table in unexpected))
+    note = enclose(f"expected {expected} per rack for ", format_names(table.cluster for table in unexpected))
     rack_counts = [len(table.actual_vms_per_rack) for table in tables]
     return replace(
         row,
         count=f"{len(tables):,} x {row.count}",  # pools x VMs per pool
         racks=f"{format_range(rack_counts)} {select_word_form(max(rack_counts), 'rack', 'racks')} each",
-        note=_describe_expected_clusters(tables),
+        note=note,
     )
 
 
 def _format_certain_count(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:
     """Format a number of certain placed VMs; "" without samples or placed VMs."""
     placed = sum(table.placed for table in tables)
-    return f"{sum(certain):,} of {placed:,}" if samples and placed else ""
+    if not samples or not placed:
+        return ""
+    return f"{sum(certain):,} of {placed:,}"
 
 
 def format_range(numbers: Iterable[int]) -> str:
@@ -500,12 +497,3 @@ def _describe_expected_spread(table: PlacementTable) -> str:
         verb = select_word_form(len(racks[number]), "gets", "get")
         unexpected_racks.append(f"{format_names(racks[number])} {verb} {number}")
     return join_texts((expected, ", ".join(unexpected_racks)), "; ")
-
-
-def _describe_expected_clusters(tables: Iterable[PlacementTable]) -> str:
-    """Describe the expected spread of the pools with another one, by cluster: `expected 3..4 per rack for cluster-d`.
-    Return "" if every pool is spread as expected.
-    """
-    unexpected = list(filter(_has_unexpected_spread, tables))
-    per_rack = format_range(chain.from_iterable(table.expected_vms_per_rack for table in unexpected))
-    return enclose(f"expected {per_rack} per rack for ", format_names(table.cluster for table in unexpected))

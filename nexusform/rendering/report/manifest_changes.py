@@ -15,6 +15,7 @@ _MAX_TEXT_LENGTH: Final = 100_000  # characters; longer texts are not parsed
 _MAX_VALUE_LENGTH: Final = 40
 _SECRET_FIELDS: Final = frozenset({"data", "stringData"})  # of a Secret
 _ABSENT: Final = object()
+_MAX_FIELDS: Final = 3
 
 
 class FieldChange(Struct, frozen=True):
@@ -60,8 +61,8 @@ _Key: TypeAlias = tuple[str, str, str, str]  # API version, namespace, kind, nam
 
 
 def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
-    """Return the Kubernetes objects of a YAML text by key; {} for an unknown, too long or invalid text, for one with a
-    document other than a nonempty mapping, and for one with two documents of one key.
+    """Return the Kubernetes objects of a YAML text by key. Return {} for an unknown, too long or invalid text. Each
+    document has to be a nonempty mapping with a key of its own; otherwise, return {}, too.
     """
     if not isinstance(text, str) or len(text) > _MAX_TEXT_LENGTH:
         return {}
@@ -135,7 +136,9 @@ def _split_into_parts(value: Any) -> dict[str, Any] | None:
 
 
 def _format_value(value: Any, *, is_hidden: bool = False) -> str:
-    """Format a value in short form; "" if absent. A hidden one is sensitive."""
+    """Format a value in short form; "" if it is _ABSENT. A mapping or list is formatted as its size. A hidden value is
+    shown as sensitive.
+    """
     if value is _ABSENT:
         return ""
     if is_hidden:
@@ -149,24 +152,20 @@ def _format_value(value: Any, *, is_hidden: bool = False) -> str:
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - len(ending)]}{ending}"
 
 
-_MAX_FIELDS: Final = 3
-
-
 def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]:
     """Return a clause per object: `+Service web`, or `Deployment web` with its changed fields."""
-    by_object = group_by(changes, lambda change: change.title)
-    return tuple(_describe_object(title, members) for title, members in by_object.items())
-
-
-def _describe_object(title: str, changes: Sequence[FieldChange]) -> str:
-    """Describe a created or deleted object by its sign (its only change has no path), another by its fields."""
-    if not changes[0].path:
-        return f"{'+' if changes[0].new else '-'}{title}"
-    texts = list(map(_describe_field, changes[:_MAX_FIELDS]))
-    hidden_count = len(changes) - len(texts)
-    if hidden_count:
-        texts.append(f"{format_count(hidden_count, 'more field')}")
-    return join_texts((title, ", ".join(texts)), ": ")
+    clauses: list[str] = []
+    for title, object_changes in group_by(changes, lambda change: change.title).items():
+        first_change = object_changes[0]
+        if not first_change.path:  # the only change: the object is created or deleted
+            clauses.append(f"{'+' if first_change.new else '-'}{title}")
+            continue
+        texts = list(map(_describe_field, object_changes[:_MAX_FIELDS]))
+        hidden_count = len(object_changes) - len(texts)
+        if hidden_count:
+            texts.append(f"{format_count(hidden_count, 'more field')}")
+        clauses.append(join_texts((title, ", ".join(texts)), ": "))
+    return tuple(clauses)
 
 
 def _describe_field(change: FieldChange) -> str:

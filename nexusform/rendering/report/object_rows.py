@@ -27,6 +27,9 @@ from nexusform.schemas.block_schema import BlockSchema
 _Attributes = Mapping[str, Any]
 
 SchemaLookup: TypeAlias = Callable[[Address], BlockSchema | None]
+_KIND_PREFIX: Final = re.compile(r"[A-Z][A-Za-z]+ ")  # kind of an object and the space before its name
+# Actions on a whole object: the row describes the object.
+_WHOLE_OBJECT_ACTIONS: Final = (Action.CREATE, Action.READ, Action.DELETE, Action.FORGET)
 
 
 class ObjectRow(Struct, frozen=True):
@@ -61,38 +64,50 @@ def create_schema_lookup(registries: PluginRegistries) -> SchemaLookup:
 
 
 def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
-    """Build the rows of changed objects and fold similar ones. Linear in the number of changes."""
+    """Build a row per changed object and fold similar ones. Its clauses may be about its placed objects: `2 VMs to
+    move`. The time is linear in the number of changes.
+    """
     placement_counts = count_placements(plan)
     rows = []
     for change in plan.reported_changes:
-        clauses = _describe_placement_counts(placement_counts.get(change.address, NO_PLACEMENTS))
-        row = _build_row(change, find_schema(change.address), clauses)
+        counts = placement_counts.get(change.address, NO_PLACEMENTS)
+        placement_clauses: list[str] = []  # such as `2 VMs to move`
+        for kind in sorted(counts.kinds, key=get_kind_order):
+            noun = KINDS[kind].short_noun or KINDS[kind].noun
+            placement_clauses += [
+                f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)
+            ]
+        row = _build_row(change, find_schema(change.address), tuple(placement_clauses))
         if str(change.address) in plan.rejected:  # by its provider, for example by a policy of the cluster
             row = replace(row, clauses=("rejected", *row.clauses))
         rows.append(row)
     return fold_rows(rows)
 
 
-def _describe_placement_counts(counts: PlacementCounts) -> tuple[str, ...]:
-    """Return clauses such as `2 VMs to move` about the changed placements of a resource."""
-    clauses: list[str] = []
-    for kind in sorted(counts.kinds, key=get_kind_order):
-        noun = KINDS[kind].short_noun or KINDS[kind].noun
-        clauses += [f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)]
-    return tuple(clauses)
-
-
 def build_drift_folds(drift: Iterable[Drift], find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
     """Build the folded rows of changes made outside of nexusform."""
-    return fold_rows([_build_drift_row(object_drift, find_schema(object_drift.address)) for object_drift in drift])
+    rows = []
+    for object_drift in drift:
+        address = object_drift.address
+        attributes = _select_visible_attributes(object_drift.before, object_drift.sensitive)
+        symbol = "-"
+        clauses: tuple[str, ...] = ("has been deleted",)
+        if object_drift.after is not None:
+            from nexusform.rendering.report.changed_arguments import describe_drift
+
+            symbol, clauses = "~", describe_drift(object_drift, find_schema(address)) or ("has changed",)
+        name = _find_name_missing_in_address(address, attributes)
+        rows.append(ObjectRow(address, symbol, name, clauses))
+    return fold_rows(rows)
 
 
 def select_drift(plan: Plan) -> tuple[Drift, ...]:
     """Return the drift relevant to the plan; in a refresh-only plan, all of it."""
     if plan.mode is Mode.REFRESH_ONLY:
         return plan.drift
-    # Without changes, no drift contributed to one.
-    return tuple(drift for drift in plan.drift if drift.relevant) if plan.has_changes else ()
+    if not plan.has_changes:  # no drift contributed to a change
+        return ()
+    return tuple(drift for drift in plan.drift if drift.relevant)
 
 
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
@@ -108,7 +123,13 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
         first_row = members[0]
         # The label may have only the number of many keys; then the keys are listed like names.
         name_text = format_names(row.name for row in members if row.name) or fold.keys
-        clauses = _format_shared_clauses(_remove_key(first_row)) if len(members) > 1 else first_row.clauses
+        clauses = first_row.clauses
+        if len(members) > 1:  # a count applies to each of the objects: `3 VMs each (tainted)`
+            shared_clauses: list[str] = []
+            for clause in _remove_key(first_row):
+                text, bracket, note = clause.partition(" (")
+                shared_clauses.append(f"{text} each{bracket}{note}" if clause[:1].isdigit() else clause)
+            clauses = tuple(shared_clauses)
         folds.append(
             ObjectFold(
                 rows=members,
@@ -167,18 +188,6 @@ def _remove_key(row: ObjectRow) -> tuple[str, ...]:
     )
 
 
-_KIND_PREFIX: Final = re.compile(r"[A-Z][A-Za-z]+ ")  # kind of an object and the space before its name
-
-
-def _format_shared_clauses(row_clauses: tuple[str, ...]) -> tuple[str, ...]:
-    """Format the clauses of several objects: a count applies to each of them."""
-    clauses = []
-    for clause in row_clauses:
-        text, bracket, note = clause.partition(" (")  # `3 VMs each (tainted)`
-        clauses.append(f"{text} each{bracket}{note}" if clause[:1].isdigit() else clause)
-    return tuple(clauses)
-
-
 def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> ObjectRow:
     """Build the row of a change. If a whole object is created, read or deleted, the clauses are its key facts, else its
     changes. A note has the reason of the change and earlier addresses.
@@ -206,27 +215,12 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
     )
 
 
-# Actions on a whole object: the row describes the object.
-_WHOLE_OBJECT_ACTIONS: Final = (Action.CREATE, Action.READ, Action.DELETE, Action.FORGET)
-
-
 def _select_visible_attributes(attributes: _Attributes | None, sensitive: Iterable[Path]) -> _Attributes:
     """Return the attributes, except sensitive ones and those with a sensitive part."""
     if () in sensitive:  # the whole object
         return {}
     hidden_names = {name for name, *_ in sensitive}
     return {name: value for name, value in get_mapping(attributes).items() if name not in hidden_names}
-
-
-def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
-    """Build the row of a change made outside of nexusform."""
-    name = _find_name_missing_in_address(drift.address, _select_visible_attributes(drift.before, drift.sensitive))
-    if drift.after is None:
-        return ObjectRow(drift.address, symbol="-", name=name, clauses=("has been deleted",))
-    from nexusform.rendering.report.changed_arguments import describe_drift
-
-    clauses = describe_drift(drift, schema) or ("has changed",)
-    return ObjectRow(drift.address, symbol="~", name=name, clauses=clauses)
 
 
 def _find_name_missing_in_address(address: Address, attributes: _Attributes) -> str:
@@ -254,7 +248,9 @@ _REASON_NOTES: Final = {
 
 
 def _format_change_note(change: Change) -> str:
-    """Return the reason of the change, its import id and its previous address; a forgotten object has a fate, too."""
+    """Return the reason of the change in brackets, its import id and its previous address, if it has them. A forgotten
+    object has the result of forgetting it instead of the reason.
+    """
     notes = [enclose("(", _REASON_NOTES.get(change.reason), ")")]
     if change.action is Action.FORGET:
         is_machine_action = change.address.type == MACHINE_ACTION_TYPE

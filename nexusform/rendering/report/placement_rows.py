@@ -28,7 +28,7 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
-from nexusform.rendering.report.plan_sentences import describe_other_location, describe_trigger, format_uncertainty_mark
+from nexusform.rendering.report.plan_sentences import describe_trigger, format_uncertainty_mark
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement
@@ -151,7 +151,9 @@ OUTCOMES: Mapping[Effect, str] = {
 
 
 def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str]:
-    """Return the clauses of the `Placements:` line: `3 to place`, `2 to move`, with moves and losses highlighted."""
+    """Return the clauses of the `Placements:` line: `3 to place`, `2 to move`, `1 to remove`, `5 kept`. Others follow
+    if they are not 0. Moves and losses are highlighted.
+    """
     moves = f"{summary.move:,} to move"
     clauses = [
         f"{summary.place:,} to place",
@@ -196,7 +198,8 @@ def select_vm_rows(plan: Plan, *actions: PlacementAction) -> list[PlacementChang
 def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:
     """Yield the rows to show: all changes; kept objects only with `all`, or with a trigger (found elsewhere)."""
     for row in plan.placements:
-        if row.action is not PlacementAction.KEEP or row.trigger or detail is ShownPlacements.ALL:
+        is_unchanged = row.action is PlacementAction.KEEP and not row.trigger
+        if not is_unchanged or detail is ShownPlacements.ALL:
             yield row
 
 
@@ -233,12 +236,15 @@ def _get_displayed_action(row: PlacementChange) -> PlacementAction:
 
 
 def _build_summary(kind: str, actions: Counter[PlacementAction], effects: Iterable[EffectCount]) -> PlacementSummary:
+    """Build the summary of a kind; each action is a field of its name."""
     counts = {action.name.lower(): actions[action] for action in PlacementAction}
     return PlacementSummary(kind, effects=tuple(effects), **counts)
 
 
 def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
-    """Return the pools (site, cluster, name) of clusters that remove all nodes before they create any."""
+    """Return the pools (site, cluster, name) with all nodes removed before any is created. Such a pool has several
+    nodes in a single batch, and no surge.
+    """
     pools = set()
     for upgrade in plan.upgrades:
         for pool in upgrade.pools:
@@ -272,12 +278,9 @@ def build_placement_groups(
     return tuple(sorted(groups, key=lambda group: get_kind_order(group.kind)))
 
 
-_PoolKey: TypeAlias = tuple[str, str, str, str]
-
-
-def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> _PoolKey:
-    """Return the key for grouping rows by pool. Plain VMs (outside of clusters, the `cluster` is their resource block)
-    are grouped by site and block, other objects by the address of their resource instance.
+def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> tuple[str, str, str, str]:
+    """Return the key for grouping rows by pool. Plain VMs (outside of clusters) are grouped by site and resource block:
+    the block is their `cluster`. Other objects are grouped by the address of their resource instance.
     """
     if cluster == str(address.config_address):
         return (site_id, cluster, kind, pool)
@@ -291,8 +294,9 @@ def _build_pool_group(
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
-    """Build the lines of a pool, run by run. A run has the rows with equal lines apart from names and locations.
-    `simultaneous_pools` (site, cluster, name) re-create all nodes at once.
+    """Build the lines of a pool, run by run. A run has the rows with equal lines apart from names and locations. It is
+    one line; with `all`, or for a few moves, it is one line per row. `simultaneous_pools` (site, cluster, name)
+    re-create all nodes at once.
     """
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
@@ -306,10 +310,14 @@ def _build_pool_group(
 
     lines: list[PlacementLine] = []
     for run in group_by(rows, collect_line_contents).values():
+        is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
+        max_single_lines = MAX_SINGLE_MOVES if is_move else 1
         if run[0].trigger in recreation_triggers:
             lines.append(_build_recreation_line(run, simultaneous_pools))
+        elif detail is ShownPlacements.ALL or len(run) <= max_single_lines:
+            lines += [_build_single_line(row, location_formatter) for row in run]
         else:
-            lines += _build_run_lines(run, detail, location_formatter)
+            lines.append(_build_folded_line(sorted(run, key=_get_sort_key)))
     if table:
         name = f"{table.cluster}/{table.pool}"
     elif KINDS[kind].by_resource:
@@ -329,21 +337,10 @@ def _find_recreation_triggers(rows: Iterable[PlacementChange], detail: ShownPlac
     return frozenset(trigger for trigger, maximum in maximums.items() if counts[trigger] > maximum)
 
 
-def _build_run_lines(
-    run: Sequence[PlacementChange], detail: ShownPlacements, location_formatter: LocationFormatter
-) -> list[PlacementLine]:
-    """Build the lines of a run (similar rows of a pool): one for all; with `all` or for a few moves, one per row."""
-    is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
-    max_single_lines = MAX_SINGLE_MOVES if is_move else 1
-    if detail is ShownPlacements.ALL or len(run) <= max_single_lines:
-        return [_build_single_line(row, location_formatter) for row in run]
-    return [_build_folded_line(sorted(run, key=_get_sort_key))]
-
-
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     """Build one line for several similar objects, `web-0..5  rack1 -> rack2`: their label, origin and target. The rows
-    have equal action, trigger, effect and states. If an update changes the state, the state before it replaces the
-    origin, and the state after it precedes the target. The state of waiting objects (`Pending`) replaces the target.
+    have equal action, trigger, effect and states. If an update changes the state, the former state replaces the origin,
+    and the new one precedes the target. The state of waiting objects (`Pending`) replaces the target.
     """
     first_row = run[0]
     state_before, state_after = _get_states(first_row)  # both "" unless an update changes the state
@@ -390,16 +387,15 @@ def _build_recreation_line(
     )
 
 
-_States: TypeAlias = tuple[str, str]
-
-
-def _get_states(row: PlacementChange) -> _States:
+def _get_states(row: PlacementChange) -> tuple[str, str]:
     """Return the states before and after of an updated object; both are empty if equal, and for other actions."""
     if row.action is not PlacementAction.UPDATE or row.source is None or row.target is None:
         return "", ""
     get_state = KINDS[row.kind].get_state
     before, after = get_state(row.source), get_state(row.target)
-    return ("", "") if before == after else (before, after)
+    if before == after:
+        return "", ""
+    return before, after
 
 
 def _get_sort_key(row: PlacementChange) -> tuple[int, int, str]:
@@ -447,6 +443,8 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
     is_location_updated = effect is Effect.UPDATED and origin != target  # of an object without a move
     if not (is_location_updated or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
         origin = ""
+    # The doubt is `or n0 if b arrives first` if the other location is known, "" without a doubt.
+    other_location = enclose("or ", row.scores.get("otherwise"))
     return PlacementLine(
         symbol=_SYMBOLS[_get_displayed_action(row)],
         action=_get_displayed_action(row),
@@ -456,7 +454,7 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
         target=target,
         trigger=describe_trigger(row),
         state=describe_state(row),
-        doubt=describe_other_location(row),  # "" without a doubt
+        doubt=other_location or format_uncertainty_mark(row),
         machine_share=row.certainty.machine if row.certainty is not None else None,
     )
 
@@ -524,6 +522,7 @@ def _format_locations(kind: str, locations: Iterable[ObjectLocation | None]) -> 
 
 
 def _collect_racks(locations: Iterable[ObjectLocation | None]) -> set[str]:
+    """Return the names of the racks; locations other than machines have none."""
     return {location.rack for location in locations if isinstance(location, Placement)}
 
 

@@ -18,7 +18,7 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, Plan
-from nexusform.plans.site_capacity.occupancy import OutOfService, SiteVms, list_out_of_service, select_largest_sku_rows
+from nexusform.plans.site_capacity.occupancy import SiteVms, list_out_of_service, select_largest_sku_rows
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.vms import MachineStatus
 
@@ -75,11 +75,13 @@ _LOSS_EFFECTS: Final[Mapping[str, Callable[[Feasibility], LossEffect | None]]] =
 
 
 def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
-    """Yield a line on the loss of one machine, and one on the loss of one rack, if they were computed. A line lists the
-    clusters with pods left without a node.
+    """Yield a line on the loss of one machine, and one on the loss of one rack, as far as they were computed. A line
+    lists the clusters with pods left without a node.
     """
     for hardware, get_effect in _LOSS_EFFECTS.items():
         effects = {row.cluster: get_effect(row) for row in rows}
+        if not any(effects.values()):  # None: not computed
+            continue
         clauses = []
         for cluster, effect in effects.items():
             if effect is not None and effect.waiting_pods:
@@ -87,8 +89,7 @@ def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[s
                 verb = select_word_form(effect.waiting_pods, "has", "have")
                 clauses.append(f"{pods} {verb} no node without {effect.lost}")
         text = format_first_items(clauses, _MAX_CLUSTERS, "; ") or "all pods have a node"
-        if any(effects.values()):  # None: not computed
-            yield f"{name}, one {hardware} down: {text}"
+        yield f"{name}, one {hardware} down: {text}"
 
 
 def describe_unselected_cluster(row: Feasibility) -> str:
@@ -117,6 +118,7 @@ def _describe_missing_nodes(row: Feasibility) -> str:
 
 
 def _format_truncated_reason(row: Feasibility) -> str:
+    """Return the reason on one line; "..." replaces the end of a long one."""
     return shorten(row.reason.rstrip("."), _MAX_REASON, placeholder=" ...", break_on_hyphens=False)
 
 
@@ -162,6 +164,7 @@ def _describe_action(action: PlannedMachineAction) -> str:
 
 
 def _format_list(singular: str, plural: str, names: Sequence[str]) -> str:
+    """Format `3 VMs leave (a, b, c)`; a long list ends with the number of further names."""
     return f"{format_count(len(names), singular, plural)} ({format_first_items(names, _MAX_VMS)})"
 
 
@@ -190,7 +193,13 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         site = sites[site_id]
         scope = f" on {site.name}" if len(sites) > 1 else ""
         total = _count_compute_machines(site)
-        sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({_describe_groups(rows)})."]
+        # Count the machines by reason, most first: `4 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down`.
+        counts = Counter(_describe_status(row.status) for row in rows)
+        ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
+        groups = [f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]]
+        hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
+        groups += format_counts([(hidden_count, "more")])
+        sentences = [f"Out of service{scope}: {len(rows):,} of {total:,} machines ({'; '.join(groups)})."]
         if site_id in capacities:
             capacity = capacities[site_id]
             after_rack_loss = capacity.free_interval_after_rack_loss
@@ -215,17 +224,10 @@ def _count_compute_machines(site: SiteVms) -> int:
     return count
 
 
-def _describe_groups(rows: Sequence[OutOfService]) -> str:
-    """Count machines by reason: `4 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down`, most first."""
-    counts = Counter(_describe_status(row.status) for row in rows)
-    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
-    texts = [f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]]
-    hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
-    return "; ".join([*texts, *format_counts([(hidden_count, "more")])])
-
-
 def _describe_status(status: MachineStatus) -> str:
-    """Return the main reason for a machine to be out of service, with the message of the platform, if any."""
+    """Return the main reason for a machine to be out of service, such as `Off` or `cordoned by Azure`. The message of
+    the platform follows, if there is one.
+    """
     if status.power_state.lower() == "off":
         text = "Off"
     elif status.detailed_status.lower() != "provisioned":

@@ -19,7 +19,7 @@ from nexusform.diagnostics.phrases import (
 from nexusform.placement_kinds.placement_kind import VM, get_kind_order, get_kind_title
 from nexusform.plans.impact.object_effects import Effect
 from nexusform.plans.maintenance import PoolNodeRecreation
-from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, RolloutStep, SeparationVerdict
+from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, RolloutStep
 from nexusform.rendering.report.finding_entries import FindingEntries, format_location, list_destructive_renames
 from nexusform.rendering.report.folding import PoolRow, SitePools, build_site_pools, format_names, merge_equal_groups
 from nexusform.rendering.report.object_rows import ObjectFold
@@ -52,6 +52,12 @@ from nexusform.scheduling.racks.vms import Placement
 
 CHANGES_TITLE: Final = "nexusform will perform the following actions:"
 ROLLOUT_NOTE: Final = "Earliest start; update time not included."
+MAX_LISTED_VMS: Final = 15  # moved and new VMs, or pools, in a comment
+MAX_NEW_VMS: Final = 12  # up to this number, new VMs are listed individually
+_MAX_CAUSES: Final = 5
+_NEW_TRIGGER: Final = "new"
+_HEADERS: Final = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
+_CERTAINTY_HEADERS: Final = ("exact racks", "exact machines")
 
 
 def build_note_section(view: PlanReportData) -> Section:
@@ -170,7 +176,9 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
 
 def build_upgrade_section(view: PlanReportData) -> Section:
-    """Build tables of upgraded clusters and of clusters with re-created pools."""
+    """Build a table per upgraded cluster with a row per pool. Clusters with re-created pools have one, too: the title
+    says if all are upgrades.
+    """
     from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
 
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
@@ -194,26 +202,26 @@ def _build_upgrade_row(pool: PoolNodeRecreation) -> Row:
 
 
 def build_rule_section(view: PlanReportData) -> Section:
-    """Build an item per separation rule with its result, then its violations."""
-    verdicts = view.plan.separation_verdicts
-    rules = tuple(Item(symbol="", label=str(rule.address), text=_describe_separation_rule(rule)) for rule in verdicts)
-    groups = [ItemGroup(name="", items=rules)]  # "": without a heading
-    for verdict in verdicts:
+    """Build an item per separation rule with its result, then a group per rule with its violations. The result is
+    `(machine, deny) holds always, in the plan and in 100 samples`, or `... sometimes; 2 machines shared`.
+    """
+    rules: list[Item] = []
+    violation_groups: list[ItemGroup] = []
+    for verdict in view.plan.separation_verdicts:
+        samples = f"{verdict.sample_count:,} samples" if verdict.sample_count else ""
+        shared = format_count(len(verdict.violations), verdict.scope)  # machines, racks or sites
+        if verdict.satisfied == "always":
+            result = f", in the plan{enclose(' and in ', samples)}"
+        else:
+            result = f"{enclose(f', in {verdict.satisfied_count:,} of ', samples)}; {shared} shared"
+        text = f"({verdict.scope}, {verdict.enforcement}) holds {verdict.satisfied}{result}"
+        rules.append(Item(symbol="", label=str(verdict.address), text=text))
         if verdict.violations:
             title = f"{verdict.address}: {format_count(len(verdict.violations), 'violation')}"
             items = tuple(Item(symbol="", label="", text=format_violation(entry)) for entry in verdict.violations)
-            groups.append(ItemGroup(title, items))
-    return Section("Separation rules", groups=tuple(groups), name="separation")
-
-
-def _describe_separation_rule(verdict: SeparationVerdict) -> str:
-    """Return `(machine, deny) holds always, in the plan and in 100 samples`, or `... sometimes; 2 machines shared`."""
-    rule = f"({verdict.scope}, {verdict.enforcement}) holds {verdict.satisfied}"
-    samples = f"{verdict.sample_count:,} samples" if verdict.sample_count else ""
-    if verdict.satisfied == "always":
-        return f"{rule}, in the plan{enclose(' and in ', samples)}"
-    sample_share = enclose(f", in {verdict.satisfied_count:,} of ", samples)
-    return f"{rule}{sample_share}; {format_count(len(verdict.violations), verdict.scope)} shared"
+            violation_groups.append(ItemGroup(title, items))
+    groups = (ItemGroup(name="", items=tuple(rules)), *violation_groups)  # "": without a heading
+    return Section("Separation rules", groups=groups, name="separation")
 
 
 def build_check_section(view: PlanReportData) -> Section:
@@ -227,7 +235,9 @@ def build_check_section(view: PlanReportData) -> Section:
 
 
 def build_rollout_section(view: PlanReportData) -> Section:
-    """Build the steps of rollouts; times are the earliest."""
+    """Build a table per rollout with a row per step, in plan order. The times are the earliest, as the duration of
+    updates is not included.
+    """
     if not view.plan.rollouts:
         return NO_SECTION  # otherwise the note alone would be content
     # A table of start time, stage or wave, and action per rollout, in plan order.
@@ -248,7 +258,16 @@ def _build_step_row(step: RolloutStep) -> Row:
         stage = "delete stage"
     else:
         stage = f"{step.stage}{enclose(', group ', step.group)}"  # 0: no clusters
-    return Row((start, stage, f"{_describe_step(step)}{_STATUSES.get(step.status, '')}"))
+    # The wait, the approval, or the clusters to delete or update.
+    if step.kind == "wait":
+        text = f"wait {format_duration(step.wait_seconds)}"
+    elif step.kind == "approval":
+        approval_text = {"waiting": "waits for approval", "later": "approval"}.get(step.status, "approved:")
+        text = f"{approval_text} {step.waits_for}"
+    else:
+        verb = "delete" if step.kind == "delete" else "update"
+        text = f"{verb} {format_first_items(step.clusters, _MAX_CLUSTERS)}"
+    return Row((start, stage, f"{text}{_STATUSES.get(step.status, '')}"))
 
 
 def build_entry_section(view: PlanReportData) -> Section:
@@ -277,15 +296,6 @@ def build_rename_section(view: PlanReportData) -> Section:
     return Section("Renames", findings=Findings(selected, view.sources), name="renames")
 
 
-MAX_LISTED_VMS: Final = 15  # moved and new VMs, or pools, in a comment
-MAX_NEW_VMS: Final = 12  # up to this number, new VMs are listed individually
-_MAX_CAUSES: Final = 5
-_NEW_TRIGGER: Final = "new"
-
-_HEADERS: Final = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
-_CERTAINTY_HEADERS: Final = ("exact racks", "exact machines")
-
-
 def build_pool_section(view: PlanReportData) -> Section:
     """Build a table per site with a row per changed pool; equal sites share a table."""
     return _build_pools(view, build_site_pools(view.plan, view.changed_tables))
@@ -294,10 +304,13 @@ def build_pool_section(view: PlanReportData) -> Section:
 def build_new_pool_section(view: PlanReportData) -> Section:
     """Build the pools with many new VMs. Fewer are listed one by one; then only pools with an unexpected spread."""
     section = _build_pools(view, build_site_pools(view.plan, view.changed_tables, MAX_LISTED_VMS))
-    if _has_many_new_vms(view.plan):
+    if len(select_vm_rows(view.plan, PlacementAction.PLACE)) > MAX_NEW_VMS:
         return section
-    unexpected = tuple(table for table in section.tables if any(row.note for row in table.rows))  # the note states it
-    return replace(section, tables=unexpected) if unexpected else NO_SECTION
+    # The note of a row describes an unexpected spread.
+    unexpected = tuple(table for table in section.tables if any(row.note for row in table.rows))
+    if not unexpected:
+        return NO_SECTION
+    return replace(section, tables=unexpected)
 
 
 def build_all_pools_section(view: PlanReportData) -> Section:
@@ -318,7 +331,9 @@ def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
 
 
 def _build_pool_table(site: SitePools, *, has_placed: bool, is_only_site: bool) -> Table:
-    """Build the table of one site, with certainty if computed; `has_placed` adds its kind to the caption."""
+    """Build the table of one site with a row per pool. It has columns of certainty if a row has any. If VMs are placed
+    (`has_placed`), the caption ends with `(predicted)` or `(decided by nexusform)`.
+    """
     has_certainty = any(row.exact_counts for row in site.rows)
     headers = (*_HEADERS, *_CERTAINTY_HEADERS) if has_certainty else _HEADERS
     rows = tuple(_build_pool_row(row, len(headers)) for row in site.rows)
@@ -400,8 +415,10 @@ def build_single_vm_section(view: PlanReportData) -> Section:
     groups = build_placement_groups(view.plan, ShownPlacements.ALL, view.location_formatter)
     selected = _select_listed(view, _select_vm_groups(groups))
     actions = (PlacementAction.MOVE, PlacementAction.PLACE)
-    lines = [line for line in chain.from_iterable(group.lines for group in selected) if line.action in actions]
-    if not (view.plan.samples or view.plan.upgrades or len(lines) > MAX_LISTED_VMS):
+    all_lines = chain.from_iterable(group.lines for group in selected)
+    lines = [line for line in all_lines if line.action in actions]
+    is_listed_elsewhere = len(lines) <= MAX_LISTED_VMS and not view.plan.upgrades
+    if is_listed_elsewhere and not view.plan.samples:
         return NO_SECTION  # `build_listed_vm_section` has each VM, and there is no certainty
     rows = tuple(Row((StyledText(line.label, Style.CODE), describe_line(line), _format_share(line))) for line in lines)
     table = Table(("VM", "from → to", "machine certainty"), rows, figures=frozenset({2}))
@@ -413,6 +430,7 @@ def _select_vm_groups(groups: Iterable[PlacementLineGroup]) -> list[PlacementLin
 
 
 def _format_share(line: PlacementLine) -> str:
+    """Format the share of samples with the same machine: `96 %`; `-` if unknown."""
     return f"{line.machine_share * 100:.0f} %" if line.machine_share is not None else "-"
 
 
@@ -420,7 +438,8 @@ def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -
     """Return the groups without the lines of new VMs if these are many, because the table of pools has them. The lines
     stay if they were requested.
     """
-    if view.vm_detail is ShownPlacements.ALL or view.is_long or not _has_many_new_vms(view.plan):
+    new_vms = select_vm_rows(view.plan, PlacementAction.PLACE)
+    if view.vm_detail is ShownPlacements.ALL or view.is_long or len(new_vms) <= MAX_NEW_VMS:
         return list(groups)
     selected = []
     for group in groups:
@@ -431,15 +450,12 @@ def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -
     return selected
 
 
-def _has_many_new_vms(plan: Plan) -> bool:
-    """Return whether there are too many new VMs to list each."""
-    return len(select_vm_rows(plan, PlacementAction.PLACE)) > MAX_NEW_VMS
-
-
 def _build_placement_group_section(
     title: str, name: str, groups: Iterable[PlacementLineGroup], headers: tuple[str, ...] = ()
 ) -> Section:
-    """Build an item per line; merge equal groups, and put single-site groups first, in them those with moves."""
+    """Build an item per line below the names of their groups; equal groups are merged. Groups of single sites come
+    first, and among them those with moves.
+    """
     merged = [group for group in merge_equal_groups(groups) if group.lines]
     moves = PlacementAction.MOVE
     # Only merged groups have sites.
@@ -459,11 +475,14 @@ def _name_group(group: PlacementLineGroup) -> str:
 
 
 def _build_item(line: PlacementLine) -> Item:
+    """Build the item of a line; moves are highlighted."""
     return Item(line.symbol, line.label, describe_line(line), line.action is PlacementAction.MOVE, line.count)
 
 
 def describe_line(line: PlacementLine) -> Text:
-    """Return `-> target`, `leaves origin`, `origin -> target` or `stays: target`, each with `(trigger; doubt)`."""
+    """Return the text of a line after its name: `-> target`, `leaves origin`, `origin -> target` or `stays: target`.
+    The trigger and a doubt follow in brackets.
+    """
     remark = enclose(" ", line.remark)
     target = StyledText(line.target, Style.STRONG)
     if line.effect is Effect.PLACED:
@@ -525,14 +544,3 @@ _FLAG_TRIGGERS = frozenset({"requested", "heal"})
 
 _MAX_CLUSTERS: Final = 6
 _STATUSES: Final = {"done": " (done before)", "stuck": " (fails there)", "later": " (later)"}
-
-
-def _describe_step(step: RolloutStep) -> str:
-    """Describe a step: its wait, its approval, or its clusters to delete or update."""
-    if step.kind == "wait":
-        return f"wait {format_duration(step.wait_seconds)}"
-    if step.kind == "approval":
-        approval_text = {"waiting": "waits for approval", "later": "approval"}.get(step.status, "approved:")
-        return f"{approval_text} {step.waits_for}"
-    verb = "delete" if step.kind == "delete" else "update"
-    return f"{verb} {format_first_items(step.clusters, _MAX_CLUSTERS)}"

@@ -64,10 +64,18 @@ _REASONS: Final = {
 }
 # By class of an instance key that its block does not have; an object without a key needs one.
 _REPETITIONS: Final = {int: "does not use count", str: "does not use for_each"}
+_MAX_NAMES = 5
+# The trigger concerns one cluster, the row another.
+_OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {"cluster_left": "another cluster was removed"}
+# For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`. Forgotten objects are not removed.
+_REMOVAL_TRIGGERS: Final = frozenset({"cluster_removed", "placement_removed", "workload_removed", "binding_removed"})
+_REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
 def format_headline(change: Change) -> str:
-    """Return the text after the address: `will be created`."""
+    """Return the text after the address: `will be created`. A replacement may have a text for its reason. A change
+    without an action is an import or a move.
+    """
     if change.action in REPLACE_ACTIONS:
         return _REPLACEMENT_HEADLINES.get(change.reason, "must be replaced")
     if change.action is Action.NO_OP:
@@ -102,7 +110,9 @@ def build_change_comments(change: Change) -> tuple[str, ...]:
 
 
 def _format_reason(change: Change) -> str:
-    """Return the reason of the action in brackets; "" if it has none or the headline contains it (FORGET)."""
+    """Return the reason of the action in brackets. Return "" if the action needs none, or if the headline has it
+    already, as for forgotten objects.
+    """
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"
     if change.action is Action.FORGET:
@@ -207,13 +217,17 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     if ids & _PENDING_CHANGE_IDS:  # changes of an earlier apply are not finished
         return _UNFINISHED
     if NOTHING_TO_PREDICT in ids:
-        return _NOTHING_PREDICTED if count_unpredicted_resources(plan) else _NOTHING_TO_PREDICT
+        has_unpredicted_resources = count_unpredicted_resources(plan) > 0
+        return _NOTHING_PREDICTED if has_unpredicted_resources else _NOTHING_TO_PREDICT
     if plan.is_from_state:
         return _NO_CHANGES_FROM_STATE
     is_partial = bool(plan.targets or plan.excludes)
-    headline, note = _NO_SELECTED_CHANGES[plan.mode] if is_partial else _NO_CHANGES[plan.mode]
-    if "refresh-skipped" not in ids:
-        return _NO_CHANGES_WITH_MISSING_DATA if has_unknown_capacity(plan) else (headline, note)
+    texts_by_mode = _NO_SELECTED_CHANGES if is_partial else _NO_CHANGES
+    headline, note = texts_by_mode[plan.mode]
+    if "refresh-skipped" not in ids:  # the infrastructure was read, though perhaps not all of it
+        if has_unknown_capacity(plan):
+            return _NO_CHANGES_WITH_MISSING_DATA
+        return headline, note
     # Nothing was read: the usual headline of a complete plan, `Your infrastructure matches ...`, would be wrong.
     headline_without_refresh, note_without_refresh = _NO_CHANGES_WITHOUT_REFRESH
     is_complete_plan = plan.mode is Mode.NORMAL and not is_partial
@@ -272,13 +286,6 @@ def format_prediction_accuracy(score: PredictionRecordScore) -> str:
     return text
 
 
-# The trigger concerns one cluster, the row another.
-_OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {"cluster_left": "another cluster was removed"}
-# For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`. Forgotten objects are not removed.
-_REMOVAL_TRIGGERS: Final = frozenset({"cluster_removed", "placement_removed", "workload_removed", "binding_removed"})
-_REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
-
-
 def describe_trigger(row: PlacementChange) -> str:
     """Return the reason of a placement change as text, usually the name of its trigger: `scale_out`. Four rules replace
     a misleading name, such as `cluster_removed` for a forgotten VM: it is not removed itself.
@@ -290,8 +297,10 @@ def describe_trigger(row: PlacementChange) -> str:
     if row.action is PlacementAction.FORGET and row.trigger in _REMOVAL_TRIGGERS:
         return ""  # the object itself stays
     is_new_binding = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
-    # The trigger of a new binding may be about another cluster, so its text says so.
-    return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger) if is_new_binding else row.trigger
+    if is_new_binding:
+        # Its trigger may be about another cluster, so its text names that.
+        return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger)
+    return row.trigger
 
 
 def format_uncertainty_mark(row: PlacementChange) -> str:
@@ -299,16 +308,10 @@ def format_uncertainty_mark(row: PlacementChange) -> str:
     return "uncertain" if row.scores.get("depends_on") else ""
 
 
-def describe_other_location(row: PlacementChange) -> str:
-    """Return `or n0 if b arrives first` for an uncertain location with a known alternative."""
-    return enclose("or ", row.scores.get("otherwise")) or format_uncertainty_mark(row)
-
-
-_MAX_NAMES = 5
-
-
 def describe_plan_evaluation(plan: Plan) -> str:
-    """Return if the evaluation was sandboxed and its files, servers and programs; "" for a plan without this record."""
+    """Return facts about the evaluation of the configuration: sandboxed or not, and its files, servers and programs.
+    Return "" for a plan without this record.
+    """
     evaluation = plan.basis.evaluation
     if evaluation is None:
         return ""

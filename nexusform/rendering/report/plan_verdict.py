@@ -49,6 +49,11 @@ from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.plan_sentences import count_resource_changes
 
+_GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
+MAX_SITES: Final = 6
+_MAX_NAMES: Final = 6
+INVENTORY: Final = "Inventory"  # a heading of the verdict
+
 
 def build_headline(plan: Plan) -> str:
     """Return the result of a plan in one line. For a failed plan it is the first error. If no object moves or is lost,
@@ -84,7 +89,9 @@ def build_headline(plan: Plan) -> str:
 
 
 def _describe_object_changes(plan: Plan) -> list[str]:
-    """Return a clause per kind of change with its number of objects; without any, one on drift, renames or outputs."""
+    """Return a clause per kind of change with its number of objects: `1 to add`. Without any, return one on the drift
+    to record, on renamed objects, or on outputs.
+    """
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = format_counts(zip(count_resource_changes(plan), verbs, strict=True))
     if objects:
@@ -124,7 +131,9 @@ _CONDITION_VERBS: Final = {
 
 
 def describe_inventory(plan: Plan) -> str:
-    """Return the age of the oldest inventory, such as `8 h old`; "" without an inventory."""
+    """Return the age of the oldest inventory: `8 h old`, or `of unknown age` if a time cannot be read. Return ""
+    without an inventory.
+    """
     if not plan.inventories:
         return ""
     ages = [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]
@@ -196,11 +205,6 @@ def compute_impact(plan: Plan) -> PlacementImpact:
     return PlacementImpact.MOVES if any(risks) else PlacementImpact.NONE
 
 
-MAX_SITES: Final = 6
-_MAX_NAMES: Final = 6
-INVENTORY: Final = "Inventory"  # a heading of the verdict
-
-
 def build_notes(plan: Plan) -> list[tuple[str, str]]:
     """Return pairs of heading and sentence about upgrades, doubts, dry run, rules and inputs, without empty ones."""
     sentences: list[tuple[str, str]] = []
@@ -213,8 +217,13 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
         sentences.append((f"Predictions on {score.site}", _describe_accuracy(score)))
     sentences += [("Dry run", message) for message in plan.dry_run_messages]
     sentences += [("Separation", sentence) for sentence in _describe_separation(plan.separation_verdicts)]
-    age = describe_inventory(plan)
-    sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, enclose("", age, "."))]
+    statuses = Counter(check.status for check in plan.checks)  # predicted results of conditions
+    if not statuses.keys() <= {"pass"}:  # `2 hold, 1 fails (predicted).`; without a sentence if all hold
+        counts = [
+            (statuses[status], select_word_form(statuses[status], *verbs)) for status, verbs in _CONDITION_VERBS.items()
+        ]
+        sentences.append(("Conditions", f"{', '.join(format_counts(counts))} (predicted)."))
+    sentences.append((INVENTORY, enclose("", describe_inventory(plan), ".")))
     return [(heading, sentence) for heading, sentence in sentences if sentence]
 
 
@@ -236,11 +245,10 @@ def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]
         yield f"{names} {select_word_form(len(satisfied), 'holds', 'hold')}, {scope}."
 
 
-_GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
-
-
 def _describe_accuracy(score: SitePredictionAccuracy) -> str:
-    """Return sentences about a site: the replay of its history, predictions of earlier plans, and unread results."""
+    """Return sentences about the accuracy of predictions on a site: the replay of its history, and predictions of
+    earlier plans. The reasons of results not verified come last.
+    """
     sentences = []
     unverified = f"{score.unverified_count:,} not verified"
     if score.verified_count:
@@ -262,17 +270,6 @@ def _describe_accuracy(score: SitePredictionAccuracy) -> str:
 
 def _format_percent(share: float) -> str:
     return f"{share:.1%}".replace("%", " %")
-
-
-def _describe_conditions(plan: Plan) -> str:
-    """Return the numbers of conditions by predicted result: `2 hold, 1 fails (predicted).`; "" if all hold."""
-    statuses = Counter(check.status for check in plan.checks)
-    if statuses.keys() <= {"pass"}:
-        return ""
-    counts = [
-        (statuses[status], select_word_form(statuses[status], *verbs)) for status, verbs in _CONDITION_VERBS.items()
-    ]
-    return f"{', '.join(format_counts(counts))} (predicted)."
 
 
 def describe_unknown_cells(sampling: NumaSampling | None) -> str:

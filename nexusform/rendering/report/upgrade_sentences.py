@@ -1,6 +1,6 @@
 """Sentences about cluster upgrades: feasibility, batches, disruptions and the runbook."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final
 
@@ -17,6 +17,7 @@ from nexusform.plans.maintenance import PoolNodeRecreation, Upgrade
 
 _MAX_NAMES: Final = 4
 _MAX_TITLE_NAMES: Final = 2
+_SECONDS_PER_MINUTE: Final = 60
 
 
 def _describe_recreation(upgrade: Upgrade) -> str:
@@ -51,6 +52,7 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
 
 
 def _count_clusters(upgrades: Iterable[Upgrade]) -> int:
+    """Count distinct clusters; several sites may have one of the same name."""
     return len({(upgrade.site_id, upgrade.cluster) for upgrade in upgrades})
 
 
@@ -76,16 +78,29 @@ def describe_upgrade_course(upgrade: Upgrade) -> str:
 
 
 def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
-    """Return `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is unknown."""
+    """Return `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is unknown. The
+    last part is the largest surge if every pool surges; else per pool without surge the most nodes down and fewest up.
+    """
     after = upgrade.after or "no version"
     versions = f"{upgrade.before} -> {after}" if upgrade.before else f"to {after}"
     batches = sum(pool.batches for pool in upgrade.pools)
     nodes = f"{format_count(upgrade.vms, 'node')} in {format_count(batches, 'batch', 'batches')}"
-    return f"{versions} {_format_verdict(upgrade)}: {nodes}, {_describe_unavailable_nodes(upgrade)}."
+    pools_without_surge = [pool for pool in upgrade.pools if not pool.surges]
+    if pools_without_surge:
+        availability = "; ".join(
+            f"{pool.pool}: at most {pool.concurrent_vms:,} down at a time, at least {pool.minimum_up:,} up"
+            for pool in pools_without_surge[:_MAX_NAMES]
+        )
+    else:
+        maximum_surge = max((pool.concurrent_vms for pool in upgrade.pools), default=0)
+        availability = f"max surge {maximum_surge:,}, capacity never drops"
+    return f"{versions} {_format_verdict(upgrade)}: {nodes}, {availability}."
 
 
 def _describe_pool_recreation(upgrade: Upgrade) -> str:
-    """Return `pool2: all 24 nodes are down at once (sku_changed).`, with the nodes up and a lack of capacity."""
+    """Return a clause per re-created pool, and the trigger: `pool2: all 24 nodes are down at once (sku_changed).`. A
+    clause has the remaining nodes, and a lack of capacity.
+    """
     pools = []
     for pool in upgrade.pools:
         node_text = f"all {format_count(pool.vms, 'node')}" if pool.vms > 1 else "its node"
@@ -97,7 +112,9 @@ def _describe_pool_recreation(upgrade: Upgrade) -> str:
 
 
 def _format_verdict(upgrade: Upgrade) -> str:
-    """Return `stops at batch 2 of pool1`, else `is blocked` (by budgets) and a doubt about capacity, or `fits`."""
+    """Return `stops at batch 2 of pool1` without capacity for a batch. Otherwise return `is blocked` (by budgets), a
+    doubt about capacity, or both. Return `fits` without any problem.
+    """
     if upgrade.blocked_pools:
         pool = upgrade.blocked_pools[0]
         return f"stops at batch {pool.failed_batch} of {pool.pool}"
@@ -108,40 +125,24 @@ def _format_verdict(upgrade: Upgrade) -> str:
     return join_texts((blocked, doubt), ", and ") or "fits"
 
 
-def _describe_unavailable_nodes(upgrade: Upgrade) -> str:
-    """Return the largest surge if every pool surges; else per pool without surge the most nodes down and fewest up."""
-    pools_without_surge = [pool for pool in upgrade.pools if not pool.surges]
-    if not pools_without_surge:
-        maximum_surge = max((pool.concurrent_vms for pool in upgrade.pools), default=0)
-        return f"max surge {maximum_surge:,}, capacity never drops"
-    return "; ".join(
-        f"{pool.pool}: at most {pool.concurrent_vms:,} down at a time, at least {pool.minimum_up:,} up"
-        for pool in pools_without_surge[:_MAX_NAMES]
-    )
-
-
-_SECONDS_PER_MINUTE: Final = 60
-
-
 def build_upgrade_runbook(upgrade: Upgrade) -> tuple[str, ...]:
     """Build the steps in order: obstacles to remove first, then every pool. Nothing for pools re-created at once."""
     if not upgrade.is_rolling:
         return ()
-    return (*_build_preparation_steps(upgrade), *map(_describe_pool, upgrade.pools))
-
-
-def _build_preparation_steps(upgrade: Upgrade) -> Iterator[str]:
-    """Yield a step per obstacle: budgets, missing capacity, single replicas, and pools down for some time."""
+    steps: list[str] = []
     if upgrade.budgets:
-        yield f"Let {format_list(upgrade.budgets)} allow one eviction, or drains time out."
-    for pool in upgrade.blocked_pools:
-        yield f"Free capacity for {pool.pool}: batch {pool.failed_batch} does not fit."
+        steps.append(f"Let {format_list(upgrade.budgets)} allow one eviction, or drains time out.")
+    steps += [
+        f"Free capacity for {pool.pool}: batch {pool.failed_batch} does not fit." for pool in upgrade.blocked_pools
+    ]
     if upgrade.single_replicas:
-        yield f"Run a second replica of {format_list(upgrade.single_replicas)}, or plan for their downtime."
+        names = format_list(upgrade.single_replicas)
+        steps.append(f"Run a second replica of {names}, or plan for their downtime.")
     for pool in upgrade.pools:
         if pool.is_lost:
             reason = f"its quorum of {pool.quorum} is lost" if pool.has_lost_quorum else "no node is up"
-            yield f"Plan a maintenance window for {pool.pool}: {reason} for some time."
+            steps.append(f"Plan a maintenance window for {pool.pool}: {reason} for some time.")
+    return (*steps, *map(_describe_pool, upgrade.pools))
 
 
 def _describe_pool(pool: PoolNodeRecreation) -> str:

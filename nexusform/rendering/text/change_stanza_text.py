@@ -34,24 +34,27 @@ _NOTES: Final = {
         "# after applying this change.",
     ),
 }
+SIGN_PATTERN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
+_HEREDOC_START: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
+_LEVEL_WIDTH: Final = 4  # columns of a nesting level; a sign is in the third of them
+_MAX_OUTPUTS: Final = 20
+_MAX_OUTPUT_LINES: Final = 3
 
 
 def render_stanza(stanza: ChangeStanza, paint: Painter = PLAIN) -> str:
-    """Render comment lines, header and body without a final newline."""
-    lines = [(f"{paint(f'  # {escape_control_characters(stanza.address)}', 'bold')} {_render_headline(stanza, paint)}")]
+    """Render comment lines, header and body without a final newline. If the object is destroyed or replaced, the last
+    word of the headline is highlighted.
+    """
+    headline = escape_control_characters(stanza.headline)
+    front, _, last_word = headline.rpartition(" ")
+    if last_word in ("destroyed", "replaced") and "not" not in front:  # `will not be destroyed`
+        headline = f"{front} {paint(last_word, 'bold', 'red')}"
+    lines = [f"{paint(f'  # {escape_control_characters(stanza.address)}', 'bold')} {headline}"]
     lines += [f"  # {escape_control_characters(text)}" for text in stanza.comments]
     lines.append(f"{render_symbol(stanza.symbol, paint)}{stanza.header} {{")
     lines += _DifferenceRenderer(paint).render_body(stanza.body, 0)
     lines.append(f"{_BLANK}}}")
     return "\n".join(lines)
-
-
-def _render_headline(stanza: ChangeStanza, paint: Painter) -> str:
-    """Return the headline with a highlighted last word if the object is destroyed or replaced."""
-    front, _, last_word = escape_control_characters(stanza.headline).rpartition(" ")
-    if last_word in ("destroyed", "replaced") and "not" not in front:  # `will not be destroyed`
-        return f"{front} {paint(last_word, 'bold', 'red')}"
-    return escape_control_characters(stanza.headline)
 
 
 def render_outputs(nodes: Iterable[DifferenceNode], paint: Painter = PLAIN) -> list[str]:
@@ -95,7 +98,9 @@ class _DifferenceRenderer:
         return lines
 
     def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
-        """Render the lines of a nested block; blocks unknown before apply are one line."""
+        """Render the lines of a nested block, its body between braces. A group of blocks unknown before apply has a
+        value instead of a body: it is one line.
+        """
         margin = _BLANK * level
         label = f" {quote_string(node.label)}" if node.label else ""
         header = f"{margin}{self._signs[node.symbol]}{format_attribute_name(node.name)}{label}"
@@ -146,8 +151,10 @@ class _DifferenceRenderer:
         line has only the first. Brackets or markers of texts enclose the others.
         """
         match node.kind:
-            case NodeKind.LEAF:
-                return self._render_leaf(node), [], ""
+            case NodeKind.LEAF if node.symbol == "~":
+                return f"{format_scalar(node.old)}{self._arrow}{format_scalar(node.new)}", [], ""
+            case NodeKind.LEAF:  # a deleted value has no new one
+                return format_scalar(node.old if node.symbol == "-" else node.new), [], ""
             case NodeKind.SENSITIVE:
                 return SENSITIVE, [], ""
             case NodeKind.JSON:
@@ -163,14 +170,6 @@ class _DifferenceRenderer:
                 return "[", self._render_elements(node, level), "]"
             case _:
                 return "{", self._render_entries(node, level), "}"
-
-    def _render_leaf(self, node: DifferenceNode) -> str:
-        """Render a primitive value: the old one if deleted, both if changed, else the new one."""
-        if node.symbol == "-":
-            return format_scalar(node.old)
-        if node.symbol == "~":
-            return f"{format_scalar(node.old)}{self._arrow}{format_scalar(node.new)}"
-        return format_scalar(node.new)
 
     def _render_elements(self, node: DifferenceNode, level: int) -> list[str]:
         """Render a line per element of a list or set, and counts of hidden ones at their position."""
@@ -251,11 +250,6 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
     return [StanzaGroup(text, tuple(other_addresses[group_key])) for group_key, text in texts.items()]
 
 
-SIGN_PATTERN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
-_HEREDOC_START: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
-_LEVEL_WIDTH: Final = 4  # columns of a nesting level; a sign is in the third of them
-
-
 def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     """Yield pairs of a line of stanzas and a boolean. It is True for an unchanged line inside of a multi-line text
     (`<<-EOT`). A dash at its beginning belongs to the text and is not the sign of a change.
@@ -272,10 +266,6 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
             text_column = (len(match[1]) // _LEVEL_WIDTH + 1) * _LEVEL_WIDTH if match else 0
         elif line.startswith(f"{' ' * text_column}EOT"):
             text_column = 0
-
-
-_MAX_OUTPUTS: Final = 20
-_MAX_OUTPUT_LINES: Final = 3
 
 
 def render_short_outputs(outputs: Sequence[DifferenceNode], width: int, paint: Painter) -> list[str]:

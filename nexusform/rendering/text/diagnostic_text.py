@@ -22,6 +22,8 @@ from nexusform.rendering.notation.colours import (
 DEFAULT_WIDTH = 78
 _NUMBER_WIDTH = 6  # columns of a line number and its separator
 _ELLIPSIS = "..."
+MAX_LINES = 12
+_LEVEL_COLOURS: Final = {Level.ERROR: "red", Level.WARNING: "yellow", Level.ADVICE: "cyan", Level.NOTE: "cyan"}
 
 
 def render_diagnostics(
@@ -72,10 +74,8 @@ def render_diagnostic(
     return "\n".join([paint("╷", colour_name), *lines, paint("╵", colour_name), ""])
 
 
-_LEVEL_COLOURS: Final = {Level.ERROR: "red", Level.WARNING: "yellow", Level.ADVICE: "cyan", Level.NOTE: "cyan"}
-
-
 def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
+    """Return the level; Terraform has two of them, so there anything but an error is a warning."""
     level = get_diagnostic_level(diagnostic)
     return Level.WARNING if terraform and level is not Level.ERROR else level
 
@@ -173,9 +173,6 @@ def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic
     return merged
 
 
-MAX_LINES = 12
-
-
 class SourceSnippet(Struct, frozen=True):
     """Whole source lines from `start_line` on; the highlight is a byte range, `hidden_lines` a number."""
 
@@ -212,7 +209,9 @@ def _index_line_starts(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
 
 
 def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> SourceSnippet | None:
-    """Extract the source lines of a diagnostic's subject; None without subject or file, or if the file is too short."""
+    """Extract the source lines of the subject of a diagnostic, at most MAX_LINES of them. Return None without a subject
+    or its file, or if the file is too short by now.
+    """
     subject = diagnostic.subject
     file = files.get(subject.filename) if subject else None
     if subject is None or file is None:
@@ -240,6 +239,7 @@ def _find_line_range(subject: Span, context: Span | None, data: bytes, starts: t
     """
 
     def find_line(byte: int) -> int:
+        """Return the number of the line of a byte."""
         return bisect_right(starts, min(max(byte, 0), len(data))) - 1
 
     first_line = find_line(subject.start.byte)

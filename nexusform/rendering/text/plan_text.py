@@ -49,6 +49,13 @@ from nexusform.rendering.text.report_text import (
 
 FAILED: Final = "Planning failed. nexusform encountered an error while generating this plan."
 _PARAGRAPH_END: Final = "\n\n"
+_ID_COLUMNS: Final = 22
+_BELOW_ID_INDENT: Final = 4
+_MAX_ENTRY_LINES: Final = 3  # of one entry
+_MAX_SUBJECTS: Final = 4
+_MAX_LOCATIONS: Final = 2
+_MAX_ADVICE: Final = 12
+_LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 
 class PlanTextOptions(Struct, frozen=True):
@@ -93,6 +100,7 @@ def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanText
 def _render_boxes(
     diagnostics: Sequence[Diagnostic], sources: Mapping[str, SourceFile], options: PlanTextOptions
 ) -> str:
+    """Render the boxes of diagnostics without a final newline; "" without any."""
     if not diagnostics:
         return ""
     from nexusform.rendering.text.diagnostic_text import render_diagnostics
@@ -125,6 +133,7 @@ _SectionRenderer: TypeAlias = Callable[[PlanReportData, int, Painter], list[str]
 
 
 def _create_section_renderer(build: Callable[[PlanReportData], Section]) -> _SectionRenderer:
+    """Return a renderer of the section built by `build`."""
     return lambda view, width, paint: render_plan_section(build(view), width, paint)
 
 
@@ -145,14 +154,22 @@ def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
     return [f"{paint(f'{head}.', 'bold', 'green')} {paint(second_sentence, 'bold')}", _wrap_paragraph(detail, width)]
 
 
-def _render_changed_outputs(view: PlanReportData, width: int, paint: Painter) -> list[str]:
-    """Render the changed outputs in short form ([] for none), with a note if nothing else changes."""
-    if not view.outputs:
+def _render_changed_outputs(
+    view: PlanReportData, width: int, paint: Painter, *, has_details: bool = False
+) -> list[str]:
+    """Render the changed outputs in short form, or with all values if `has_details`. A note follows if nothing else
+    changes. Return [] without outputs, and for a failed plan.
+    """
+    if not view.outputs or view.plan.is_failed:  # after a failure they may be wrong
         return []
-    from nexusform.rendering.text.change_stanza_text import render_short_outputs
+    from nexusform.rendering.text.change_stanza_text import render_outputs, render_short_outputs
 
-    lines = [paint("Changes to Outputs:", "bold"), *render_short_outputs(view.outputs, width, paint)]
-    note = "" if view.objects else _wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)
+    lines = [paint("Changes to Outputs:", "bold")]
+    if has_details:
+        lines += render_outputs(view.outputs, paint)
+    else:
+        lines += render_short_outputs(view.outputs, width, paint)
+    note = "" if view.plan.reported_changes else _wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)
     return ["\n".join(lines), note]
 
 
@@ -198,8 +215,8 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
     """Return the last paragraphs of a plan, some "": the notes, the next step, and the decision block with counts
-    below. A plan without changes has a decision block only if it is rejected or has a requested result, as of a limit.
-    A failed plan has nothing else.
+    below. A plan without changes has a decision block if it is rejected, or has a requested result, as of a limit. A
+    failed plan has nothing else.
     """
     plan, width = view.plan, options.width
     # A requested result: of limits, of a comparison with an earlier plan, or of a check program.
@@ -217,9 +234,9 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
 
 
 def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
-    """Return the next step of the user after a plan. For a saved plan it is its path with the command to apply it, or
-    with a note if this is impossible. For an unsaved plan it is a note about -out. This note is "" if there is nothing
-    to apply, the plan cannot be applied, or no command is to be suggested.
+    """Return the next step of the user after a plan. For a saved plan it is its path, and the command to apply it if
+    possible. For an unsaved plan it is a note about -out. Return "" if there is nothing to apply, or the plan cannot be
+    applied. Return "" also if no command is to be suggested.
     """
     if options.saved_path:
         name = escape_control_characters(options.saved_path)
@@ -242,6 +259,7 @@ def render_counts(view: PlanReportData, width: int, paint: Painter) -> list[str]
 
 
 def _render_plan_line(plan: Plan, paint: Painter) -> str:
+    """Render the `Plan:` line with its first word in bold."""
     title, _, counts = plan_sentences.format_plan_line(plan).partition(" ")
     return f"{paint(title, 'bold')} {counts}"
 
@@ -275,6 +293,7 @@ def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
 
 
 def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> list[str]:
+    """Render a sentence about effects without an action, indented by `margin`; [] without any."""
     if not summary.notes:
         return []
     return indent_lines(wrap_lines(f"Of these, {format_list(summary.notes)}.", width - len(margin)), margin)
@@ -292,10 +311,11 @@ def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
     if not plan.is_failed:
         parts += render_plan_section(plan_sections.build_rollout_section(view), width, paint)
     parts += render_plan_section(plan_sections.build_rule_section(view), width, paint)
-    parts += _render_full_outputs(view, paint, width)
+    parts += _render_changed_outputs(view, width, paint, has_details=True)
     if options.diagnostics:
         parts += _render_findings(view, sources, options)
-    if options.hints and options.next_step and plan.has_changes and not plan.is_rejected:
+    can_be_applied = plan.has_changes and not plan.is_rejected
+    if can_be_applied and options.hints and options.next_step:
         parts.append(render_next_step(options, paint))
     if plan.has_changes and not options.terraform:
         parts.append("\n".join(render_decision(build_decision_lines(plan), width, paint)))
@@ -364,7 +384,9 @@ def _render_changes(view: PlanReportData, paint: Painter, options: PlanTextOptio
 
 
 def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    """Render the `Plan:` line, or `No changes.` with the comparison made, then the counts and changes of placements."""
+    """Render the `Plan:` line, or `No changes.` with the comparison made. Then render the counts of placements, and
+    their changes. If only outputs change, there is no such line.
+    """
     plan = view.plan
     counts = render_placement_counts(view.summaries, paint, width)
     placements = [*render_placement_text(view, width, paint), _wrap_paragraph(describe_scale_in(plan), width)]
@@ -398,17 +420,6 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
     return ["\n".join(indent_lines(wrap_lines(text, width - 2), "  "))]
 
 
-def _render_full_outputs(view: PlanReportData, paint: Painter, width: int) -> list[str]:
-    """Render the changed outputs with all values ([] for none), with a note if nothing else changes."""
-    if not view.outputs or view.plan.is_failed:  # after a failure they may be wrong
-        return []
-    from nexusform.rendering.text.change_stanza_text import render_outputs
-
-    lines = [paint("Changes to Outputs:", "bold"), *render_outputs(view.outputs, paint)]
-    note = "" if view.stanzas else _wrap_paragraph(plan_sentences.ONLY_OUTPUTS, width)
-    return ["\n".join(lines), note]
-
-
 def render_next_step(options: PlanTextOptions, paint: Painter) -> str:
     """Render the rule and the next step; not used in automation."""
     width = options.width
@@ -421,17 +432,10 @@ def render_next_step(options: PlanTextOptions, paint: Painter) -> str:
     return f"{_render_horizontal_rule(paint, width)}\n\n{advice}"
 
 
-_ID_COLUMNS: Final = 22
-_BELOW_ID_INDENT: Final = 4
-_MAX_ENTRY_LINES: Final = 3  # of one entry
-_MAX_SUBJECTS: Final = 4
-_MAX_LOCATIONS: Final = 2
-_MAX_ADVICE: Final = 12
-_LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
-
-
 def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
-    """Return a hint about -details, and about `advise` (of the saved plan, if any) if a finding is from its rules."""
+    """Return a hint about -details. If a finding is from a lint rule, mention `advise`, too. `saved_path` is the file
+    of the plan for this command, "" for an unsaved plan.
+    """
     from nexusform.advice.registry import RULE_IDS
 
     if any(entry.id in RULE_IDS for entry in (*entries.caused, *entries.existing)):
@@ -536,7 +540,7 @@ def _format_locations(locations: Sequence[str]) -> str:
 
 
 def _append_location(lines: list[str], location: str, column: int, width: int) -> list[str]:
-    """Add the location, if any, at the end of the last line, or on a line of its own from `column` on if too long."""
+    """Add the location, if any, at the end of the last line, or below it from `column` on if it is too long."""
     if not location:
         return lines
     available_gap = width - count_columns(lines[-1]) - count_columns(location)  # between the text and the location

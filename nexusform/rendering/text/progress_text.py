@@ -42,7 +42,8 @@ def _format_name(step: StepEvent) -> str:
 def _append_id(text: str, object_id: str, width: int) -> str:
     """Append the id of an object ("" for none) to a line if the width allows it (0: always)."""
     line = f"{text} [id={escape_control_characters(object_id)}]"
-    return line if object_id and (not width or count_columns(line) <= width) else text
+    fits = not width or count_columns(line) <= width
+    return line if object_id and fits else text
 
 
 def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
@@ -52,7 +53,9 @@ def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -
 
 
 def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
-    """Return the message of the provider, or without one `ADDR: Still reading... [id=X, 10s elapsed]`."""
+    """Return the message of the provider about a step in progress. Without one, return `ADDR: Still reading... [id=X,
+    10s elapsed]`; the id is omitted if the line would be too wide.
+    """
     if step.message:
         head = paint(f"{_format_name(step)}:", "bold")
         return wrap_hanging(f"{head} {escape_control_characters(step.message)}", width)
@@ -132,19 +135,15 @@ def render_step_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, wi
         counts.insert(2, f"{len(waiting)} waiting")  # before the skipped steps
     listed_steps = [*done[:_MAX_LISTED], *failed, *waiting, *skipped[:_MAX_LISTED]]
     name_width = max((count_columns(_format_name(step)) for step in listed_steps), default=0)
-    lines = [
-        f"Steps: {', '.join(counts)}.",
-        *(wrap_hanging(_render_outcome(step, name_width, paint), width) for step in listed_steps),
-    ]
+    lines = [f"Steps: {', '.join(counts)}."]
+    for step in listed_steps:
+        assert step.outcome is not None, "only steps that ended are listed"
+        outcome = paint(fill_to_width(step.outcome.value, 7), _OUTCOME_COLOURS[step.outcome])
+        reason = step.error.partition("\n")[0] if step.outcome is StepOutcome.WAITING else step.error
+        error = enclose(": ", escape_control_characters(reason))
+        name = fill_to_width(_format_name(step), name_width)
+        lines.append(wrap_hanging(f"  {outcome}  {name}  {step.kind.value}{error}", width))
     for outcome_name, outcome_steps in (("done", done), ("skipped", skipped)):
         if len(outcome_steps) > _MAX_LISTED:
             lines.append(f"  ... and {len(outcome_steps) - _MAX_LISTED} more that were {outcome_name}.")
     return "\n".join(lines)
-
-
-def _render_outcome(step: StepEvent, name_width: int, paint: Painter) -> str:
-    assert step.outcome is not None, "only steps that ended are listed"
-    outcome = paint(fill_to_width(step.outcome.value, 7), _OUTCOME_COLOURS[step.outcome])
-    reason = step.error.partition("\n")[0] if step.outcome is StepOutcome.WAITING else step.error
-    error = enclose(": ", escape_control_characters(reason))
-    return f"  {outcome}  {fill_to_width(_format_name(step), name_width)}  {step.kind.value}{error}"

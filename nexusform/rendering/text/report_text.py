@@ -21,7 +21,7 @@ from nexusform.rendering.notation.colours import (
     wrap_lines,
 )
 from nexusform.rendering.report.decision_lines import DecisionLine
-from nexusform.rendering.report.report_tree import Item, ItemGroup, Report, Row, Section, Table, Text, get_plain_text
+from nexusform.rendering.report.report_tree import ItemGroup, Report, Row, Section, Table, Text, get_plain_text
 
 _INDENT = "  "
 _IMPACT_COLOURS: Mapping[PlacementImpact | None, str] = {
@@ -33,6 +33,13 @@ _MIN_LABELLED_WIDTH: Final = 20  # columns for a sentence next to its label; wit
 _BELOW_INDENT: Final = 6  # indent of a text below its label
 MAX_DETAIL_ROWS = 12  # of a folded section
 MAX_FOLDED = 12  # folded sections without findings; more would hide the others
+_MAX_STEPS: Final = 12  # rows of a table without figures, such as steps
+_MAX_ITEMS: Final = 80
+_MAX_ITEM_LINES: Final = 4
+_SYMBOL_WIDTH: Final = 6  # columns of a symbol and the gaps around a label
+_MIN_TEXT_WIDTH: Final = 30  # columns for text next to a label; with fewer it is put below
+_URGENT_SYMBOLS: Final = ("-", "-/+", "+/-", ".")
+_DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 
 
 def render_report_text(report: Report, *, colour: bool = False, width: int = 80) -> str:
@@ -59,14 +66,21 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
 
 
 def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
-    """Render the lines of one section; of a folded table only the first rows."""
+    """Render the lines of one section: sentences, notes, commands, then its table. Of a folded table render only the
+    first rows, and the number of the others.
+    """
     styles = ("red",) if section.is_finding else ()
     inner_width = width - len(_INDENT)
     paragraphs = (_wrap_text(get_plain_text(line), inner_width) for line in section.lines)
     lines = [*chain.from_iterable(paragraphs), *render_report_notes(section, inner_width, paint)]
     lines += map(escape_control_characters, section.commands)
     if section.table is not None:
-        table = _truncate_table(section.table) if section.is_folded else section.table
+        table = section.table
+        if section.is_folded:  # a long table with rows of the finding has only these
+            rows = table.rows
+            if len(rows) > MAX_DETAIL_ROWS and table.has_findings:
+                rows = tuple(row for row in rows if row.is_finding)
+            table = replace(table, rows=rows[:MAX_DETAIL_ROWS])
         lines += render_table(table, paint, inner_width)
         hidden_count = len(section.table.rows) - len(table.rows)
         if hidden_count:
@@ -77,14 +91,6 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
 def _render_bold_lines(text: str, width: int, paint: Painter, *styles: str) -> list[str]:
     """Return the wrapped lines of a text in bold and with further styles."""
     return [paint(line, "bold", *styles) for line in _wrap_text(text, width)]
-
-
-def _truncate_table(table: Table) -> Table:
-    """Return a table limited to its first rows; a long table with rows of the finding has only these."""
-    rows = table.rows
-    if len(rows) > MAX_DETAIL_ROWS and table.has_findings:
-        rows = tuple(row for row in rows if row.is_finding)
-    return replace(table, rows=rows[:MAX_DETAIL_ROWS])
 
 
 def render_table(table: Table, paint: Painter, width: int, *, has_details: bool = True) -> list[str]:
@@ -109,7 +115,8 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     for row, cells in zip(table.rows, rows, strict=True):
         is_repeated = table.is_grouped and cells[0] == previous
         previous = cells[0]
-        line = _render_row(["", *cells[1:]] if is_repeated else cells, widths, figures)
+        shown_cells = ["", *cells[1:]] if is_repeated else cells
+        line = _render_row(shown_cells, widths, figures)
         lines.append(paint(line, "red") if row.is_finding else line)
         if row.note:
             lines += render_labelled_text("", escape_control_characters(row.note), widths[0] + 4, width)
@@ -124,6 +131,7 @@ def _move_details_to_note(table: Table, row: Row) -> Row:
 
 
 def _escape_cells(cells: Iterable[Text]) -> list[str]:
+    """Return the cells as text without styles, safe to print."""
     return [escape_control_characters(get_plain_text(cell)) for cell in cells]
 
 
@@ -147,7 +155,7 @@ def _render_rows_as_records(
 
 
 def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
-    """Yield lines of clauses joined by commas, as many per line as fit; wrap a clause longer than a line."""
+    """Yield lines of clauses joined by commas, as many per line as fit. Wrap a clause longer than a line."""
     line = ""
     for clause in clauses:
         if line and count_columns(line) + count_columns(clause) + 3 > width:  # with ", " before and "," after it
@@ -161,15 +169,6 @@ def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
 
 def _wrap_text(text: str, width: int) -> list[str]:
     return wrap_lines(escape_control_characters(text), width)
-
-
-_MAX_STEPS: Final = 12  # rows of a table without figures, such as steps
-_MAX_ITEMS: Final = 80
-_MAX_ITEM_LINES: Final = 4
-_SYMBOL_WIDTH: Final = 6  # columns of a symbol and the gaps around a label
-_MIN_TEXT_WIDTH: Final = 30  # columns for text next to a label; with fewer it is put below
-_URGENT_SYMBOLS: Final = ("-", "-/+", "+/-", ".")
-_DECISION_COLUMN: Final = 13  # column of the texts of the decision block
 
 
 def render_plan_section(
@@ -186,7 +185,9 @@ def render_plan_section(
     tables = section.all_tables
     # The title is omitted if every table has a caption, unless the captions are mere addresses (of rollouts).
     is_titled = bool(section.groups) or any(not table.caption for table in tables) or section.name == "rollouts"
-    lines = [paint(f"{section.title.removesuffix(':')}:", "bold")] if section.title and is_titled else []
+    lines: list[str] = []
+    if section.title and is_titled:
+        lines.append(paint(f"{section.title.removesuffix(':')}:", "bold"))
     for table in tables:
         lines += _render_captioned_table(table, width, paint, has_details=has_details)
         if table.caption and not is_titled:  # each table is a part
@@ -200,15 +201,18 @@ def render_plan_section(
             lines += wrap_line(f"{_INDENT}{escape_control_characters(line)}", 4, width)
     else:  # paragraphs with blank lines between them
         for line in map(get_plain_text, section.lines):
-            lines += [*([""] if lines else []), *_wrap_text(line, width)]
+            if lines:
+                lines.append("")
+            lines += _wrap_text(line, width)
     return [*parts, "\n".join(lines)] if lines else parts
 
 
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
     """Render a table below its caption; without figures (such as steps) only its first rows, unless `has_details`."""
     lines = _render_bold_lines(f"{table.caption}:", width, paint) if table.caption else []
-    max_rows = len(table.rows) if table.figures or has_details else _MAX_STEPS
-    visible_table = replace(table, rows=table.rows[:max_rows])
+    has_all_rows = has_details or bool(table.figures)
+    visible_rows = table.rows if has_all_rows else table.rows[:_MAX_STEPS]
+    visible_table = replace(table, rows=visible_rows)
     lines += indent_lines(render_table(visible_table, paint, width - len(_INDENT), has_details=has_details), _INDENT)
     hidden_count = len(table.rows) - len(visible_table.rows)
     if hidden_count:
@@ -236,20 +240,16 @@ def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter,
     for group in groups:
         group_items = [item for item in group.items if id(item) in visible_ids]
         if group.name and group_items:
-            name, *further_lines = wrap_line(f"  {escape_control_characters(group.name)}:", 4, width)
-            lines += [f"  {paint(name[2:], 'bold')}", *(f"    {paint(text.strip(), 'bold')}" for text in further_lines)]
+            first_line, *further_lines = wrap_line(f"  {escape_control_characters(group.name)}:", 4, width)
+            lines.append(f"  {paint(first_line[2:], 'bold')}")
+            lines += [f"    {paint(line.strip(), 'bold')}" for line in further_lines]
         for item in group_items:
-            lines += _render_item(item, column, width, paint)
+            name = escape_control_characters(item.label)
+            label = f"{render_symbol(item.symbol, paint)}{paint(name, 'bold') if item.is_strong else name}"
+            text = escape_control_characters(get_plain_text(item.text))
+            lines += truncate_lines(render_labelled_text(label, text, column, width), _MAX_ITEM_LINES, width)
     hidden_count = sum(item.count for item in hidden)
     return [*lines, f"    and {hidden_count:,} more{hint}."] if hidden_count else lines
-
-
-def _render_item(item: Item, column: int, width: int, paint: Painter) -> list[str]:
-    """Render an item as `  + nexus_rack.rack["1".."8"]      rack1..8: 16 machines each, bom-1.7.3`."""
-    name = escape_control_characters(item.label)
-    label = f"{render_symbol(item.symbol, paint)}{paint(name, 'bold') if item.is_strong else name}"
-    text = escape_control_characters(get_plain_text(item.text))
-    return truncate_lines(render_labelled_text(label, text, column, width), _MAX_ITEM_LINES, width)
 
 
 def render_report_notes(section: Section, width: int, paint: Painter) -> list[str]:

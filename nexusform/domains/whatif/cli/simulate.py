@@ -357,23 +357,20 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
         site, machine = name_lookup.find_machine(snapshot, arguments.machine)
         scope, lost, names = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
     else:
-        site = _find_site_with_machines_down(snapshot)
+        sites = [candidate for candidate in snapshot.sites.values() if candidate.machines_down]
+        if not sites:
+            raise click.UsageError(
+                "No machine is observed off or not ready. Specify what to lose, for example -rack=ID."
+            )
+        if len(sites) > 1:
+            ids = format_first_items(sorted(candidate.id for candidate in sites), 4)
+            raise click.UsageError(f"{len(sites)} sites have machines down ({ids}). Add -rack or -machine of one site.")
+        [site] = sites
         scope, lost, names = FailureScope.OBSERVED, site.id, []  # only the machines added below
     down = site.machines_down.difference(names) if arguments.observed else ()
     added = [name for name in site.machines if name in down]
     added_text = f" and {format_count(len(added), 'machine')} observed down" if added and names else ""
     return simulate_machine_loss(site, scope, f"{lost}{added_text}", [*names, *added], pods)
-
-
-def _find_site_with_machines_down(snapshot: Snapshot) -> SiteSnapshot:
-    """Return the only site with machines down. Raises UsageError for none and several."""
-    sites = [site for site in snapshot.sites.values() if site.machines_down]
-    if len(sites) == 1:
-        return sites[0]
-    if not sites:
-        raise click.UsageError("No machine is observed off or not ready. Specify what to lose, for example -rack=ID.")
-    names = format_first_items(sorted(site.id for site in sites), 4)
-    raise click.UsageError(f"{len(sites)} sites have machines down ({names}). Add -rack or -machine of one site.")
 
 
 class FleetArguments(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ from nexusform.domains.whatif.questions.cell_fragmentation import (
     FragmentationCounts,
     compute_cell_fragmentation,
     find_largest_sku,
-    list_used_skus,
 )
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity
 from nexusform.scheduling.racks.layout import Share
@@ -112,8 +111,9 @@ class CapacityAnswer(Struct, frozen=True):
     @property
     def has_findings(self) -> bool:
         """Whether a requested SKU or mix does not fit."""
-        is_short = self.has_requested_skus and any(capacity.current.maximum == 0 for capacity in self.sku_capacities)
-        return is_short or (self.mix is not None and self.mix.sets.maximum == 0)
+        if self.mix is not None and self.mix.sets.maximum == 0:  # not even one complete set
+            return True
+        return self.has_requested_skus and any(capacity.current.maximum == 0 for capacity in self.sku_capacities)
 
 
 def compute_site_capacity(
@@ -171,7 +171,10 @@ def _compute_totals(machines: Sequence[Machine], fragmentation: FragmentationCou
 def _compute_sku_capacity(
     sku: VmSku, site: SiteSnapshot, zones: frozenset[str] | None, planned: Sequence[InventoryRack], totals: Totals
 ) -> SkuCapacity:
-    """Compute the capacity for a SKU, by zone and with one rack down."""
+    """Compute the capacity for a SKU alone: in total, by zone, in planned racks, and with each rack lost. `zones`: None
+    means all. `planned` are the planned racks in these zones. `totals` has the free vCPUs and GiB, to find how much
+    stays unusable.
+    """
     constraints = _find_common_constraints(site, sku)
     demand = build_standalone_demand(sku, replace(constraints, zones=zones))
     free_by_rack = site.scheduler.count_free_slots_by_rack(demand)
@@ -190,16 +193,23 @@ def _compute_sku_capacity(
     for rack_name in sorted(free_by_rack, key=str.encode):
         free = free_by_rack[rack_name]
         without_rack[rack_name] = Interval(total_free.minimum - free.minimum, total_free.maximum - free.maximum)
+    # After filling the site, free vCPUs and GiB are left: the fewest if the most VMs fit.
+    vcpus, memory = sku.cpus_in_cell * sku.numa_cells, sku.memory_in_cell * sku.numa_cells  # of one VM
+    unusable_vcpus = Interval(
+        floor(totals.free_vcpus - total_free.maximum * vcpus), floor(totals.free_vcpus - total_free.minimum * vcpus)
+    )
+    unusable_memory = Interval(
+        floor(totals.free_memory_gib - total_free.maximum * memory),
+        floor(totals.free_memory_gib - total_free.minimum * memory),
+    )
     return SkuCapacity(
         sku=sku,
         current=total_free,
         planned=sum(planned_by_rack.values()),
         zones=_group_by_zone(zone_by_rack, free_by_rack, planned_by_rack),
         without_rack=without_rack,
-        unusable_vcpus=_compute_unusable_capacity(totals.free_vcpus, total_free, sku.cpus_in_cell * sku.numa_cells),
-        unusable_memory_gib=_compute_unusable_capacity(
-            totals.free_memory_gib, total_free, sku.memory_in_cell * sku.numa_cells
-        ),
+        unusable_vcpus=unusable_vcpus,
+        unusable_memory_gib=unusable_memory,
     )
 
 
@@ -208,15 +218,12 @@ def _find_common_constraints(site: SiteSnapshot, sku: VmSku) -> PlacementConstra
     return find_common_constraints(pool.demand.constraints for pool in site.pools if pool.sku == sku)
 
 
-def _compute_unusable_capacity(free: float, total_free: Interval, size: float) -> Interval:
-    """Compute the free vCPUs or GiB left after filling the site with VMs of a given size."""
-    return Interval(floor(free - total_free.maximum * size), floor(free - total_free.minimum * size))
-
-
 def _group_by_zone(
     zone_by_rack: Mapping[str, str], free_by_rack: Mapping[str, Interval], planned_by_rack: Mapping[str, int]
 ) -> tuple[ZoneCapacity, ...]:
-    """Group the capacity of racks by zone, in byte order."""
+    """Group the capacity of racks by zone, in byte order. `zone_by_rack` has all racks. `free_by_rack` has the existing
+    ones, and `planned_by_rack` the VMs of planned ones.
+    """
     racks = group_by(sorted(zone_by_rack, key=str.encode), zone_by_rack.__getitem__)
     capacities: list[ZoneCapacity] = []
     for zone in sorted(racks, key=str.encode):
@@ -230,7 +237,7 @@ def _group_by_zone(
 
 def _select_default_skus(site: SiteSnapshot, machines: Sequence[Machine]) -> tuple[VmSku, ...]:
     """Select the SKUs of NKS pools and VNFs on the site and the largest one, largest first."""
-    skus = {sku for sku in list_used_skus(site) if sku.name in site.skus}
+    skus = {pool.sku for pool in site.pools if pool.sku.name in site.skus}
     largest = find_largest_sku(site, machines)
     if largest is not None:
         skus.add(largest)
@@ -238,6 +245,7 @@ def _select_default_skus(site: SiteSnapshot, machines: Sequence[Machine]) -> tup
 
 
 def _build_size_key(sku: VmSku) -> tuple[float, int, str]:
+    """Build the sort key of a SKU: largest memory first, then most vCPUs, then the name."""
     return -sku.memory_gib, -sku.host_vcpus, sku.name
 
 
@@ -329,13 +337,16 @@ def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence
 
 
 def _count_fitting(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]) -> Interval:
+    """Count the VMs of a SKU with capacity, if nothing else is added."""
     return scheduler.count_free_slots(build_standalone_demand(sku, constraints[sku.name]))
 
 
 def _try_to_place_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], sets: int, constraints: Mapping[str, PlacementConstraints]
 ) -> tuple[VmSku | None, int]:
-    """Place this many sets in `scheduler`; return the first SKU without capacity and its missing VMs, or (None, 0)."""
+    """Place this many sets of the mix in `scheduler`, part by part. Return the first SKU without capacity, and the
+    number of its VMs without a place. Return (None, 0) if all fit.
+    """
     for index, part in enumerate(parts):
         count = sets * part.count
         for number in range(count):
@@ -347,7 +358,9 @@ def _try_to_place_sets(
 def _count_sequential_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> Interval:
-    """Place complete sets in `scheduler` one after another until a VM does not fit; return the number of sets."""
+    """Place complete sets in `scheduler` one after another until a VM does not fit. Return the number of complete sets,
+    as an exact interval.
+    """
     sets = 0
     while True:
         for index, part in enumerate(parts):

@@ -57,10 +57,12 @@ class _NumaCell(Struct):
 
     @property
     def free_vcpus(self) -> int:
+        """Free vCPUs; 0 if the cell is overfull."""
         return max(self.vcpus, 0)
 
     @property
     def free_memory(self) -> float:
+        """Free GiB; 0 if the cell is overfull."""
         return max(self.memory, 0)
 
 
@@ -76,14 +78,11 @@ class CellUsability(StrEnum):
     UNKNOWN = "unknown"
 
 
-def list_used_skus(site: SiteSnapshot) -> set[VmSku]:
-    """Return the SKUs of all pools of the site."""
-    return {pool.sku for pool in site.pools}
-
-
 def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku | None:
-    """Find the largest one-cell SKU fitting on some machine; of equal ones, prefer one in use."""
-    used_names = {sku.name for sku in list_used_skus(site)}
+    """Find the SKU to measure cells by: the largest one-cell SKU fitting on some empty machine. Of equally large ones,
+    prefer less disk, then a SKU in use. Return None if no SKU fits.
+    """
+    used_names = {pool.sku.name for pool in site.pools}
     # One machine of each kind of hardware.
     machine_by_kind = {
         (
@@ -109,7 +108,9 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
 def compute_cell_fragmentation(
     site: SiteSnapshot, machines: Sequence[Machine], yardstick: VmSku | None = None
 ) -> FragmentationCounts:
-    """Compute the number of cells of each kind and the free capacity. `yardstick` None means the largest SKU."""
+    """Compute the number of cells of each kind, and the free capacity in them. `yardstick` is the SKU to measure cells
+    by; None means the largest SKU.
+    """
     sku = yardstick or find_largest_sku(site, machines)
     unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
     cells: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
@@ -158,7 +159,9 @@ def _sum_free(cells: Iterable[_NumaCell]) -> tuple[int, float]:
 
 
 def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tuple[int, float]:
-    """Sum the free vCPUs and GiB of these cells, less the VMs in unknown cells of their machines."""
+    """Sum the free vCPUs and GiB of these cells, all on machines with VMs in unknown cells. The size of such VMs is
+    subtracted from the sum of their machine.
+    """
     overfull = frozenset(site.scheduler.list_overfull_machines())
     vcpus: Counter[str] = Counter()
     memory: dict[str, float] = {}
@@ -174,17 +177,23 @@ def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tup
 
 
 def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machine]) -> Iterator[_NumaCell]:
-    """Build every cell of the machines with its free capacity, after all VMs, and the free disk of its machine."""
-    cells = {machine.name: _build_empty_cells(machine) for machine in machines}  # by machine and number
-    free_disk = {machine.name: machine.disk_gib for machine in machines}
+    """Build every cell of the machines with its free capacity, after all VMs, and the free disk of its machine. VMs in
+    unknown cells take disk only.
+    """
+    cells: dict[str, list[_NumaCell]] = {}  # by machine and number
+    free_disk: dict[str, int] = {}
+    for machine in machines:
+        empty_cell = (machine, machine.cpus_per_cell, machine.memory_gib_per_cell)
+        cells[machine.name] = [_NumaCell(*empty_cell) for _ in range(machine.cells)]
+        free_disk[machine.name] = machine.disk_gib
     for vm in site.scheduler.list_vms():
-        machine = vm.placement.machine
-        if machine not in cells:  # a machine of another zone
+        machine_cells = cells.get(vm.placement.machine)
+        if machine_cells is None:  # a machine of another zone
             continue
-        free_disk[machine] -= vm.sku.disk_gib
+        free_disk[vm.placement.machine] -= vm.sku.disk_gib
         for number in vm.placement.cells:
-            if number < len(cells[machine]):  # ignore cells missing in the inventory
-                cell = cells[machine][number]
+            if number < len(machine_cells):  # ignore cells missing in the inventory
+                cell = machine_cells[number]
                 cell.vcpus -= vm.sku.cpus_in_cell
                 cell.memory -= vm.sku.memory_in_cell
                 cell.vms.append(vm)
@@ -192,10 +201,6 @@ def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machi
         for cell in cells_of_machine:
             cell.disk = free_disk[name]
             yield cell
-
-
-def _build_empty_cells(machine: Machine) -> list[_NumaCell]:
-    return [_NumaCell(machine, machine.cpus_per_cell, machine.memory_gib_per_cell) for _ in range(machine.cells)]
 
 
 def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: Collection[str]) -> CellUsability:
@@ -224,7 +229,9 @@ def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
 
 
 def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) -> list[_NumaCell]:
-    """Find the cells with free capacity but without a fitting SKU. Equal cells are checked once."""
+    """Find the cells with free capacity, but without a fitting SKU. Cells of equal hardware and free capacity are
+    checked once.
+    """
     fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}  # by hardware, vCPUs, memory and disk
     stranded: list[_NumaCell] = []
     for cell in cells:
@@ -232,13 +239,13 @@ def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) ->
             continue
         key = (cell.machine.machine_sku, cell.free_vcpus, cell.free_memory, cell.disk)
         if key not in fits_by_key:
-            fits_by_key[key] = any(_has_capacity(sku, cell) for sku in skus)
+            fits_by_key[key] = any(
+                cell.free_vcpus >= sku.cpus_in_cell
+                and cell.free_memory >= sku.memory_in_cell
+                and cell.disk >= sku.disk_gib
+                and supports_machine_hardware(sku, cell.machine)
+                for sku in skus
+            )
         if not fits_by_key[key]:
             stranded.append(cell)
     return stranded
-
-
-def _has_capacity(sku: VmSku, cell: _NumaCell) -> bool:
-    """Return True if a cell fits the share of a SKU and its hardware is supported."""
-    fits = cell.free_vcpus >= sku.cpus_in_cell and cell.free_memory >= sku.memory_in_cell
-    return fits and cell.disk >= sku.disk_gib and supports_machine_hardware(sku, cell.machine)

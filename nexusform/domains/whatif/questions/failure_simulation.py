@@ -123,7 +123,9 @@ class Failure(Struct, frozen=True):
     def has_findings(self) -> bool:
         """Whether availability is lost, or capacity elsewhere is uncertain."""
         is_uncertain = self.samples is not None and not self.samples.is_certain
-        return is_uncertain or self.missing > 0 or any(pool.is_lost for pool in self.pools) or bool(self.lost_workloads)
+        is_capacity_missing = self.missing > 0  # for VMs to re-create
+        is_pool_lost = any(pool.is_lost for pool in self.pools)
+        return is_uncertain or is_capacity_missing or is_pool_lost or bool(self.lost_workloads)
 
     @property
     def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
@@ -139,7 +141,9 @@ def simulate_machine_loss(
     machines: Sequence[str],
     pods: Mapping[str, ClusterPods] = NO_PODS,
 ) -> Failure:
-    """Simulate the loss of a machine or rack: its NKS nodes are deleted and re-created by the placement rule."""
+    """Simulate the loss of a machine or rack: its NKS nodes are deleted and re-created by the placement rule. Machines
+    already down stay down. `lost` is the name of the lost part in the report.
+    """
     lost_machines = frozenset(machines)
     down_now = site.machines_down - lost_machines
     pools = list_affected_pools(site, lost_machines)
@@ -192,7 +196,9 @@ def list_unmanaged_vms(site: SiteSnapshot, machines: Collection[str]) -> tuple[s
 def exclude_nodes_down(
     site: SiteSnapshot, pods: Mapping[str, ClusterPods], machines: Collection[str]
 ) -> Mapping[str, ClusterPods]:
-    """Return the pods by cluster id without the nodes on machines that are down now: their pods run elsewhere."""
+    """Return the pods by cluster id without the nodes on `machines`: they are down now. The pods of these nodes run
+    elsewhere, or wait. Clusters without such nodes stay as they are.
+    """
     pods_on_others = dict(pods)
     for cluster in site.clusters:
         vms = chain.from_iterable(pool.vms for pool in cluster.pools)
@@ -242,6 +248,7 @@ def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozens
     lost_pools = list(_find_lost_pools(site, lost))  # cluster, pool and its lost VMs
 
     def count_missing(sampled_scheduler: RackScheduler) -> list[int]:
+        """Count the VMs without capacity for each affected pool."""
         return [recreation.missing for recreation in _recreate_pools(site, sampled_scheduler, lost)]
 
     samples = sample_capacity(scheduler, sum(len(vms) for _, _, vms in lost_pools), count_missing)

@@ -82,7 +82,9 @@ class SimulatedFleet(Struct, frozen=True):
 
 
 def parse_member_edits(flags: Mapping[MemberEditKind, Sequence[str]]) -> list[MemberEdit]:
-    """Parse the edits of flags, in the order of `flags`. Raises DiagnosticsError for invalid ones."""
+    """Parse the texts of flags to edits, in the order of `flags`. Raises one DiagnosticsError with the problems of all
+    invalid texts.
+    """
     edits: list[MemberEdit] = []
     problems: list[Diagnostic] = []
     for verb, texts in flags.items():
@@ -111,13 +113,16 @@ _SYNTAX: Final[Mapping[MemberEditKind, str]] = {
 
 def _parse_member_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER`; None if invalid."""
-    return MemberEdit(verb, text) if text and ":" not in text and "=" not in text else None
+    has_further_parts = ":" in text or "=" in text
+    return MemberEdit(verb, text) if text and not has_further_parts else None
 
 
 def _parse_join_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER` or `MEMBER=LIKE`; None if invalid."""
     name, equals, template = text.partition("=")
-    if not name or ":" in name or (equals and not template):
+    if not name or ":" in name:
+        return None
+    if equals and not template:  # `MEMBER=` has no LIKE
         return None
     return MemberEdit(verb, name, value=template or None)
 
@@ -143,7 +148,8 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 def _parse_health_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:HEALTH`; None if invalid."""
     member, _, health = text.partition(":")
-    return MemberEdit(verb, member, value=health) if member and health in list(Health) else None
+    is_valid = bool(member) and health in list(Health)
+    return MemberEdit(verb, member, value=health) if is_valid else None
 
 
 _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEdit | None]]] = {
@@ -155,7 +161,9 @@ _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEd
 
 
 def apply_member_edits(simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]) -> Mapping[str, SimulatedMember]:
-    """Apply the edits; return the members by name, joined ones last. Raises DiagnosticsError for invalid edits."""
+    """Apply the edits to the members of the fleet. Return the members by name, joined ones last. Raises one
+    DiagnosticsError with the problems of all invalid edits.
+    """
     members = dict(simulated_fleet.members)
     problems: list[Diagnostic] = []
     departed: set[str] = set()
@@ -180,7 +188,9 @@ def apply_member_edits(simulated_fleet: SimulatedFleet, edits: Iterable[MemberEd
 def _apply_edit(
     simulated_fleet: SimulatedFleet, members: Mapping[str, SimulatedMember], edit: MemberEdit, departed: Collection[str]
 ) -> SimulatedMember | None:
-    """Return the member after an edit, None if it leaves, or an error. `departed`: members removed by earlier edits."""
+    """Return the member after an edit, or None if it leaves. `members` are those after the earlier edits, without the
+    `departed` ones. Raises DiagnosticsError if the edit is impossible, or makes the member invalid.
+    """
     if edit.kind is MemberEditKind.JOIN:
         member = _join_member(simulated_fleet, edit)
     elif edit.member in departed:
@@ -233,8 +243,9 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
 
 
 def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
-    """Return the member after an edit other than join or leave. Return an error for removing a missing taint, label or
-    property, and for a resource property computed from nodes, unknown, or with an invalid amount.
+    """Return the member after an edit other than join or leave. Raises DiagnosticsError for removing a missing taint,
+    label or property. It is also raised for a resource property with an unknown name or an invalid amount. The amounts
+    of a member with known nodes are computed, so they cannot be set.
     """
     record = member.record
     match edit.kind:
@@ -285,7 +296,9 @@ def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
 def _set_label_or_property(
     member: SimulatedMember, edit: MemberEdit, field_name: str, existing: Mapping[str, str]
 ) -> SimulatedMember:
-    """Return the member with a label or property set or removed; `existing` are the entries of `field_name`."""
+    """Return the member with a label or property set, or removed if the edit has no value. `existing` are the entries
+    of `field_name` in its record. Raises DiagnosticsError for removing a missing or computed one.
+    """
     if edit.value is None and edit.key not in existing:  # nothing to remove
         if edit.kind is MemberEditKind.PROPERTY and member.cluster is not None:
             properties = build_member(member.record, member.cluster, requests=(0, 0)).properties  # requests: not used

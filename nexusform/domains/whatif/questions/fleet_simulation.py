@@ -71,6 +71,8 @@ _MEMBER: Final = Address((), "managed", "fleet_member_cluster", "simulated")
 
 # Plan warnings contained in the answer as data.
 _WARNINGS_AS_DATA: Final = ("unfulfilled-placement", "schedule-drift")
+_NANO: Final = 10**9
+_NANO_PER_MILLI: Final = 10**6
 
 
 class ScheduledPlacement(Struct, frozen=True):
@@ -122,7 +124,8 @@ class PlacementOutcome(Struct, frozen=True):
     @property
     def has_findings(self) -> bool:
         """Whether the placement ends with too few clusters, none, pending pods, or a scheduler abort."""
-        return self.loses_all_clusters or self.falls_short or bool(self.pending) or self.abort is not None
+        lacks_clusters = self.loses_all_clusters or self.falls_short
+        return lacks_clusters or bool(self.pending) or self.abort is not None
 
     @property
     def falls_short(self) -> bool:
@@ -186,7 +189,9 @@ def build_fleet_snapshot(
     catalogue: str,
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> FleetSnapshot:
-    """Build the snapshot of a fleet from the current objects and observed clusters."""
+    """Build the snapshot of a fleet from its objects (`things`) and the clusters listed by kubectl. `catalogue` is the
+    catalogue of SKUs, for the nodes of clusters.
+    """
     ordered_things = sorted(things, key=lambda thing: thing.creation)
     # Build the prior states as for planning, and the instances of fleet objects.
     states: dict[Address, InstanceState] = {}
@@ -226,7 +231,9 @@ def _match_observed_clusters(
     registries: PluginRegistries,
     observations: ClusterObservations,
 ) -> Iterator[tuple[str, ObservedCluster]]:
-    """Match each cluster listed by kubectl to the nodes and workloads in state; yield it with its id."""
+    """Match each cluster listed by kubectl to its nodes and workloads in state. Yield pairs of its id and the result;
+    nothing without listed clusters.
+    """
     if not observations.clusters:
         return
     # The keys of workloads applied to clusters, by cluster id.
@@ -280,10 +287,6 @@ def _infer_unmanaged_usage(
     return max(0, cpu // _NANO_PER_MILLI), max(0, memory // _NANO)  # from nano-units
 
 
-_NANO: Final = 10**9
-_NANO_PER_MILLI: Final = 10**6
-
-
 def _compute_amount_reduction(name: str, managed_usage: ResourceUsage, last_usage: ResourceUsage) -> int:
     """Compute how much less was available at the last plan than with managed pods only, in nano-units; 0 if unknown."""
     available_last = last_usage.available.get(name)
@@ -305,10 +308,18 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
     # The placements without eviction: drained members keep them; unscheduled bindings do not count.
     states = [_build_state(placement, placement.bindings) for placement in result.placements]
     remaining = [(state.key, cluster) for cluster, state in product(drained, states) if cluster in state.clusters]
+    # The resources of every member without and with the edits, also of leaving ones; None for non-members.
+    capacities: list[MemberCapacity] = []
+    for name in sorted(result.members, key=str.encode):
+        member = result.members[name]
+        before = _get_planned_resources(baseline.members.get(name))
+        after = _get_planned_resources(member)
+        is_derived = member.cluster is not None  # computed from its nodes
+        capacities.append(MemberCapacity(name, before, after, is_derived=is_derived))
     return FleetSimulation(
         edits=tuple(edits),
         placements=tuple(_build_outcomes(baseline, result)),
-        members=tuple(_build_capacities(baseline, result)),
+        members=tuple(capacities),
         warnings=tuple(new_diagnostics),
         remaining=tuple(remaining),
     )
@@ -327,7 +338,9 @@ class _SchedulingRun(Struct, frozen=True):
 def _run_scheduling(
     snapshot: FleetSnapshot, members_after: Mapping[str, SimulatedMember], drained: Sequence[str]
 ) -> _SchedulingRun:
-    """Run fleet scheduling over `members_after` (others leave), with evictions from the `drained` members."""
+    """Run fleet scheduling once with other members: those of `members_after`; the other ones leave. Placements bound to
+    `drained` members get evictions. Return the resulting placements, pods and members.
+    """
     clusters = dict(snapshot.members.clusters)
     clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
     pods = _build_pods(snapshot, clusters, members_after)
@@ -375,7 +388,9 @@ class _ClusterPods(PodPhase):
 def _build_pods(
     snapshot: FleetSnapshot, clusters: Mapping[str, NodeCluster], members: Mapping[str, SimulatedMember]
 ) -> PodPhase:
-    """Build the existing pods, and those of objects applied to one cluster without a placement."""
+    """Build the existing pods of all clusters, and place those of manifests applied without a placement. `members` are
+    the members of the run: their clusters, and the requests of their unmanaged pods.
+    """
     clusters_before = collect_prior_members(snapshot.states, snapshot.registries)  # cluster ids by member name
     clusters_now: dict[str, str] = {}
     unmanaged_requests: dict[str, tuple[int, int]] = {}  # millicores and bytes, by cluster id
@@ -420,16 +435,14 @@ def _build_drain_evictions(
                 yield placement.spec.instance, FleetEviction(name, placement.key, cluster)
 
 
-_RowKey = tuple[Address, str, str, str]
-
-
-def _build_row_key(row: PlacementChange) -> _RowKey:
-    """Build the key of a row's binding or pod."""
-    return row.address, row.kind, row.pool, row.object
+# Key of the binding or pod of a row.
+_build_row_key: Final = attrgetter("address", "kind", "pool", "object")
 
 
 def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[PlacementOutcome]:
-    """Build the result of each placement; rows also present without the edits are unrelated."""
+    """Build the result of each placement by comparing the two runs: `baseline` without the edits, and `result` with
+    them. Rows of both runs are unrelated to the edits.
+    """
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
     bindings = group_by(result.rows, attrgetter("address"))
@@ -460,7 +473,7 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
 
 
 def _split_rows(
-    rows: Iterable[PlacementChange], baseline_by_key: Mapping[_RowKey, PlacementChange]
+    rows: Iterable[PlacementChange], baseline_by_key: Mapping[tuple[Address, str, str, str], PlacementChange]
 ) -> tuple[list[PlacementChange], list[PlacementChange]]:
     """Return the rows caused by the edits, and the rows equal to one without the edits."""
     caused: list[PlacementChange] = []
@@ -482,7 +495,9 @@ def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> 
 
 
 def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> ScheduledPlacement:
-    """Build the state of a placement, with the clusters of `bindings` except unscheduled ones, after its scheduling."""
+    """Build the state of a placement after its scheduling. Its clusters are those of `bindings`, without unscheduled
+    ones: these are in removal.
+    """
     scheduled = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
     cluster_names = sorted(binding.cluster for binding in scheduled)
     configuration = placement.spec.configuration
@@ -494,15 +509,6 @@ def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> Sched
         clusters=tuple(cluster_names),
         is_fulfilled=placement.scheduling.is_fulfilled,
     )
-
-
-def _build_capacities(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[MemberCapacity]:
-    """Build the resources of every member, also of leaving ones, without and with the edits; None for non-members."""
-    for name in sorted(result.members, key=str.encode):
-        state = result.members[name]
-        before = _get_planned_resources(baseline.members.get(name))
-        after = _get_planned_resources(state)
-        yield MemberCapacity(name, before, after, is_derived=state.cluster is not None)  # computed from its nodes
 
 
 def _get_planned_resources(state: FleetMemberState | None) -> ResourceUsage | None:

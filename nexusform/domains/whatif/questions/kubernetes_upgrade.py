@@ -135,7 +135,9 @@ class KubernetesUpgrade(Struct, frozen=True):
 def simulate_kubernetes_upgrade(
     site: SiteSnapshot, cluster: VmOwnerSnapshot, pods: ClusterPods | None = None
 ) -> KubernetesUpgrade:
-    """Upgrade every pool in turn; a blocked pool keeps its old VMs and the next one continues."""
+    """Upgrade every pool in turn. A pool without capacity is blocked: it keeps its remaining old VMs, and the next pool
+    continues. `pods` is None if the pods of the cluster are unknown.
+    """
     scheduler = site.scheduler.copy()
 
     def count_missing_by_pool(sampled_scheduler: RackScheduler) -> list[int]:
@@ -167,7 +169,7 @@ def get_running_version(cluster: VmOwnerSnapshot) -> str:
 
 
 def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
-    """Upgrade one pool; if it is blocked, find the largest smaller surge with capacity, and try to replace one node at
+    """Upgrade one pool. If it is blocked, find the largest smaller surge with capacity. Also try to replace one node at
     a time without surge.
     """
     count = len(pool.vms)
@@ -176,6 +178,7 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
     scheduler_before = scheduler.copy()
 
     def is_feasible(other_surge: int, other_unavailable: int) -> bool:
+        """Return True if every batch fits with these numbers of VMs, from the start of the pool."""
         _, other_shortage = _upgrade_batches(scheduler_before.copy(), pool, other_surge, other_unavailable)
         return other_shortage is None
 

@@ -16,7 +16,7 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import (
     simulate_kubernetes_upgrade,
 )
 from nexusform.domains.whatif.questions.pod_outage import ClusterPods
-from nexusform.domains.whatif.questions.repack_context import create_empty_scheduler
+from nexusform.domains.whatif.questions.repack_context import rebuild_scheduler
 from nexusform.kubernetes.releases.kubernetes_versions import (
     KubernetesVersion,
     OfferedVersions,
@@ -116,9 +116,9 @@ def find_upgrade_path(
     pods: Mapping[str, ClusterPods],
     today: str = "",
 ) -> SiteUpgradePath:
-    """Find the upgrades (hops) of each cluster to a version, in the first order with capacity for all, else in the
-    requested one. `today` (RFC 3339) decides if versions are still available. Raises DiagnosticsError for an
-    invalid version, or for all unreachable targets at once.
+    """Find the upgrades (hops) of each cluster to a version. The clusters are in the first order with capacity for all,
+    or else in the requested one. `today` (RFC 3339) decides if versions are still available. Raises DiagnosticsError
+    for an invalid version, or for all unreachable targets at once.
     """
     target = parse_version(target_text)
     if target is None:
@@ -216,14 +216,16 @@ def _upgrade_cluster(
 
 
 def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: KubernetesUpgrade) -> SiteSnapshot:
-    """Return the site after the upgrade of a cluster; a blocked pool keeps the VMs of its blocked batch."""
+    """Return the site after the upgrade of a cluster. Its VMs have the locations of their replacements; those of a
+    batch without capacity stay. A new scheduler has all VMs, with new handles.
+    """
     handles_by_pool = {pool.name: pool.handles for pool in cluster.pools}
     new_placements: dict[int, Placement] = {}  # by old handle
     for pool in upgrade.pools:
         for move in chain.from_iterable(batch.moves for batch in pool.batches if batch.fits):
             assert move.placement is not None, "all of its batch fit"
             new_placements[handles_by_pool[pool.pool][move.vm.name]] = move.placement
-    scheduler = create_empty_scheduler(site.scheduler, site.scheduler.machines)
+    scheduler = rebuild_scheduler(site.scheduler, site.scheduler.machines, vms=())
     new_handles: dict[int, int] = {}  # by old handle
     for vm in site.scheduler.list_vms():
         new_handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, new_placements.get(vm.handle, vm.placement))

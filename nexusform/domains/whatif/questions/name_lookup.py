@@ -19,6 +19,7 @@ _MAX_PART_COUNT = 1_000_000
 _DIGITS = 9
 _MAX_NAMES = 20
 _MAX_TEXT_LENGTH = 60  # characters of user input
+_EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
 
 
 def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
@@ -41,7 +42,9 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
 
 
 def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str]:
-    """Return `texts` if all are addresses of resources with VMs, or of one VM (`ADDRESS:OBJECT`); else an error."""
+    """Check the values of -not: each is the address of a resource with VMs, or of one VM (`ADDRESS:OBJECT`). Return
+    them as a set. Raises DiagnosticsError for an unknown one.
+    """
     candidates: dict[str, None] = {}
     for pool in site.pools:
         candidates[str(pool.address)] = None
@@ -75,7 +78,9 @@ def find_machine(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str]:
 
 
 def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot]:
-    """Find a cluster, a VNF or a VM outside of both by id, address or unique name; an error for none or several."""
+    """Find a cluster, a VNF or a VM outside of both: by id, by the address of one of its pools, or by unique name.
+    Return it with its site. Raises DiagnosticsError for none and for several.
+    """
     by_id: dict[str, tuple[SiteSnapshot, VmOwnerSnapshot]] = {}
     for site in snapshot.sites.values():
         for cluster in site.clusters:
@@ -147,7 +152,9 @@ def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...]:
 
 
 def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
-    """Parse count (1 if omitted, above the maximum if too long) and SKU of a mix part; the SKU is "" if invalid."""
+    """Parse one part of a mix, `3xSKU` or `SKU`, to its count and SKU. The count is 1 if omitted. The SKU is "" if the
+    part is invalid, and may be unknown otherwise.
+    """
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:
         return 1, text
@@ -155,14 +162,15 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
     if match is None or text.isdigit():  # a count without a SKU
         return 0, ""
     digits = match.group(1) or "1"
-    return int(digits) if len(digits) < _DIGITS else _MAX_PART_COUNT + 1, match.group(2)
-
-
-_EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
+    # Do not convert a number of any length: above the maximum, the caller rejects it.
+    count = int(digits) if len(digits) < _DIGITS else _MAX_PART_COUNT + 1
+    return count, match.group(2)
 
 
 def _find_by_id_or_name(kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]) -> Named:
-    """Find the entry with this id, else the only one with this name; `kind` is its display name."""
+    """Find the entry with this id, else the only one with this name. `kind` is its display name in errors. Raises
+    DiagnosticsError for none and for several.
+    """
     if text in by_id:
         return by_id[text]
     ids = [entry_id for entry_id, entry in by_id.items() if get_name(entry) == text]

@@ -33,6 +33,14 @@ _POD_RULES: Final = ("pod affinity", "topology spread")
 _REJECTED_IDS: Final = frozenset({"eviction-not-executed", "invalid-eviction"})
 _BINDING: Final = "binding"
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+TAINT_KEY: Final = "nexusform-rebalance"
+OVERRIDE_SUFFIX: Final = "_override.nf.hcl"
+_TYPE: Final = "fleet_placement_eviction"
+_MEMBER_TYPE: Final = "fleet_member_cluster"
+NAME: Final = "simulated-placement"
+FILE: Final = "simulated-placement.nf.json"  # of the generated configuration, never written
+_NAMESPACE: Final = "Namespace"
+_LITERAL: Final = re.compile(r'"([^"$%\\]*)"')
 
 
 class PlacementPolicy(StrEnum):
@@ -210,8 +218,8 @@ class _EvictionSearch(Struct):
         return None, TrialOutcome()
 
     def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the first order of these evictions with a successful plan and no interruption, tainting the clusters
-        otherwise picked again, and the outcome of its plan. If there is none, return None and any outcome.
+        """Return the first order of these evictions with a successful plan and no interruption, and the outcome of the
+        plan. Clusters otherwise picked again are tainted. If there is no such order, return None and any outcome.
         """
         for order in permutations(group):
             trial = EvictionProposal(order)
@@ -235,7 +243,9 @@ class _EvictionSearch(Struct):
         return None, TrialOutcome()
 
     def _describe_interruption(self, trial: EvictionProposal) -> str:
-        """Describe the first problem between two evictions, such as a pod without a node; "" if there is none."""
+        """Describe the first problem between two evictions: an error, or a pod newly waiting for a node. To find it,
+        plan only the first eviction, the first two, and so on. Return "" if there is none.
+        """
         waiting_before = _list_bindings(self.before.waiting)
         for count in range(1, len(trial.evictions)):
             outcome = self._evaluate_trial(EvictionProposal(trial.evictions[:count], trial.tainted_clusters))
@@ -250,6 +260,7 @@ class _EvictionSearch(Struct):
         return ""
 
     def _evaluate_trial(self, trial: EvictionProposal) -> TrialOutcome:
+        """Plan a trial, and count it for the present number of evictions."""
         self.trial_counts[-1] += 1
         return self.evaluate(trial)
 
@@ -271,16 +282,6 @@ class _EvictionSearch(Struct):
         )
 
 
-TAINT_KEY: Final = "nexusform-rebalance"
-OVERRIDE_SUFFIX: Final = "_override.nf.hcl"
-_TYPE: Final = "fleet_placement_eviction"
-_MEMBER_TYPE: Final = "fleet_member_cluster"
-NAME: Final = "simulated-placement"
-FILE: Final = "simulated-placement.nf.json"  # of the generated configuration, never written
-_NAMESPACE: Final = "Namespace"
-_LITERAL: Final = re.compile(r'"([^"$%\\]*)"')
-
-
 class MemberBlock(Struct, frozen=True):
     """Block of one member cluster: its name in the configuration and the text of its taints."""
 
@@ -289,11 +290,14 @@ class MemberBlock(Struct, frozen=True):
 
 
 def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
-    """Return the blocks of single members by cluster name: those of the root module, with a literal name."""
-    blocks = {}
+    """Return the blocks of single members by cluster name. Only blocks of the root module count, in HCL and with a
+    literal name: a taint can be added to them by an override file.
+    """
+    blocks: dict[str, MemberBlock] = {}
     for block in configuration.root.resources.values():
-        if block.type != _MEMBER_TYPE or block.count or block.for_each or not isinstance(block.body, Body):
-            continue  # several members, or not HCL syntax
+        is_single = not (block.count or block.for_each)
+        if block.type != _MEMBER_TYPE or not is_single or not isinstance(block.body, Body):
+            continue  # another object, several members, or not HCL syntax
         name = _find_literal_name(block, configuration)
         if name:
             taints = filter(_is_taint_block, block.body.blocks)
@@ -303,7 +307,9 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
 
 
 def render_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
-    """Render the eviction blocks; each one depends on the previous one, the first one on the tainted members."""
+    """Render the eviction blocks. Each one depends on the previous one, and so follows it. The first one depends on the
+    tainted members.
+    """
     blocks = []
     dependencies = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
     for eviction in trial.evictions:
@@ -339,7 +345,9 @@ def _is_taint_block(block: object) -> bool:
 
 
 def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> str:
-    """Return the name of a member if its block states it as text after `name =`; "" otherwise."""
+    """Return the name of a member if its block states it as a quoted text after `name =`. Return "" for an expression
+    or a template.
+    """
     assert isinstance(block.body, Body)
     for attribute in block.body.attributes:
         if attribute.name == "name":
@@ -350,6 +358,7 @@ def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> st
 
 
 def _get_source_text(configuration: Configuration, span: Span) -> str:
+    """Return the text of a part of the configuration; positions in files count bytes."""
     text = configuration.files[span.filename].text
     return text.encode()[span.start.byte : span.end.byte].decode()
 
@@ -386,7 +395,9 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
 
 
 def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
-    """Build the configuration: a hub manifest with all objects and missing namespaces, and a placement of them."""
+    """Build the configuration of a trial: a hub manifest with all objects, and a placement to select them. Namespaces
+    needed by the objects, but not among them, are added.
+    """
     declared = {manifest.name for manifest in trial.manifests if manifest.kind == _NAMESPACE and not manifest.group}
     namespaces = sorted(declared | {manifest.namespace for manifest in trial.manifests if manifest.namespace})
     namespace_manifests = [
@@ -395,12 +406,11 @@ def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
         if name not in declared
     ]
     text = "\n---\n".join([trial.text, *namespace_manifests])
-    selectors = [_build_selector("", "v1", _NAMESPACE, name) for name in namespaces]
-    selectors += [
-        _build_selector(manifest.group, manifest.version, manifest.kind, manifest.name)
-        for manifest in trial.manifests
-        if not manifest.namespace and manifest.kind != _NAMESPACE  # a namespace brings its objects
-    ]
+    selectors = [{"version": "v1", "kind": _NAMESPACE, "name": name} for name in namespaces]
+    for manifest in trial.manifests:
+        if not manifest.namespace and manifest.kind != _NAMESPACE:  # a namespace selects its objects, too
+            group = omit_empty({"group": manifest.group})  # "" is the core group: its selector has no group
+            selectors.append({**group, "version": manifest.version, "kind": manifest.kind, "name": manifest.name})
     placement = {"name": NAME, "resource_selector": selectors, "policy": trial.policy}
     yaml_body = text.replace("${", "$${").replace("%{", "%%{")  # escapes: manifests are no templates
     document = {
@@ -410,7 +420,3 @@ def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
         }
     }
     return SourceFile(FILE, json.dumps(document))
-
-
-def _build_selector(group: str, version: str, kind: str, name: str) -> dict[str, str]:
-    return {**omit_empty({"group": group}), "version": version, "kind": kind, "name": name}

@@ -88,9 +88,11 @@ class WorkloadImpact(Struct, frozen=True):
 
     def determine_outcome(self, *, is_drained: bool) -> WorkloadOutcome:
         """Determine the result. Without a drain nothing runs until replacement, so losing every pod is a loss."""
-        is_restarted = self.before > 0 and self.at_once == 0
-        is_lost = self.before > 0 and self.running == 0
-        if is_lost or (is_restarted and not is_drained):
+        is_restarted = self.before > 0 and self.at_once == 0  # all pods are gone at the same time
+        is_lost = self.before > 0 and self.running == 0  # no pod runs after the replacement, either
+        if is_lost:
+            return WorkloadOutcome.LOST
+        if is_restarted and not is_drained:
             return WorkloadOutcome.LOST
         if self.pending:
             return WorkloadOutcome.REDUCED
@@ -137,7 +139,9 @@ class PodsSimulation(Struct):
         return tuple(map(self._build_workload_verdict, self.pods.workloads))
 
     def _build_workload_verdict(self, workload: Workload) -> WorkloadVerdict:
-        """Build the verdict of one workload over all waves."""
+        """Build the verdict of one workload over all waves: the fewest running pods, the most pending ones, and the
+        worst result. Without an affected wave it is untouched.
+        """
         waves = self._impacts.get(workload.key, [])  # (number of the wave, impact), without unaffected waves
         impacts = [impact for _, impact in waves]
         running = _count_running(self.pods.existing)[workload.key]  # before the first wave
@@ -160,7 +164,9 @@ class PodsSimulation(Struct):
 def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
-    """Return the impacts on workloads with lost pods, and all pods afterwards. Nodes are drained, or lost at once."""
+    """Simulate `nodes_down`: drained, or lost at once. Return the impact on each workload with lost pods, and all pods
+    afterwards. `existing` are the pods before. Pods preempted by the replacements count as lost, too.
+    """
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
     preempted = {  # by workload key and pod number
@@ -228,11 +234,14 @@ def remove_nodes(pods: ClusterPods, names: Collection[str]) -> ClusterPods:
 
 
 def _count_running(pods: Iterable[ExistingPod]) -> Counter[str]:
+    """Count the pods with a node by key of their workload."""
     return Counter(pod.workload for pod in pods if pod.node)
 
 
 def _build_move(pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOutcome | None) -> PodMove:
-    """Build the move of a pod with a lost node, or of a preempted one (with its `preemption`, else None)."""
+    """Build the move of a pod with a lost node, or of a preempted one. `outcome` is its prediction, None without one.
+    `preemption` is set for a preempted pod only.
+    """
     kind = pod.workload.split("/")[1]  # of <namespace>/<kind>/<name>
     if kind == _BARE:
         reason = "is evicted and not re-created" if preemption is not None else "waits for its node"
@@ -249,9 +258,9 @@ def _compute_eviction_limits(
     lost_pods: Sequence[ExistingPod],
     moves: Sequence[PodMove],
 ) -> tuple[Mapping[str, str], int]:
-    """Find the effect of budgets on the evictions of a drain: sentences about the violated budgets by
-    `NAMESPACE/NAME`, and the number of pods evicted at once. A budget is violated if it allows no eviction, or if the
-    pods without another node are more than it allows. Other budgets only make later pods wait for ready replacements.
+    """Find the effect of budgets on the evictions of a drain: sentences about the violated budgets by `NAMESPACE/NAME`,
+    and the number of pods evicted at once. A budget is violated if it allows no eviction. It is also violated if more
+    pods get no other node than it allows. Other budgets only make later pods wait for ready replacements.
     """
     violations: dict[str, str] = {}
     pods_at_once = len(lost_pods)
@@ -270,6 +279,7 @@ def _compute_eviction_limits(
 
 
 def _describe_budget(budget: PodDisruptionBudget) -> str:
+    """Return the limit of a budget: its maxUnavailable, or else its minAvailable."""
     if budget.max_unavailable:
         return f"maxUnavailable {budget.max_unavailable}"
     return f"minAvailable {budget.min_available}"
@@ -295,7 +305,9 @@ class NodeDrainEffects(Struct, frozen=True):
 
 
 def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str]:
-    """Find the only node with this name or `CLUSTER/NAME`, with its cluster. Raises DiagnosticsError."""
+    """Find the only node with this name, or with the id `CLUSTER/NAME`. Return the pods of its cluster, and its name.
+    Raises DiagnosticsError for none and for several.
+    """
     nodes_by_id: dict[str, tuple[ClusterPods, str]] = {}  # cluster and name
     for cluster_id, pods in clusters.items():
         nodes_by_id |= {f"{cluster_id}/{node.name}": (pods, node.name) for node in pods.cluster.nodes}

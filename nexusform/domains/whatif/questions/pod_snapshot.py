@@ -39,6 +39,9 @@ from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.snapshots.snapshot import Snapshot, VmOwnerKind, VmOwnerSnapshot
 
+MANIFEST_TYPE = "fleet_hub_manifest"
+MEMBER_TYPE = "fleet_member_cluster"
+
 
 class ClusterObservations(Struct, frozen=True):
     """Clusters listed by kubectl, by id. After a plan, `recreated` are the VMs it removes or re-creates, and
@@ -78,10 +81,6 @@ def build_observations_after(plan: Plan, clusters: Mapping[str, KubectlSnapshot]
     return ClusterObservations(clusters, frozenset(recreated), has_planned_pods=True)
 
 
-MANIFEST_TYPE = "fleet_hub_manifest"
-MEMBER_TYPE = "fleet_member_cluster"
-
-
 def build_pods(
     things: Iterable[SiteObject],
     snapshot: Snapshot,
@@ -112,18 +111,16 @@ def build_observed_pods(
         if cluster_id in clusters:
             node_cluster = _build_node_cluster(clusters[cluster_id], sources.attributes, registries)
         pods = _build_cluster_pods(node_cluster, sources, observations)
-        pods_by_cluster[cluster_id] = replace(pods, workloads=(*pods.workloads, *_build_other_workloads(pods)))
+        # Build a workload for each controller without a manifest, from its pods.
+        manifest_keys = {workload.key for workload in pods.workloads}
+        workloads = list(pods.workloads)
+        for key, own_pods in group_by(pods.existing, attrgetter("workload")).items():
+            namespace, kind, name = key.split("/", 2)
+            # Pods in deletion or of a DaemonSet are not placed again.
+            if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
+                workloads.append(Workload(kind, namespace, name, len(own_pods), own_pods[0].spec))  # one for all pods
+        pods_by_cluster[cluster_id] = replace(pods, workloads=tuple(workloads))
     return pods_by_cluster
-
-
-def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
-    """Build a workload for each controller without a manifest, from its pods."""
-    manifest_keys = {workload.key for workload in pods.workloads}
-    for key, own_pods in group_by(pods.existing, attrgetter("workload")).items():
-        namespace, kind, name = key.split("/", 2)
-        # Pods in deletion or of a DaemonSet are not placed again.
-        if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
-            yield Workload(kind, namespace, name, len(own_pods), own_pods[0].spec)  # its pods have one spec
 
 
 class _PodSources(Struct, frozen=True):
@@ -170,7 +167,9 @@ def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
 def _list_placed_workloads(
     thing: SiteObject, target: str, cluster_id_by_member: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
-    """Yield cluster ids ("": hub or unknown) with pods by workload, of a manifest (on `target`) or of a placement."""
+    """Yield pairs of a cluster id and the pods by workload, as recorded with an object. A manifest has the pods on its
+    `target`. A placement has pods on each member. The id "" means the hub, or an unknown cluster.
+    """
     attribute = thing.attributes.get("workloads")
     if not isinstance(attribute, Mapping):  # an object without pods
         return
@@ -243,7 +242,9 @@ def _add_observed_pods(
 
 
 def _build_planned_pods(workload: Workload, pods: Mapping[str, Any], nodes: set[str]) -> Iterable[ExistingPod]:
-    """Build the planned pods of a workload from their locations by name; a pod of a removed node has no node."""
+    """Build the planned pods of a workload. `pods` has their recorded locations by name, and `nodes` the names of the
+    existing nodes. A pod of a removed node has the node "".
+    """
     for name, location in pods.items():
         node = get_text(location, "node")
         yield ExistingPod(

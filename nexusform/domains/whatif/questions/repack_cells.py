@@ -195,7 +195,9 @@ class _PatternSearch:
 
 
 def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
-    """Return remains and disk with one more VM; None if it does not fit in some layout of VMs in unknown cells."""
+    """Return remains and disk with one more VM. `remains` has the possible free cells for every layout of VMs in
+    unknown cells. Return None if the VM does not fit in one of the layouts, or lacks disk.
+    """
     remaining_disk = None if disk is None else disk - share.disk
     if remaining_disk is not None and remaining_disk < 0:  # not enough disk
         return None
@@ -209,7 +211,9 @@ def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tupl
 
 
 def _compute_remaining_cell_capacity(split_remains: frozenset[Cells], share: Share) -> frozenset[Cells]:
-    """Compute what may remain free in the cells after one more VM took `share` of one of them; empty if none fits."""
+    """Compute the possible free capacity of the cells after one more VM took `share` of one of them. Every cell with
+    capacity gives one result. The result is empty if none has it.
+    """
     results: set[Cells] = set()
     for cells in split_remains:
         for number, (cpus, memory, vfs) in enumerate(cells):

@@ -115,7 +115,7 @@ class _ChoiceBuilder(Struct):
 
     def assign_options(self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]) -> None:
         """Apply each option to a separate cell of the unit. Cells linked by machine are used in the order of their
-        machines, to keep all shares of a multi-cell VM on one machine. Of other cells, the cheapest is used.
+        machines: all shares of a multi-cell VM stay on one machine. Of other cells, the cheapest is used.
         """
         cells = list(unit.cells)
         if unit.machines != ANY_MACHINE:  # a machine type: its cells are linked
@@ -135,7 +135,9 @@ class _ChoiceBuilder(Struct):
         return sum(source.pods for source in leaving), len({source.pool for source in leaving} - self._affected_pools)
 
     def _select_leaving_vms(self, cell: CellPosition, option: CellChange) -> list[MovableVm]:
-        """Select the VMs leaving a cell: of each group those with the fewest pods; among equals, of affected pools."""
+        """Select the VMs to leave a cell, as many of each group as the option needs. Those with the fewest pods leave
+        first; among equals, those of pools affected already.
+        """
         leaving: list[MovableVm] = []
         for group, count in option.leaving:
             candidates = [source for source in cell.sources if self._groups[source.handle] == group]
@@ -180,9 +182,9 @@ class _ChoiceBuilder(Struct):
 def assign_machines(
     context: RepackContext, sources: Sequence[MovableVm], slots: Sequence[Slot], size_of: Sequence[int]
 ) -> tuple[dict[int, str], frozenset[int]]:
-    """Assign VMs to machines with slots of their size (`size_of`: by class number), by a program with the least cost:
-    for a VM left over, a VM above the limit of a rack, or a return to the own machine. Return the machine names by
-    handle, without VMs left over, and the pools (by number) with more VMs in a rack than their limit.
+    """Assign VMs to machines with slots of their size (`size_of`: by class number), by a program with the least cost. A
+    VM left over costs most, then a VM above the limit of a rack, then a return to the own machine. Return the machine
+    names by handle, without VMs left over. Also return the pools (by number) with more VMs in a rack than their limit.
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}  # by name
@@ -232,7 +234,9 @@ class _Gain(Struct, frozen=True):
 
 
 def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> RepackChoice:
-    """Choose the VMs to re-create, without target machines."""
+    """Choose the VMs to re-create without the program, machine by machine. Begin with the machines with the fewest VMs
+    to leave for each VM of the demand. Target machines are not chosen.
+    """
     gains = [gain for host in context.hosts if host.admits_demand for gain in _compute_gains(context, request, host)]
     # First the fewest re-creations for each VM of the demand.
     gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
@@ -250,7 +254,9 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
 
 
 def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> Iterator[_Gain]:
-    """Yield the gains of a machine: one VM per cell; of the whole machine for a multi-cell demand or unknown cells."""
+    """Yield the gains of a machine: VMs of the demand fitting if some VMs leave. There is one per cell. For a
+    multi-cell demand, or with unknown cells, there is one of the whole machine.
+    """
     if host.has_unknown_cells or request.sku.numa_cells > 1:
         yield from _compute_machine_gain(context, request, host)
         return

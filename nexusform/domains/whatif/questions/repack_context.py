@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import ExistingPod
 from nexusform.domains.whatif.questions.pod_outage import NO_CLUSTER_PODS, NO_PODS, ClusterPods, simulate_nodes_down
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule
 from nexusform.placements.vm_demands import PlacedVm
@@ -183,7 +183,9 @@ def build_repack_context(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     lifted: frozenset[Constraint] = NOTHING_LIFTED,
 ) -> RepackContext:
-    """Build the context of a site, ignoring the `lifted` constraints."""
+    """Build the context of a site: its machines with their free cells, its movable VMs, and the constraint of each
+    other VM. The `lifted` constraints are ignored.
+    """
     pools = site.pools
     clusters = tuple(cluster for cluster in site.clusters for _ in cluster.pools)  # the cluster of each pool
     scheduler = _build_scheduler(site, lifted)
@@ -192,7 +194,9 @@ def build_repack_context(
     kinds: dict[VmClass, int] = {}  # number by class
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
         cluster_pods = pods.get(cluster.id, NO_CLUSTER_PODS)
-        pod_counts = _count_pods(cluster_pods)
+        # Count the pods restarted by a drain, by node: pods of DaemonSets stay.
+        daemons = {workload.key for workload in cluster_pods.workloads if workload.kind == _DAEMONS}
+        pod_counts = Counter(pod.node for pod in cluster_pods.existing if pod.workload not in daemons)
         for vm in pool.vms:
             constraint = _find_blocking_constraint(pool, vm, request, cluster_pods, lifted)
             if constraint is not None:
@@ -231,8 +235,9 @@ def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackS
         machines = [replace(machine, unschedulable_reason="") for machine in machines]
     if Constraint.PLANNED_RACK in lifted:
         names = {machine.name for machine in machines}
-        planned = chain.from_iterable(rack.machines for rack in site.racks if rack.is_planned)
-        machines += [machine for machine in planned if machine.name not in names]
+        for rack in site.racks:
+            if rack.is_planned:
+                machines += [machine for machine in rack.machines if machine.name not in names]
     return rebuild_scheduler(site.scheduler, machines, site.scheduler.list_vms())
 
 
@@ -242,17 +247,12 @@ def rebuild_scheduler(
     """Return a scheduler with the same rule for these machines and VMs. With all VMs, none of them released before,
     their handles stay the same.
     """
-    new = create_empty_scheduler(scheduler, machines)
+    new = RackScheduler(
+        list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice, profile=scheduler.profile
+    )
     for vm in vms:
         new.add_existing(vm.vm, vm.sku, vm.placement)
     return new
-
-
-def create_empty_scheduler(scheduler: RackScheduler, machines: Iterable[Machine]) -> RackScheduler:
-    """Return a scheduler with the same rule for these machines, without VMs."""
-    return RackScheduler(
-        list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice, profile=scheduler.profile
-    )
 
 
 def _compute_rack_limit(
@@ -262,7 +262,9 @@ def _compute_rack_limit(
     existing: Mapping[tuple[int, str], int],
     lifted: frozenset[Constraint],
 ) -> int:
-    """Compute the maximum VMs of a pool per rack: as in its fullest rack now, or as in an even spread if larger."""
+    """Compute the maximum VMs of a pool per rack after the repacking: as many as in its fullest rack now. It is more if
+    an even spread over the racks open to the pool needs more.
+    """
     if Constraint.SPREAD in lifted:
         return len(pool.vms)
     zones = pool.demand.zones
@@ -304,7 +306,9 @@ def _find_blocking_constraint(
 
 def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
     """Return True if a PodDisruptionBudget prevents a common drain of these nodes."""
-    if not pods.cluster.budgets or not any(pod.node in nodes for pod in pods.existing):
+    if not pods.cluster.budgets:
+        return False
+    if not any(pod.node in nodes for pod in pods.existing):  # the nodes are empty
         return False
     workloads, _ = simulate_nodes_down(pods, pods.existing, nodes, is_drained=True)
     return any(workload.blocking_budgets for workload in workloads)
@@ -320,28 +324,18 @@ def find_pods_without_resources(
     recreated_workloads = {workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)}
     candidates: list[tuple[ExistingPod, Constraint]] = []  # pods that leave, with each kind of special resource
     for pod in existing:
-        if pod.node in nodes and pod.workload in recreated_workloads:
-            candidates += [(pod, constraint) for constraint in _list_special_requests(pod.spec)]
+        if pod.node not in nodes or pod.workload not in recreated_workloads:
+            continue  # it does not move
+        names = [name for name, amount in pod.spec.requests.other_resources if amount]
+        if any(name.startswith(HUGEPAGES) for name in names):
+            candidates.append((pod, Constraint.HUGEPAGES))
+        if any("/" in name for name in names):  # an extended resource, such as vendor.com/device
+            candidates.append((pod, Constraint.DEVICES))
     if not candidates:
         return []
     _, meanwhile = simulate_nodes_down(pods, existing, nodes, is_drained=True)
     running = {(pod.workload, pod.number) for pod in meanwhile if pod.node}
     return [(pod, constraint) for pod, constraint in candidates if (pod.workload, pod.number) not in running]
-
-
-def _list_special_requests(pod: PodSpec) -> Iterable[Constraint]:
-    """List the kinds of resources requested by a pod and missing on some nodes: hugepages and extended resources."""
-    names = [name for name, amount in pod.requests.other_resources if amount]
-    if any(name.startswith(HUGEPAGES) for name in names):
-        yield Constraint.HUGEPAGES
-    if any("/" in name for name in names):  # an extended resource, such as vendor.com/device
-        yield Constraint.DEVICES
-
-
-def _count_pods(pods: ClusterPods) -> Counter[str]:
-    """Count the pods restarted by a drain, by node: all but pods of DaemonSets."""
-    daemons = {workload.key for workload in pods.workloads if workload.kind == _DAEMONS}
-    return Counter(pod.node for pod in pods.existing if pod.node and pod.workload not in daemons)
 
 
 def _build_machines(
@@ -397,10 +391,11 @@ def _compute_cell_splits(
         return ()
     splits = CellSplits(free_cells, shares)  # too many layouts are not enumerated
     vfs = [max(cell.vfs, 0) for cell in cells]
-    return tuple(
-        tuple(FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains))
-        for remains in splits.legal_splits
-    )
+    free_by_layout: list[tuple[FreeCell, ...]] = []
+    for remains in splits.legal_splits:  # free (vCPUs, MiB) of each cell
+        free = [FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains)]
+        free_by_layout.append(tuple(free))
+    return tuple(free_by_layout)
 
 
 def build_pool_demand(pool: PoolSnapshot, vm: PlacedVm) -> Demand:

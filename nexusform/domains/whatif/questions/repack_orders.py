@@ -9,7 +9,7 @@ searched before.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations, permutations, product
+from itertools import chain, combinations, permutations, product
 from typing import Final
 
 from msgspec import Struct
@@ -120,7 +120,10 @@ class _OrderSearch:
         handles = {source.handle for source in sources}
         self._states: dict[str, _MachineState] = {}
         for host in context.hosts:
-            vms = {vm.handle: vm for cell in host.movable_vms_by_cell for vm in cell if vm.handle in handles}
+            vms: dict[int, MovableVm] = {}
+            for vm in chain.from_iterable(host.movable_vms_by_cell):  # a multi-cell VM is in several cells
+                if vm.handle in handles:
+                    vms[vm.handle] = vm
             self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, arrived={})
         self._locations = {source.handle: source.vm.placement for source in context.all_movable_vms}  # current ones
         self._handles = {source.handle: source.handle for source in context.all_movable_vms}  # current by first handle
@@ -129,9 +132,9 @@ class _OrderSearch:
             source.handle: build_pool_demand(context.pools[source.pool], source.vm)
             for source in context.all_movable_vms
         }
-        self._is_symmetric = not request.separation_rules and not any(  # no hint or rule names a machine or VM
-            pool.demand.hints or pool.demand.groups for pool in context.pools
-        )
+        has_hints = any(pool.demand.hints or pool.demand.groups for pool in context.pools)
+        # Without hints and rules, which name machines and VMs, equal machines are interchangeable.
+        self._is_symmetric = not (has_hints or request.separation_rules)
         self._searched: dict[object, int] = {}  # most re-creations left at a state, by its key
 
     def find_sequence(self, count: int) -> RepackWindowSequence | None:
@@ -213,8 +216,13 @@ class _OrderSearch:
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():
-            if source.vm_class not in state.machine.admitted or not self._is_rack_open(source, state.machine):
-                continue  # never feasible, or the rack is at the pool's limit
+            if source.vm_class not in state.machine.admitted:  # never feasible
+                continue
+            pool_rack = source.pool, state.machine.machine.rack
+            # A rack above its limit may keep its present number of VMs of the pool.
+            limit = max(self._context.limits[source.pool], self._context.existing.get(pool_rack, 0))
+            if self._rack_counts[pool_rack] >= limit:
+                continue
             if not state.has_capacity(demand.sku) or self._is_machine_forbidden(demand, state.machine):
                 continue  # no capacity, or forbidden by a hint or a rule
             if name == old.machine and self._scheduler.select_cells(demand.sku, name) == old.cells:
@@ -223,7 +231,9 @@ class _OrderSearch:
         return list(unique.values())
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Try exchanges of up to `remaining` VMs as next step of `order`; return the first windows found, or None."""
+        """Try exchanges of up to `remaining` VMs as next step of `order`. They start from VMs with a useful departure.
+        Return the first windows found, or None.
+        """
         sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
@@ -258,8 +268,8 @@ class _OrderSearch:
                         yield self._build_ring_exchange(first, second, third)
 
     def _list_exchanges_of_one_for_two(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
-        """List the exchanges of a VM for two VMs on another machine, if it fits there only after both have left. The
-        two go to the machine of the one.
+        """List the exchanges of a VM for two VMs on another machine. It fits there only after both have left. The two
+        go to the machine of the one.
         """
         for source, state in product(sources, list(self._states.values())):
             target = self._locations[source.handle].machine
@@ -279,7 +289,9 @@ class _OrderSearch:
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> RepackWindowSequence | None:
-        """Apply the group, search below, and undo it. Return None if the group is not allowed or leads to no order."""
+        """Apply an exchange: remove all VMs of the group, and add each to its machine. Then search below, and undo it.
+        Return None if the group is not allowed or leads to no order.
+        """
         sources = [relocation.source for relocation in group]
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
@@ -287,7 +299,12 @@ class _OrderSearch:
         old_locations = list(map(self._remove_vm, sources))
         sequence = None
         if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
-            added = self._add_vms_while_feasible(group, old_locations)
+            added: list[MovableVm] = []
+            for relocation, location in zip(group, old_locations, strict=True):
+                if relocation.machine not in self._find_feasible_machines(relocation.source, location):
+                    break
+                self._add_vm(relocation.source, relocation.machine)
+                added.append(relocation.source)
             if len(added) == len(group):
                 sequence = self._extend_solution(remaining - len(group), [*order, group])
             for source in added:
@@ -295,18 +312,6 @@ class _OrderSearch:
         for source, location in zip(sources, old_locations, strict=True):
             self._restore_vm(source, location)
         return sequence
-
-    def _add_vms_while_feasible(
-        self, group: Sequence[_Relocation], old_locations: Sequence[Placement]
-    ) -> list[MovableVm]:
-        """Add the removed VMs of a group to their new machines, until one may not move there; return the added ones."""
-        added: list[MovableVm] = []
-        for relocation, location in zip(group, old_locations, strict=True):
-            if relocation.machine not in self._find_feasible_machines(relocation.source, location):
-                break
-            self._add_vm(relocation.source, relocation.machine)
-            added.append(relocation.source)
-        return added
 
     def _needs_departure(self, source: MovableVm, *others: MovableVm) -> bool:
         """Return True if a VM does not fit on the machine of the others now, but fits after all of them left."""
@@ -358,12 +363,6 @@ class _OrderSearch:
         self._rack_counts[source.pool, location.rack] += count
         return state
 
-    def _is_rack_open(self, source: MovableVm, host: RepackMachine) -> bool:
-        """Return True if the rack of a machine may have one more VM of the pool."""
-        rack = host.machine.rack
-        limit = max(self._context.limits[source.pool], self._context.existing.get((source.pool, rack), 0))
-        return self._rack_counts[source.pool, rack] < limit
-
     def _is_machine_forbidden(self, demand: Demand, host: RepackMachine) -> bool:
         """Return True if a hint or a separation rule forbids the machine or its rack."""
         # A symmetric site has no hints to reject a machine; capacity was checked before.
@@ -375,7 +374,9 @@ class _OrderSearch:
         return any(places & rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
 
     def _build_machine_key(self, name: str) -> object:
-        """Build the key of a machine and its VMs, shared by equal machines."""
+        """Build the key of a machine and its VMs, shared by equal machines: those in one rack, with equal free
+        capacity, and with VMs alike in pool, class and cells. With hints or rules no machines are equal.
+        """
         if not self._is_symmetric:  # no machine equals another one
             return name, frozenset(self._states[name].vms), frozenset(self._states[name].arrived)
         state = self._states[name]
@@ -454,8 +455,9 @@ def _compute_machine_costs(
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible: the
-    fewest VMs (largest first) for its vCPUs alone, for memory or for VFs, and of these three numbers the largest.
+    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible. For
+    each of vCPUs, memory and VFs alone, count the fewest VMs to move, largest first. The largest of these three numbers
+    is the bound.
     """
     shares = list(movable)
     costs = [0]

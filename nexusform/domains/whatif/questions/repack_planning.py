@@ -113,7 +113,9 @@ def plan_repack(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     time_budget: TimeBudget = NO_TIME_LIMIT,
 ) -> RepackResult:
-    """Plan the fewest re-creations of VMs that make the demand fit, or else find the constraints that prevent it."""
+    """Plan the fewest re-creations of VMs to make the demand fit, or else find the constraints in the way.
+    `time_budget` limits all searches together. With a limit, the answer may depend on the computer.
+    """
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
@@ -122,7 +124,9 @@ def plan_repack(
     attempt = search.run(site, request, share=_UNKNOWN_SHARE if unknown_machines else 1.0)
     if_known = None  # re-creations with every cell as in the reported sample; also None if there is no solution then
     if unknown_machines:
-        known_attempt = search.run(fix_unknown_cells(site), request, is_verified=False)
+        scheduler = site.scheduler
+        known_cells = rebuild_scheduler(scheduler, scheduler.machines, scheduler.list_sampled_vms())
+        known_attempt = search.run(replace(site, scheduler=known_cells), request, is_verified=False)
         if_known = known_attempt.recreations if known_attempt.found else None
     result = RepackResult(
         request=request,
@@ -238,31 +242,24 @@ def _search_without_constraints(
 def find_maximum_demand(
     site: SiteSnapshot, request: RepackRequest, pods: Mapping[str, ClusterPods], time_budget: TimeBudget
 ) -> int | None:
-    """Find by bisection the largest demand of this SKU with a solution within -moves; None if it is not decided."""
+    """Find by bisection the largest demand of this SKU with a solution within -moves. Return None if the time is over,
+    or if the program proves neither a solution nor the lack of one.
+    """
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
     low, high = 0, request.want  # numbers of VMs with and without a solution, moved together below
     while low + 1 < high:
         want = (low + high) // 2
         if time_budget.is_exhausted:
             return None
-        is_solvable = _has_solution(context, replace(request, want=want), time_budget)
-        if is_solvable is None:
+        solution = RepackProgram(context, replace(request, want=want)).solve(time_budget.compute_share(1.0))
+        if not request.can_recreate(solution.bound):  # the lower bound exceeds -moves
+            high = want
+        elif isinstance(solution, NoRepackSolution):
+            if not solution.is_proved:  # none was found within the limits
+                return None
+            high = want
+        elif request.can_recreate(solution.recreations):
+            low = want
+        else:  # the search ended at a solution above -moves, perhaps not the best one
             return None
-        low, high = (want, high) if is_solvable else (low, want)
     return low
-
-
-def _has_solution(context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> bool | None:
-    """Return True if the program has a solution within -moves, False if it is proved to have none, else None."""
-    solution = RepackProgram(context, request).solve(time_budget.compute_share(1.0))
-    if not request.can_recreate(solution.bound):  # the lower bound exceeds -moves
-        return False
-    if isinstance(solution, NoRepackSolution):
-        return False if solution.is_proved else None
-    return True if request.can_recreate(solution.recreations) else None  # the search ended at a worse solution
-
-
-def fix_unknown_cells(site: SiteSnapshot) -> SiteSnapshot:
-    """Return the site with unknown cells fixed as in the reported sample."""
-    scheduler = site.scheduler
-    return replace(site, scheduler=rebuild_scheduler(scheduler, scheduler.machines, scheduler.list_sampled_vms()))

@@ -230,8 +230,11 @@ class RepackProgram:
 
     def _list_multi_cell_vms(self, host: RepackMachine) -> list[MovableVm]:
         """List the movable multi-cell VMs of a machine once each, by handle."""
-        by_handle = {source.handle: source for cell in host.movable_vms_by_cell for source in cell}
-        return [source for _, source in sorted(by_handle.items()) if self._get_sku(source).numa_cells > 1]
+        by_handle: dict[int, MovableVm] = {}
+        for source in chain.from_iterable(host.movable_vms_by_cell):  # a multi-cell VM is in several cells
+            if self._get_sku(source).numa_cells > 1:
+                by_handle[source.handle] = source
+        return [source for _, source in sorted(by_handle.items())]
 
     def _get_sku(self, source: MovableVm) -> VmSku:
         return self._context.kinds[source.vm_class].sku
@@ -283,16 +286,15 @@ class RepackProgram:
             else:
                 rack = first.machine.rack if self._tracked_pools else ""
                 size_number = self._catalogue.size_numbers_by_class[vm_class]
-                entries.append((self._get_slot_row(rack, first.admitted, size_number), -1.0))
+                entries.append((program.add_row(("slots", rack, first.admitted, size_number)), -1.0))
             subject = ("arrival", number, vm_class)
             program.add_column(cost=0.0, upper=size * len(cells), entries=entries, subject=subject)
 
     def _add_cell_unit(self, unit: _CellGroup) -> None:
         """Add the row of a unit (equal cells) and a column per option (change of a cell): the number of cells with it.
         A cell without a change stays as it is. A cleared unit has no cells until its machines are emptied: its upper
-        bound is 0, and the column of emptied machines raises it. An option has entries in the rows of the unit, of the
-        capacity it takes and gives, of leaving groups, of the demand, of multi-cell VMs that arrive or leave, and of
-        the disk.
+        bound is 0, and the column of emptied machines raises it. An option has entries in the rows of the unit, and of
+        the capacity it takes and gives. Further entries are in the rows of leaving and arriving VMs, and of the disk.
         """
         program, size = self._program, len(unit.cells)
         first = unit.cells[0].host
@@ -399,10 +401,6 @@ class RepackProgram:
         capacity = context.limits[pool] - context.existing.get((pool, rack), 0)
         return self._program.add_row(("spread", pool, rack), lower=-_INFINITE, upper=float(max(capacity, 0)))
 
-    def _get_slot_row(self, rack: str, admitted: frozenset[int], size: int) -> int:
-        """Return the row of slots of one size for these classes: arrivals must not exceed added slots."""
-        return self._program.add_row(("slots", rack, admitted, size))
-
     def _add_cell_capacity(self, capacity: CellPatterns) -> None:
         """Add a column for each pattern of a capacity (slots of each size in one cell): the number of its cells with
         this pattern. A pattern adds slots (entries below 0) and uses disk.
@@ -412,8 +410,10 @@ class RepackProgram:
         program.upper[capacity_row] = float(self._cell_counts[capacity])  # patterns in total: one per cell
         for pattern in capacity.patterns:
             entries = [(capacity_row, 1.0)]
+            # In a row "slots" (of one size, for these classes), arrivals must not exceed the added slots.
             entries += [
-                (self._get_slot_row(capacity.rack, capacity.admitted, size), -float(count)) for size, count in pattern
+                (program.add_row(("slots", capacity.rack, capacity.admitted, size)), -float(count))
+                for size, count in pattern
             ]
             if capacity.single_machine:
                 disk = sum(count * self._catalogue.sizes[size].disk for size, count in pattern)
@@ -564,13 +564,11 @@ def run_solver(
     info = highs.getInfo()
     if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
         return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)
+    bound = 0  # also if the solver knows no bound: then it is not finite
+    if isfinite(info.mip_dual_bound):
+        bound = max(ceil(info.mip_dual_bound - 1e-6), 0)  # 1e-6: the solver's tolerance
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return SolverResult(None, 0.0, _round_lower_bound(info.mip_dual_bound), is_finished=False)
+        return SolverResult(values=None, objective=0.0, bound=bound, is_finished=False)
     values = list(map(round, highs.getSolution().col_value))
     objective = round(info.objective_function_value)
-    return SolverResult(values, objective, min(objective, _round_lower_bound(info.mip_dual_bound)), is_finished=True)
-
-
-def _round_lower_bound(bound: float) -> int:
-    """Round a bound of the solver up to a whole number; 0 if it is not finite."""
-    return max(ceil(bound - 1e-6), 0) if isfinite(bound) else 0  # 1e-6: the solver's tolerance
+    return SolverResult(values, objective, min(objective, bound), is_finished=True)

@@ -94,8 +94,8 @@ class RepackSearch(Struct, frozen=True):
         is_verified: bool = True,
         share: float = 1.0,
     ) -> RepackAttempt:
-        """Search with this share of the remaining time. If pods of re-created VMs lack resources meanwhile, or break a
-        separation rule, search again with these VMs kept in place.
+        """Search with this share of the remaining time. Pods of re-created VMs may lack resources meanwhile, or break a
+        separation rule. Then search again with these VMs kept in place.
         """
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
@@ -167,19 +167,23 @@ class _ProgramRefinement:
             choice, bound = solution
             self._bound = max(self._bound, bound)
             sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
-            sequence = sequence or self._search_orders_of_chosen_vms(choice)
+            count = len(choice.sources)
+            if sequence is None and count <= MAX_RECREATIONS and is_searchable(self._context):
+                # Search every order of the chosen VMs, on any machines.
+                orders = search_orders(self._context, self._request, count, count, self._time_budget, choice.sources)
+                sequence = orders.sequence
             if sequence is not None:
                 return sequence, False
-            if not self._refine_program(choice) or self._time_budget.is_exhausted:
+            # Add detail to the program: the spread of crowding pools, else the disk of machines.
+            if choice.crowding_pools - self._tracked_pools:
+                self._tracked_pools |= choice.crowding_pools
+            elif choice.affected_machines <= self._single_machines:  # all details are modelled already
+                break
+            else:
+                self._single_machines |= choice.affected_machines
+            if self._time_budget.is_exhausted:
                 break
         return None, False
-
-    def _search_orders_of_chosen_vms(self, choice: RepackChoice) -> RepackWindowSequence | None:
-        """Search every order of the chosen VMs, on any machines."""
-        count = len(choice.sources)
-        if count > MAX_RECREATIONS or not is_searchable(self._context):
-            return None
-        return search_orders(self._context, self._request, count, count, self._time_budget, choice.sources).sequence
 
     def _solve_program(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoRepackSolution:
         """Solve the program; return a choice of VMs and the lower bound of re-creations, or no solution."""
@@ -196,16 +200,6 @@ class _ProgramRefinement:
         if isinstance(solution, NoRepackSolution):
             return solution
         return choose_vms_to_recreate(self._context, program, solution, self._tracked_pools), solution.bound
-
-    def _refine_program(self, choice: RepackChoice) -> bool:
-        """Add detail to the program: the spread of crowding pools, else the disk of machines; return False for none."""
-        if choice.crowding_pools - self._tracked_pools:
-            self._tracked_pools |= choice.crowding_pools
-            return True
-        if choice.affected_machines <= self._single_machines:  # they are modelled already
-            return False
-        self._single_machines |= choice.affected_machines
-        return True
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
         """Find windows by freeing capacity for more VMs than requested, at last by a greedy choice; without a proof."""
@@ -233,7 +227,9 @@ def simulate_window_pods(
     """Drain the nodes of every window and bring them up again; return the windows with their pods, and the VMs
     (handles) with violated pod constraints.
     """
-    simulation = _PodSimulation(context, [rule for rule in separation_rules if rule.has_workloads])
+    # Rules over pools alone were obeyed when the windows were built. A rule with a selector depends on pods.
+    workload_rules = [rule for rule in separation_rules if any(group.selector is not None for group in rule.groups)]
+    simulation = _PodSimulation(context, workload_rules)
     checked_windows = list(map(simulation.drain_window, windows))
     return checked_windows, frozenset(simulation.violating)
 

@@ -63,11 +63,6 @@ class SeparationRule(Struct, frozen=True):
     scope: str
     groups: tuple[SeparationRuleGroup, ...]
 
-    @property
-    def has_workloads(self) -> bool:
-        """Whether the rule has workload groups."""
-        return any(group.selector is not None for group in self.groups)
-
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
         """Find the machines or racks forbidden for a VM: with VMs of groups other than its own, if it has a group."""
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
@@ -85,11 +80,14 @@ class SeparationRule(Struct, frozen=True):
         groups_at: dict[str, set[int]] = {}  # numbers of groups by machine or rack
         for vm_location in vm_locations:
             group_numbers = {number for number, group in enumerate(self.groups) if group.is_member(vm_location)}
-            if group_numbers:
-                groups_at.setdefault(self._get_scope_location(vm_location.location), set()).update(group_numbers)
+            if not group_numbers:  # neither the VM nor its pods belong to a group
+                continue
+            machine_or_rack = self._get_scope_location(vm_location.location)
+            groups_at.setdefault(machine_or_rack, set()).update(group_numbers)
         return frozenset(location for location, groups in groups_at.items() if len(groups) > 1)
 
     def _get_scope_location(self, location: Placement) -> str:
+        """Return the name of the machine or rack, by the scope of the rule."""
         return location.machine if self.scope == "machine" else location.rack
 
 
@@ -134,16 +132,11 @@ class _GroupResolver:
         for pool in list_texts(group, "pool_ids"):
             if pool in self._pools:  # a pool of this site
                 pools.add(self._pools[pool])
-        selector = _parse_selector(group.get("workload_selector"))
-        if selector is None:
+        selector_values = group.get("workload_selector")
+        if not isinstance(selector_values, Mapping):  # a group without pods
             return SeparationRuleGroup(frozenset(pools))
+        labels = get_mapping(selector_values, "match_labels").items()
+        namespaces = frozenset(list_texts(selector_values, "namespaces"))  # empty: all
+        selector = PodSelector(frozenset((str(key), str(value)) for key, value in labels), namespaces)
         nodes = frozenset(vm for vm, pod in self._pods if selector.is_match(pod))
         return SeparationRuleGroup(frozenset(pools), selector, nodes)
-
-
-def _parse_selector(values: Any) -> PodSelector | None:
-    """Return the selector of a `workload_selector` block; None without one."""
-    if not isinstance(values, Mapping):
-        return None
-    labels = frozenset((str(key), str(value)) for key, value in get_mapping(values, "match_labels").items())
-    return PodSelector(labels, frozenset(list_texts(values, "namespaces")))

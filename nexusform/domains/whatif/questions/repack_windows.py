@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from enum import Enum
-from itertools import chain, product
+from itertools import product
 from math import ceil
 from typing import Final
 
@@ -98,7 +97,9 @@ def find_window_sequence(
             continue
         if not context.scheduler.is_sampled:  # known NUMA cells: every target is certain
             return sequence
-        certainty = compute_certainty(verify_sequence(context, sequence, time_budget))
+        windows = verify_sequence(context, sequence, time_budget)
+        shares = [step.hits / step.runs for window in windows for step in window.steps]  # of samples on the target
+        certainty = min(shares, default=1.0)
         if certainty == 1.0:  # no other order is better
             return sequence
         if certainty > best_certainty:
@@ -321,8 +322,9 @@ class _RepackSequenceBuilder:
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
 
     def _place_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Place a VM on the best machine allowed for it, with cordons on all better ones. Return False, with the VM
-        back on its own machine, if none is allowed, or a cordon would be on the target of another VM of the window.
+        """Place a VM on the best machine allowed for it, with cordons on all better ones. Return False if none is
+        allowed, or if a cordon would be on the target of another VM of the window. The VM is back on its own machine
+        then.
         """
         if source.handle in window.handles:  # not yet released with the whole window
             window.scheduler.release(window.handles.pop(source.handle))
@@ -341,8 +343,11 @@ class _RepackSequenceBuilder:
             avoided = cordons if self._is_returning_vm(source) else {*cordons, own_machine}
             best = ranking.find_best_excluding(avoided).in_some_splits
             target = self._choose_target_machine(window, source, best)
-            if target and not self._is_target_certain(window, ranking, avoided | best, target):
-                target = ""  # not certain under every split: cordon it, too, and try the next ones
+            if target and self._is_strict and window.scheduler.is_sampled:
+                # Every layout of unknown cells has to lead to the target, with the other machines cordoned.
+                certain_machines = ranking.find_best_excluding((avoided | best) - {target}).in_all_splits
+                if target not in certain_machines:
+                    target = ""  # cordon it, too, and try the next ones
             new_cordons = best - {target}
             if not best or new_cordons & window.targets:  # no machine is left, or another VM needs one of them
                 return self._restore_vm(window, source)
@@ -374,8 +379,9 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find all machines chosen before the own one (the last choice) in some NUMA layout, if a VM has to return to
-        its own one in every layout; else none.
+        """Find the machines to cordon for a VM to return to its own one in every NUMA layout. These are all machines
+        chosen before its own one, the last choice, in some layout. Return none if the VM need not return in every
+        layout.
         """
         others: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
@@ -383,14 +389,6 @@ class _RepackSequenceBuilder:
             while best := ranking.find_best_excluding({*others, own_machine}).in_some_splits:
                 others |= best
         return others
-
-    def _is_target_certain(
-        self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
-    ) -> bool:
-        """Return True if every layout of unknown cells leads the VM to the target, other `avoided` ones cordoned."""
-        if not self._is_strict or not window.scheduler.is_sampled:  # certainty is not required, or no cells are unknown
-            return True
-        return target in ranking.find_best_excluding(avoided - {target}).in_all_splits
 
     def _restore_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
         """Put a VM back on its machine, as it cannot move in this window; return False."""
@@ -405,7 +403,12 @@ class _RepackSequenceBuilder:
         A VM no longer steered avoids the targets of VMs not yet moved. Reserved machines and the VM's own machine are
         chosen only as a target.
         """
-        forbidden = self._find_forbidden_locations(window, source)
+        forbidden: set[str] = set()  # machines and racks, by separation rules
+        if self._request.separation_rules:
+            name = build_pool_demand(self._context.pools[source.pool], source.vm).vm
+            existing = list(window.scheduler.list_vms())
+            for rule in self._request.separation_rules:
+                forbidden |= rule.find_forbidden_locations((name.owner, name.pool, name.number), existing)
         best = {machine for machine in best if not {machine, self._racks[machine]} & forbidden}
         if self._is_steered:
             target = self._choice.targets.get(source.handle, "")
@@ -419,16 +422,6 @@ class _RepackSequenceBuilder:
         best -= {*self._choice.reserved, source.vm.placement.machine}
         allowed_machines = (machine for machine in best if self._has_rack_capacity(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")
-
-    def _find_forbidden_locations(self, window: _RepackWindowBuilder, source: MovableVm) -> frozenset[str]:
-        """Find the machines and racks forbidden by separation rules."""
-        if not self._request.separation_rules:
-            return frozenset()
-        name = build_pool_demand(self._context.pools[source.pool], source.vm).vm
-        existing = list(window.scheduler.list_vms())
-        vm = name.owner, name.pool, name.number  # as separation rules name it
-        forbidden = (rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
-        return frozenset(chain.from_iterable(forbidden))
 
     def _has_rack_capacity(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
         """Return True if the rack of a machine may have one more VM of the pool."""
@@ -458,24 +451,22 @@ class _RepackSequenceBuilder:
 def can_be_down_together(
     context: RepackContext, request: RepackRequest, selected: Sequence[MovableVm], source: MovableVm
 ) -> bool:
-    """Return True if one more VM may be down at the same time as the selected ones."""
+    """Return True if one more VM may be down at the same time as the selected ones. It may not exceed -window or the
+    limit of its pool. The nodes of its cluster down together may not violate a PodDisruptionBudget, nor starve pods of
+    hugepages or devices.
+    """
     if request.window is not None and len(selected) >= request.window:  # the limit of -window is reached
         return False
     down_count = 1 + sum(selected_vm.pool == source.pool for selected_vm in selected)
     if down_count > compute_max_vms_down(context, source.pool):
         return False
-    return not _has_pod_conflict(context, selected, source)
-
-
-def _has_pod_conflict(context: RepackContext, selected: Sequence[MovableVm], source: MovableVm) -> bool:
-    """Return True if the nodes down together violate a PodDisruptionBudget, or starve pods of hugepages or devices."""
     cluster = context.clusters[source.pool]
     pods = context.pods.get(cluster.id, NO_CLUSTER_PODS)
     nodes = {source.vm.name}
     nodes |= {selected_vm.vm.name for selected_vm in selected if context.clusters[selected_vm.pool].id == cluster.id}
     if len(nodes) == 1:  # single VMs were checked for the list of movable ones
-        return False
-    return is_drain_blocked(pods, nodes) or bool(find_pods_without_resources(pods, pods.existing, nodes))
+        return True
+    return not (is_drain_blocked(pods, nodes) or find_pods_without_resources(pods, pods.existing, nodes))
 
 
 def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
@@ -512,7 +503,7 @@ def compute_minimum_windows(context: RepackContext, request: RepackRequest, wind
 def verify_sequence(
     context: RepackContext, sequence: RepackWindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> tuple[RepackWindow, ...]:
-    """Count in each step the samples with its VM on the target, of 100 per window or as many as time allows."""
+    """Count in each step the samples with its VM on the target. A window has 100 samples, or as many as time allows."""
     existing = {vm.handle: vm for vm in context.scheduler.list_vms()}
     verified: list[RepackWindow] = []
     for number, window in enumerate(sequence.windows):
@@ -531,15 +522,10 @@ def verify_sequence(
     return tuple(verified)
 
 
-def compute_certainty(windows: Iterable[RepackWindow]) -> float:
-    """Compute the minimum share of samples with a VM on its target, over all VMs; 1.0 without VMs."""
-    return min((step.hits / step.runs for window in windows for step in window.steps), default=1.0)
-
-
 def _count_target_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
-    """Yield the steps of a window, each with the number of samples with its VM on the target (`hits` of `runs`)."""
+    """Yield the steps of a window with their counts: the VM is on its target in `hits` of `runs` samples."""
     if _is_deterministic(context, base, window):
         yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
         return

@@ -182,7 +182,8 @@ class RuntimeUpgrade(Struct, frozen=True):
     def is_availability_lost(self) -> bool:
         """Whether a control plane, pool or workload is lost."""
         is_workload_lost = any(workload.outcome is WorkloadOutcome.LOST for workload in self.workloads)
-        return is_workload_lost or any(wave.is_lost for wave in self.waves)
+        is_pool_lost = any(wave.is_lost for wave in self.waves)
+        return is_workload_lost or is_pool_lost
 
     @property
     def hours(self) -> int:
@@ -201,7 +202,14 @@ def simulate_runtime_upgrade(
         waves += _build_waves(site, rack, options.max_unavailable, len(waves) + 1)
     pods = exclude_nodes_down(site, pods, site.machines_down)
     simulations = [PodsSimulation(pods[cluster.id], options.drain) for cluster in site.clusters if cluster.id in pods]
-    waves = [replace(wave, workloads=tuple(_simulate_wave_pods(wave, simulations))) for wave in waves]
+    for position, wave in enumerate(waves):  # in order: pods start each wave where the previous one left them
+        vms_by_cluster = group_vms_down_by_cluster(wave.pools)
+        workloads: list[WorkloadImpact] = []
+        for simulation in simulations:
+            vms = vms_by_cluster.get(simulation.pods.cluster_id)
+            if vms:
+                workloads += simulation.run_outage_wave(wave.number, {vm.name for vm in vms})
+        waves[position] = replace(wave, workloads=tuple(workloads))
     return RuntimeUpgrade(
         site_id=site.id,
         options=options,
@@ -231,15 +239,6 @@ def _predict_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[U
         if max_failed is not None and len(unhealthy) > max_failed:  # None: the site states no threshold
             return UpgradeStop(rack, tuple(unhealthy), len(machines), max_failed, number)
     return None
-
-
-def _simulate_wave_pods(wave: UpgradeWave, simulations: Iterable[PodsSimulation]) -> Iterable[WorkloadImpact]:
-    """Run the pods through this wave; return the affected workloads."""
-    vms_by_cluster = group_vms_down_by_cluster(wave.pools)
-    for simulation in simulations:
-        vms = vms_by_cluster.get(simulation.pods.cluster_id)
-        if vms:
-            yield from simulation.run_outage_wave(wave.number, {vm.name for vm in vms})
 
 
 def _build_waves(site: SiteSnapshot, rack: str, batch_size: int | None, first: int) -> Iterable[UpgradeWave]:

@@ -48,10 +48,17 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     if failure.recreations:
         # Build the section of re-created VMs; the missing VMs are counted over samples, if there are any.
         counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
-        pools_and_counts = zip(failure.recreations, counts, strict=True)
-        rows = tuple(_build_recreation_row(pool, sampled_count) for pool, sampled_count in pools_and_counts)
+        recreation_rows: list[Row] = []
+        for pool, sampled_count in zip(failure.recreations, counts, strict=True):
+            missing = sampled_count or Interval(pool.missing, pool.missing)
+            fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
+            vms_by_rack = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)
+            racks = sorted(vms_by_rack, key=str.encode)
+            rack_texts = [rack if vms_by_rack[rack] == 1 else f"{vms_by_rack[rack]} in {rack}" for rack in racks]
+            cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", format_list(rack_texts))
+            recreation_rows.append(Row(cells, missing.maximum > 0))
         reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
-        table = Table(("cluster", "pool", "fit", "racks"), rows, frozenset({2}))
+        table = Table(("cluster", "pool", "fit", "racks"), tuple(recreation_rows), frozenset({2}))
         title = "Re-created VMs (predicted)"
         recreation_section = Section(title, tuple(reasons), table=table, is_finding=table.has_findings)
         sections += [recreation_section, *map(_build_location_section, failure.recreations)]
@@ -71,7 +78,12 @@ def build_failure_summary(failure: Failure) -> str:
     down_text = f"{format_count(failure.vm_count, 'VM')} {select_word_form(failure.vm_count, 'is', 'are')} down"
     if failure.scope in {FailureScope.CLUSTER, FailureScope.SITE}:
         return f"{down_text}. None of them is re-created elsewhere automatically."
-    losses = [_describe_loss(pool) for pool in failure.pools if pool.is_lost]
+    losses: list[str] = []
+    for pool in failure.pools:
+        if pool.is_lost and pool.is_control_plane:
+            losses.append(f"{pool.cluster} loses its control-plane quorum")
+        elif pool.is_lost:
+            losses.append(f"{pool.cluster} has no node of {pool.pool} left")
     losses += [f"no pod of {impact.workload} runs" for impact in failure.lost_workloads]
     clauses = [down_text, format_list(losses, 4) if losses else "every control plane keeps its quorum"]
     if failure.recreations:
@@ -89,13 +101,6 @@ def build_failure_summary(failure: Failure) -> str:
             )
         clauses.append(capacity)
     return "; ".join(clauses) + "."
-
-
-def _describe_loss(pool: PoolAvailability) -> str:
-    """Describe the loss of a pool for its cluster."""
-    if pool.is_control_plane:
-        return f"{pool.cluster} loses its control-plane quorum"
-    return f"{pool.cluster} has no node of {pool.pool} left"
 
 
 def _describe_recovery(failure: Failure) -> Iterable[str]:
@@ -122,7 +127,9 @@ def _describe_recovery(failure: Failure) -> Iterable[str]:
 
 
 def _describe_waiting_vms(pool: PoolAvailability) -> str:
-    """Describe VMs waiting for their machine, with the command to re-create them elsewhere."""
+    """Describe VMs down until their machine returns, with the command to re-create them elsewhere. In the command, NAME
+    is a placeholder for one of the names.
+    """
     if pool.kind is VmOwnerKind.VM:
         return f"{pool.cluster} (to re-create elsewhere: `nexusform apply -replace='{pool.address}'`)"
     names = format_list((vm.name for vm in pool.down_vms), 3)
@@ -184,22 +191,10 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
     yield f"When {recovery_text} back, uncordon. No VM moves back automatically."
 
 
-def _build_recreation_row(pool: RecreatedPool, sampled_count: Interval | None) -> Row:
-    """Build the row of a pool after a failure: how many of its VMs fit elsewhere, by rack.
-
-    `sampled_count`: lowest and highest number of VMs without a place over all samples; None without samples.
-    """
-    missing = sampled_count or Interval(pool.missing, pool.missing)
-    fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
-    counts = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)
-    racks = sorted(counts, key=str.encode)
-    racks_text = format_list(rack if counts[rack] == 1 else f"{counts[rack]} in {rack}" for rack in racks)
-    cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", racks_text)
-    return Row(cells, missing.maximum > 0)
-
-
 def _build_location_section(pool: RecreatedPool) -> Section:
-    """Build the section of a pool's re-created nodes: former and new location."""
+    """Build the section of a pool with a row per re-created node: its former and its new location. A node without
+    capacity is a finding.
+    """
     rows = []
     for replacement in pool.vms:
         vm, location = replacement.vm, replacement.placement
@@ -228,6 +223,7 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
     """Build the report: evicted pods with their new nodes, and the workloads."""
     moves = [(impact, move) for impact in drain.workloads for move in impact.moves]
     sections = []
+    summary = "No pod to evict runs there."
     if moves:
         rows = tuple(
             Row((move.pod, impact.workload, (move.node or "none") + ("" if move.is_certain else " *")))
@@ -243,24 +239,20 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
             lines += [f"{impact.workload}: PodDisruptionBudget {name}: {reason}" for name, reason in budgets]
         is_finding = bool(drain.lost_workloads)
         sections.append(Section("Workloads during the drain", tuple(lines), table=table, is_finding=is_finding))
+        # Summarize the evicted pods, the losses, and the budgets that delay the drain.
+        placed_count = sum(bool(move.node) for _, move in moves)
+        clauses = [f"{format_count(len(moves), 'pod')} to evict; {placed_count} of them get another node"]
+        names = [impact.workload for impact in drain.lost_workloads]
+        clauses.append(f"capacity drops for {format_list(names, 4)}" if names else "no workload loses capacity")
+        if drain.blocking_budgets:
+            clauses.append(f"the drain waits for {format_list(drain.blocking_budgets, 4)}")
+        summary = "; ".join(clauses) + "."
     return Report(
         title=f"Drain of {drain.node} of {drain.cluster_id} ({origin})",
-        verdict=_build_drain_summary(drain, sum(bool(move.node) for _, move in moves), len(moves)),
+        verdict=summary,
         is_finding=bool(drain.lost_workloads or drain.blocking_budgets),
         sections=tuple(sections),
     )
-
-
-def _build_drain_summary(drain: NodeDrainEffects, placed_count: int, count: int) -> str:
-    """Build the summary: `count` evicted pods, `placed_count` of them with another node, and losses."""
-    if not count:
-        return "No pod to evict runs there."
-    clauses = [f"{format_count(count, 'pod')} to evict; {placed_count} of them get another node"]
-    names = [impact.workload for impact in drain.lost_workloads]
-    clauses.append(f"capacity drops for {format_list(names, 4)}" if names else "no workload loses capacity")
-    if drain.blocking_budgets:
-        clauses.append(f"the drain waits for {format_list(drain.blocking_budgets, 4)}")
-    return "; ".join(clauses) + "."
 
 
 def build_drain_document(drain: NodeDrainEffects) -> dict[str, Any]:

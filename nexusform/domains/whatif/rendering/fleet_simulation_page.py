@@ -1,5 +1,6 @@
 """Page of `simulate fleet`: the placement matrix before and after."""
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
@@ -31,19 +32,24 @@ _NOTES: Final = {MemberEditKind.LEAVE: "leaves", MemberEditKind.DRAIN: "is drain
 def render_fleet_page(simulation: FleetSimulation, report: Report) -> str:
     """Render the page, with a newline at its end."""
     pods = list(chain.from_iterable(placement.pods for placement in simulation.placements))
-    rows = _list_all_binding_rows(simulation)
+    rows = list(chain.from_iterable(map(_list_binding_rows, simulation.placements)))
     pod_table = render_pods(pods, "Pods one by one")
-    return render_report_page(report, _render_matrices(simulation), pod_table, rows=[*rows, *pods])
+    return render_report_page(report, _render_matrices(simulation, rows), pod_table, rows=[*rows, *pods])
 
 
-def _render_matrices(simulation: FleetSimulation) -> Part:
-    """Render matrices of placements before and after, or a list of changes in a large fleet; None without any."""
+def _render_matrices(simulation: FleetSimulation, rows: Sequence[PlacementChange]) -> Part:
+    """Render matrices of placements before and after, with a column for each member. In a large fleet, only affected
+    members have one; if they are too many, render the list of changes in `rows` (of bindings). None without placements.
+    """
     if not simulation.placements:
         return None
-    columns = _select_columns(simulation)
-    if not columns:  # too many for a matrix
-        changed_rows = [row for row in _list_all_binding_rows(simulation) if row.action is not PlacementAction.KEEP]
+    members = {member.name for member in simulation.members}
+    if len(members) > MAX_GRID_COLUMNS:
+        members = simulation.affected_members
+    if not members or len(members) > MAX_GRID_COLUMNS:
+        changed_rows = [row for row in rows if row.action is not PlacementAction.KEEP]
         return build_section("fleet", "Fleet", render_binding_list(changed_rows))
+    columns = tuple(sorted(members))
     notes: dict[str, str] = {}  # edits by member
     for edit in simulation.edits:
         note = _NOTES.get(edit.kind, f"other {edit.kind}")
@@ -68,19 +74,6 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
         ),
         render_reasons(cells_after),
     )
-
-
-def _select_columns(simulation: FleetSimulation) -> tuple[str, ...]:
-    """Select the members by name; in a large fleet the affected ones, none if too many."""
-    names = {member.name for member in simulation.members}
-    if len(names) > MAX_GRID_COLUMNS:
-        names = simulation.affected_members
-    return tuple(sorted(names)) if len(names) <= MAX_GRID_COLUMNS else ()
-
-
-def _list_all_binding_rows(simulation: FleetSimulation) -> list[PlacementChange]:
-    """List the binding rows of all placements."""
-    return list(chain.from_iterable(map(_list_binding_rows, simulation.placements)))
 
 
 def _list_binding_rows(placement: PlacementOutcome) -> tuple[PlacementChange, ...]:

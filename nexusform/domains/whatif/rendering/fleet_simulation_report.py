@@ -34,18 +34,14 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
     if not placements:
         summary = "Nothing changes: there is no placement."
     else:
-        summary = f"{'; '.join([_describe_changed_placements(placements), *_describe_findings(simulation)])}."
+        changes_text = f"No placement changes ({len(placements):,} checked)"
+        changed_count = sum(map(_has_cluster_changes, placements))
+        if changed_count:
+            verb = select_word_form(changed_count, "changes", "change")
+            changes_text = f"{changed_count:,} of {format_count(len(placements), 'placement')} {verb}"
+        summary = f"{'; '.join([changes_text, *_describe_findings(simulation)])}."
     title, facts = f"Fleet: {edits} ({origin})", tuple(_build_notes(simulation))
     return Report(title, summary, is_finding=simulation.has_findings, facts=facts, sections=tuple(sections))
-
-
-def _describe_changed_placements(placements: Sequence[PlacementOutcome]) -> str:
-    """Build the clause about changed placements."""
-    changed = sum(map(_has_cluster_changes, placements))
-    if not changed:
-        return f"No placement changes ({len(placements):,} checked)"
-    verb = select_word_form(changed, "changes", "change")
-    return f"{changed:,} of {format_count(len(placements), 'placement')} {verb}"
 
 
 def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
@@ -53,17 +49,20 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
     placements = simulation.placements
     unfulfilled = [placement.after.key for placement in placements if placement.falls_short]
     if unfulfilled:
-        yield f"{format_list(unfulfilled, 4)} {select_word_form(len(unfulfilled), 'falls', 'fall')} short"
+        verb = select_word_form(len(unfulfilled), "falls", "fall")
+        yield f"{format_list(unfulfilled, 4)} {verb} short"
     empty = [placement.after.key for placement in placements if placement.loses_all_clusters]
     if empty:
-        yield f"{format_list(empty, 4)} {select_word_form(len(empty), 'is', 'are')} no longer on any cluster"
+        verb = select_word_form(len(empty), "is", "are")
+        yield f"{format_list(empty, 4)} {verb} no longer on any cluster"
     for placement in placements:
         if placement.abort is not None:
             cluster_text = enclose(" at ", placement.abort.cluster)
             yield f"the scheduler stops{cluster_text} for {placement.after.key}"
     pending_count = sum(len(placement.pending) for placement in placements)
     if pending_count:
-        yield f"{format_count(pending_count, 'pod')} {select_word_form(pending_count, 'finds', 'find')} no node"
+        verb = select_word_form(pending_count, "finds", "find")
+        yield f"{format_count(pending_count, 'pod')} {verb} no node"
     for key, cluster in simulation.remaining:  # although it is drained
         yield f"{key} stays on {cluster}"
 
@@ -73,26 +72,22 @@ def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
     for warning in simulation.warnings:
         prefix = enclose("", warning.address, ": ")
         yield f"{prefix}{' '.join(warning.detail.split())}"
-    waiting_placements = [
-        placement.after.key
-        for placement in simulation.placements
-        if placement.after.is_external and _is_waiting_for_run(placement)
-    ]
+    waiting_placements: list[str] = []
+    for placement in simulation.placements:
+        changed_clusters = {*placement.gained, *placement.lost}
+        # A staged update run still has to apply a changed binding that is not Bound yet.
+        has_unbound_change = any(
+            isinstance(row.target, Binding) and row.target.state is not BindingState.BOUND
+            for row in placement.rows
+            if row.object in changed_clusters
+        )
+        if placement.after.is_external and has_unbound_change:
+            waiting_placements.append(placement.after.key)
     if waiting_placements:
         yield (
             f"{format_list(waiting_placements, 4)}: the strategy is External. Clusters change only when "
             "a staged update run applies it."
         )
-
-
-def _is_waiting_for_run(placement: PlacementOutcome) -> bool:
-    """Return True if a staged update run still has to apply a changed binding, not Bound yet."""
-    changed = {*placement.gained, *placement.lost}
-    return any(
-        isinstance(row.target, Binding) and row.target.state is not BindingState.BOUND
-        for row in placement.rows
-        if row.object in changed  # the name of its cluster
-    )
 
 
 def _has_cluster_changes(placement: PlacementOutcome) -> bool:
@@ -129,7 +124,9 @@ def _build_other_placements_line(simulation: FleetSimulation, row_count: int) ->
 
 
 def _build_placement_row(placement: PlacementOutcome) -> Row:
-    """Build the row of a placement: number of clusters, changed clusters, and "" or why it is not fulfilled."""
+    """Build the row of a placement: key, policy, number of clusters (`3 -> 2` if some are added or removed), and these
+    clusters. The last cell is "", or a note if the placement is not fulfilled.
+    """
     count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
     clusters = f"{count_before:,} -> {count_after:,}" if _has_cluster_changes(placement) else f"{count_after:,}"
     if placement.after.is_fulfilled:
@@ -154,11 +151,13 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
     lines: list[str] = []
     for placement in select_placements(simulation):
         key = placement.after.key
+        # What happens to the placement on each cluster that it gains or loses, by name.
         verbs = dict.fromkeys(placement.gained, "added to") | dict.fromkeys(placement.lost, "removed from")
         for row in (*placement.rows, *placement.unrelated):
-            if row.action is not PlacementAction.KEEP and row.object in verbs:
+            cluster = row.object
+            if row.action is not PlacementAction.KEEP and cluster in verbs:
                 aside = ", with and without this change" if row in placement.unrelated else ""
-                lines.append(f"{key} {verbs[row.object]} {row.object}{aside}: {row.reason}")
+                lines.append(f"{key} {verbs[cluster]} {cluster}{aside}: {row.reason}")
         if placement.status is not None and not placement.after.is_fulfilled:
             lines.append(f"{key}: {placement.status.condition.message}")
             lines += [f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected_decisions]

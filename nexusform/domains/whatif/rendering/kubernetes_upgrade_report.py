@@ -84,7 +84,9 @@ def _build_pool_row(pool: PoolUpgrade) -> Row:
 
 
 def _format_surge(pool: PoolUpgrade) -> str:
-    """Format the surge or unavailability of a pool: `+2 (surge 10%)`, `-1`."""
+    """Format how many VMs of a pool are replaced at once: `+2` new ones first, or `-1` for old ones deleted first. A
+    percentage is added as configured: `+2 (surge 10%)`.
+    """
     text, name, configured = f"-{pool.unavailable}", "unavailable", pool.max_unavailable
     if pool.surge:
         text, name, configured = f"+{pool.surge}", "surge", pool.max_surge
@@ -181,7 +183,12 @@ def _describe_order_and_versions(path: SiteUpgradePath) -> Iterable[str]:
     """Build sentences about order and versions."""
     yield "Minor versions cannot be skipped. Each hop starts from the result of the previous one."
     if len(path.clusters) > 1:
-        yield _describe_cluster_order(path)
+        order = ", ".join(cluster.cluster for cluster in path.clusters)
+        orders_text = "each order" if path.is_exhaustive else f"{path.tried_orders} orders"
+        if all(cluster.fits for cluster in path.clusters):
+            yield f"Every surge fits in this order: {order}."
+        else:
+            yield f"No tested order fits every surge ({orders_text} tested); shown in the given order: {order}."
     hops = [hop for _, hop in path.list_hops()]
     ends_of_support = {hop.supported_until for hop in hops}  # "": not reported by the site
     if ends_of_support - {""}:
@@ -190,15 +197,6 @@ def _describe_order_and_versions(path: SiteUpgradePath) -> Iterable[str]:
         yield f"End-of-support dates by month: {SOURCE}, with long-term support."
     if hops and hops[0].available_versions is None:
         yield "The site's Kubernetes versions were not captured."
-
-
-def _describe_cluster_order(path: SiteUpgradePath) -> str:
-    """Describe the order of several clusters, and whether every new VM has capacity in it."""
-    order = ", ".join(cluster.cluster for cluster in path.clusters)
-    if all(cluster.fits for cluster in path.clusters):
-        return f"Every surge fits in this order: {order}."
-    orders_text = "each order" if path.is_exhaustive else f"{path.tried_orders} orders"
-    return f"No tested order fits every surge ({orders_text} tested); shown in the given order: {order}."
 
 
 def _build_cluster_section(cluster: ClusterHops) -> Section:

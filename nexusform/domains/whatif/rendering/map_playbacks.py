@@ -48,7 +48,9 @@ def _build_pool_effects(pools: Iterable[PoolAvailability]) -> tuple[PoolEffect, 
 
 
 def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
-    """Build the steps of a failure: before, VMs down, re-created VMs."""
+    """Build the three steps of a failure: before it, with VMs down, and with VMs re-created elsewhere. Other lost VMs
+    have no location afterwards.
+    """
     placements_after: dict[_VmKey, Placement | None] = {}
     for pool in failure.pools:
         placements_after.update({(pool.cluster_id, vm.name): None for vm in pool.down_vms})
@@ -102,7 +104,7 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
 
 
 def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
-    """Build the steps of a repacking, window by window."""
+    """Build the steps of a repacking, one per window. The map has every VM at its first and its final location."""
     placements_after: dict[_VmKey, Placement | None] = {}
     clusters = [cluster for cluster in site.clusters for _ in cluster.pools]  # by number of the pool
     for window in repack.windows:

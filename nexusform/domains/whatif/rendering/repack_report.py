@@ -28,20 +28,26 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
     if repack.blocking:
         constraint_rows: list[Row] = []
         for constraint in repack.blocking:
-            recreations = "" if constraint.recreations is None else f"{constraint.recreations:,}"
-            constraint_rows.append(Row((constraint.loosened_by, _format_constraint_answer(constraint), recreations)))
+            answer, recreations = "no", ""  # no solution without the constraint, either
+            if constraint.recreations is not None:
+                answer, recreations = "yes", f"{constraint.recreations:,}"
+            elif constraint.undecided:
+                answer = "not decided"
+            constraint_rows.append(Row((constraint.loosened_by, answer, recreations)))
         table = Table(("loosened", "fits then", "re-creations"), tuple(constraint_rows), frozenset({2}))
         sections.append(Section("Blocking constraints (each tested alone)", table=table))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))
         if window.pods:
-            rows = tuple(
-                Row((pod.pod, pod.old_node, _format_pod_node(pod.meanwhile, pod), pod.final_node or "Pending"))
-                for pod in window.pods[:_MAX_PODS]
-            )
+            rows: list[Row] = []
+            for pod in window.pods[:_MAX_PODS]:
+                meanwhile = pod.meanwhile or "none: waits"
+                if pod.meanwhile and not pod.is_certain:
+                    meanwhile = f"{pod.meanwhile} (one outcome)"
+                rows.append(Row((pod.pod, pod.old_node, meanwhile, pod.final_node or "Pending")))
             hidden_count = len(window.pods) - len(rows)
             lines = (f"And {format_count(hidden_count, 'more pod')}; JSON contains all.",) if hidden_count else ()
-            table = Table(("pod", "leaves", "meanwhile on", "then on"), rows)
+            table = Table(("pod", "leaves", "meanwhile on", "then on"), tuple(rows))
             sections.append(Section(f"Pods of window {number}", lines, table=table))
     if repack.windows:
         line = (
@@ -94,14 +100,24 @@ def _describe_proof(repack: RepackResult) -> Iterable[str]:
         yield (f"{repack.maximum:,} {select_word_form(repack.maximum, 'is', 'are')} the maximum that can fit.")
     if repack.windows:
         pools_text = format_count(repack.pool_count, "pool")
+        minimum_text = "" if repack.minimum_windows == 1 else " (the minimum for these VMs)"
+        if len(repack.windows) > repack.minimum_windows:  # fewer windows may be possible for these VMs
+            minimum_text = f" (at least {repack.minimum_windows} for these VMs)"
         yield (
             f"{format_count(repack.pod_restarts, 'pod')} restart, {pools_text} "
             f"{select_word_form(repack.pool_count, 'is', 'are')} affected, in "
-            f"{format_count(len(repack.windows), 'window')}{_describe_minimum_windows(repack)}."
+            f"{format_count(len(repack.windows), 'window')}{minimum_text}."
         )
         yield _describe_certainty(repack)
     if repack.unknown_machines:
-        yield _describe_unknown_cells(repack)
+        known_text = ""
+        if repack.if_known is not None:  # re-creations with the cells of one sample
+            count_text = format_count(repack.if_known, "re-creation")
+            known_text = f" With known cells, {count_text} might be enough (one sample)."
+        yield (
+            f"On {format_count(repack.unknown_machines, 'machine')} NUMA use is unknown. Such a machine is emptied "
+            f"completely or kept, and gets only VMs that fit in any case.{known_text}"
+        )
     if repack.is_machine_dependent:
         yield "The search stopped at the -time limit; the result may differ on another computer."
     if repack.has_no_order:
@@ -128,13 +144,6 @@ def _describe_order_search(repack: RepackResult) -> str:
     )
 
 
-def _describe_minimum_windows(repack: RepackResult) -> str:
-    """Describe if fewer windows are possible for these VMs."""
-    if len(repack.windows) > repack.minimum_windows:
-        return f" (at least {repack.minimum_windows} for these VMs)"
-    return "" if repack.minimum_windows == 1 else " (the minimum for these VMs)"
-
-
 def _describe_certainty(repack: RepackResult) -> str:
     """Describe the certainty of the target machines: the number of VMs on them in all samples, and the worst VM."""
     steps = list(chain.from_iterable(window.steps for window in repack.windows))
@@ -155,30 +164,6 @@ def _describe_certainty(repack: RepackResult) -> str:
     )
 
 
-def _describe_unknown_cells(repack: RepackResult) -> str:
-    """Describe the machines with unknown NUMA use, and the re-creations with cells as in one sample, if possible."""
-    machines = format_count(repack.unknown_machines, "machine")
-    text = (
-        f"On {machines} NUMA use is unknown. Such a machine is emptied completely or kept, and gets "
-        "only VMs that fit in any case."
-    )
-    if repack.if_known is None:
-        return text
-    return f"{text} With known cells, {format_count(repack.if_known, 're-creation')} might be enough (one sample)."
-
-
-def _format_pod_node(node: str, pod: MovedPod) -> str:
-    if not node:
-        return "none: waits"
-    return node if pod.is_certain else f"{node} (one outcome)"
-
-
-def _format_constraint_answer(blocking: BlockingConstraint) -> str:
-    if blocking.undecided:
-        return "not decided"
-    return "no" if blocking.recreations is None else "yes"
-
-
 def _build_window_section(repack: RepackResult, window: RepackWindow, number: int) -> Section:
     """Build the section of a window: moves and commands. A VM lands on its target in `hits` of `runs` samples."""
     rows = []
@@ -194,7 +179,10 @@ def _build_window_section(repack: RepackResult, window: RepackWindow, number: in
 
 
 def build_window_commands(repack: RepackResult, window: RepackWindow, number: int) -> Iterable[str]:
-    """Build the commands of a window: cordon, plan and apply, steps by hand, uncordon."""
+    """Build the commands of a window: cordon, plan and apply, steps by hand, uncordon. The steps by hand are comments:
+    VM resources are created again, nodes of a pool are drained and deleted. VMs on machines generated by racks need
+    none.
+    """
     addresses = repack.site.offering_addresses  # by machine, of the resource offering it
     yield from _build_cordon_commands(repack, window.cordons, "cordon")
     if any(not _is_rack_address(addresses.get(machine, "")) for machine in window.cordons):
@@ -209,24 +197,19 @@ def build_window_commands(repack: RepackResult, window: RepackWindow, number: in
         step for step in window.steps if not _is_rack_address(addresses.get(step.source.vm.placement.machine, ""))
     ]
     if manual_steps:
-        yield from _build_manual_commands(repack, manual_steps)
-    yield from _build_cordon_commands(repack, window.cordons, "uncordon")
-    if manual_steps:
-        yield "# (azure_export: capture the export again; nexusform apply then records their machines)"
-
-
-def _build_manual_commands(repack: RepackResult, steps: Sequence[RepackStep]) -> Iterable[str]:
-    """Build comments with the steps by hand: VM resources are created again, nodes of a pool drained and deleted."""
-    yield "# (the provider azure_export sends nothing: run this instead of that apply)"
+        yield "# (the provider azure_export sends nothing: run this instead of that apply)"
     get_address = partial(_get_address, repack)
-    for address, steps_of_resource in groupby(sorted(steps, key=get_address), get_address):
+    for address, steps_of_resource in groupby(sorted(manual_steps, key=get_address), get_address):
         sources = [step.source for step in steps_of_resource]
-        if _VIRTUAL_MACHINE in address.split("."):
+        if _VIRTUAL_MACHINE in address.split("."):  # it is no Kubernetes node to drain
             yield f"# delete {address} and create it again"
-            continue  # it is no Kubernetes node to drain
+            continue
         node_names = " ".join(shlex.quote(source.vm.platform_name or source.vm.name) for source in sources)
         kubectl = f"kubectl --context={shlex.quote(repack.site.pools[sources[0].pool].owner.cluster)}"
         yield f"# {kubectl} drain {node_names} --ignore-daemonsets; {kubectl} delete node {node_names}   (in {address})"
+    yield from _build_cordon_commands(repack, window.cordons, "uncordon")
+    if manual_steps:
+        yield "# (azure_export: capture the export again; nexusform apply then records their machines)"
 
 
 def _get_address(repack: RepackResult, step: RepackStep) -> str:

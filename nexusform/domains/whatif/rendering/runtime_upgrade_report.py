@@ -26,6 +26,10 @@ from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.snapshots.availability import PoolAvailability
 from nexusform.snapshots.snapshot import VmOwnerKind
 
+_WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
+_MAX_WAVES = 24  # columns of the timeline
+_POOL_NAMES: Mapping[VmOwnerKind, str] = {VmOwnerKind.VM: "(plain VM)"}
+
 
 def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str) -> Report:
     """Build the report of all sites, one after another."""
@@ -62,7 +66,15 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
     workloads: list[WorkloadVerdict] = []
     stops: list[str] = []
     for upgrade in upgrades:
-        stops += [_describe_predicted_stop(upgrade.stop)] if upgrade.stop is not None else []
+        stop = upgrade.stop
+        if stop is not None:
+            names = format_list((f"{name} ({reason})" for name, reason in stop.unhealthy), 4)
+            number = len(stop.unhealthy)
+            stops.append(
+                f"It would stop now at {stop.rack}, after wave {stop.waves}: {number} of its "
+                f"{format_count(stop.machines, 'machine')} {select_word_form(number, 'is', 'are')} unhealthy and not "
+                f"expected back; {stop.max_failed} may stay down: {names}."
+            )
         losses += [_describe_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is PoolOutcome.LOST]
         workloads += upgrade.workloads
     for workload in workloads:
@@ -78,17 +90,6 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
         if workload.maximum_pending
     ]
     return f"Availability is kept: {'; '.join([text, format_list(pending, 4)] if pending else [text])}.{stop_text}"
-
-
-def _describe_predicted_stop(stop: UpgradeStop) -> str:
-    """Describe rack and reason of a predicted stop."""
-    names = format_list((f"{name} ({reason})" for name, reason in stop.unhealthy), 4)
-    number = len(stop.unhealthy)
-    return (
-        f"It would stop now at {stop.rack}, after wave {stop.waves}: {number} of its "
-        f"{format_count(stop.machines, 'machine')} {select_word_form(number, 'is', 'are')} unhealthy and not "
-        f"expected back; {stop.max_failed} may stay down: {names}."
-    )
 
 
 def _describe_loss(verdict: PoolUpgradeVerdict) -> str:
@@ -133,9 +134,6 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
     yield ("No new NKS VM is created meanwhile. Each VM restarts on its machine when that is back.")
     if not upgrade.workloads:
         yield ("Pods are unknown, so they are not simulated.")
-
-
-_WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
 
 
 def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
@@ -191,10 +189,6 @@ def _describe_drain(*, is_drained: bool) -> str:
     )
 
 
-_MAX_WAVES = 24  # columns of the timeline
-_POOL_NAMES: Mapping[VmOwnerKind, str] = {VmOwnerKind.VM: "(plain VM)"}
-
-
 def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
     """Build the row of a pool: VMs, fewest VMs up, waves with VMs down, and the result."""
     fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves)
@@ -203,17 +197,15 @@ def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
         result = f"quorum {result} (needs {verdict.quorum})"
     elif verdict.outcome is PoolOutcome.LOST:
         result = f"{result}: no node left"
-    cells = (*_build_pool_cells(verdict), fewest, waves, result)
+    pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
+    cells = (verdict.cluster, pool_name, f"{verdict.total:,}", fewest, waves, result)
     return Row(cells, verdict.outcome is PoolOutcome.LOST)
 
 
-def _build_pool_cells(verdict: PoolUpgradeVerdict) -> tuple[str, str, str]:
-    """Return cluster, pool and number of VMs."""
-    return verdict.cluster, _POOL_NAMES.get(verdict.kind, verdict.pool), f"{verdict.total:,}"
-
-
 def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str) -> Section:
-    """Build the section of VMs up by pool and wave."""
+    """Build the section with a row per pool and a column per wave: the number of its VMs up. `.` means all of them, and
+    `!` a lost quorum or pool.
+    """
     waves = [
         {
             (pool.cluster_id, pool.pool): f"{pool.remaining_count:,}!" if pool.is_lost else f"{pool.remaining_count:,}"
@@ -224,7 +216,9 @@ def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgrad
     rows = []
     for verdict in verdicts:
         counts = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
-        rows.append(Row((*_build_pool_cells(verdict), *counts), verdict.outcome is PoolOutcome.LOST))
+        pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
+        cells = (verdict.cluster, pool_name, f"{verdict.total:,}", *counts)
+        rows.append(Row(cells, verdict.outcome is PoolOutcome.LOST))
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
     legend = ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
     table = Table(heads, tuple(rows), frozenset(range(2, len(heads))))
@@ -329,15 +323,11 @@ def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool)
     for impact in impacts:
         outcome = impact.determine_outcome(is_drained=is_drained)
         figures = (impact.before, impact.at_once, impact.running, impact.pending)
-        cells = (_extract_name(impact.cluster_id), impact.workload, *map(str, figures), outcome.value)
+        cluster_name = impact.cluster_id.rpartition("/")[2]  # of <site>/<name>
+        cells = (cluster_name, impact.workload, *map(str, figures), outcome.value)
         rows.append(Row(cells, outcome is WorkloadOutcome.LOST))
     heads = ("cluster", "workload", "ran", "at once", "then", "Pending", "")
     return Table(heads, tuple(rows), frozenset({2, 3, 4, 5}))
-
-
-def _extract_name(cluster_id: str) -> str:
-    """Return the name in a cluster id `site/name`."""
-    return cluster_id.rpartition("/")[2]
 
 
 def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
@@ -345,7 +335,9 @@ def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
     lines: list[str] = []
     has_several_clusters = len({impact.cluster_id for impact in impacts}) > 1
     for impact in impacts:
-        workload = f"{_extract_name(impact.cluster_id)}: {impact.workload}" if has_several_clusters else impact.workload
+        workload = impact.workload
+        if has_several_clusters:
+            workload = f"{impact.cluster_id.rpartition('/')[2]}: {workload}"  # the id is <site>/<name>
         pods_by_reason: dict[str, list[str]] = {}
         for move in impact.moves:
             if not move.node:
@@ -360,7 +352,8 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
     for verdict in verdicts:
         pods = (verdict.replicas, verdict.minimum_at_once, verdict.minimum_running, verdict.maximum_pending)
         outcome_text = verdict.outcome.value if verdict.is_certain else f"{verdict.outcome.value} *"
-        cells = (_extract_name(verdict.cluster_id), verdict.workload, *map(str, pods))
+        cluster_name = verdict.cluster_id.rpartition("/")[2]  # of <site>/<name>
+        cells = (cluster_name, verdict.workload, *map(str, pods))
         is_lost = verdict.outcome is WorkloadOutcome.LOST
         rows.append(Row((*cells, format_spans(verdict.waves) or "-", outcome_text), is_lost))
     heads = ("cluster", "workload", "pods", "at once", "then", "Pending", "waves", "verdict")

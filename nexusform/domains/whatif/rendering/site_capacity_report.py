@@ -15,7 +15,7 @@ from nexusform.rendering.json.json_placements import OTHER_CAPACITY_FORM
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, describe_fit
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
-from nexusform.scheduling.racks.vms import Interval, VmSku
+from nexusform.scheduling.racks.vms import VmSku
 
 
 def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Report:
@@ -39,7 +39,8 @@ def _build_summary(answer: CapacityAnswer) -> str:
     if answer.mix is not None:
         sets, sequential_sets = answer.mix.sets, answer.mix.sequential_sets
         order = "" if sequential_sets == sets else f" at once, {sequential_sets} one after another"
-        return f"{_format_set_count(sets, 'set')} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}{order}"
+        noun = select_word_form(sets.maximum, "set")
+        return f"{sets} {noun} of {_format_sku_mix(answer.mix.parts)} {describe_fit(sets)}{order}"
     if not answer.sku_capacities:
         return "no SKU to count"
     capacity_texts = [
@@ -49,11 +50,6 @@ def _build_summary(answer: CapacityAnswer) -> str:
     rack_lost = f"{answer.sku_capacities[0].with_one_rack_down} with one rack down"
     separator = "," if answer.sku_capacities[0].current.is_exact else ";"  # an inexact count has a comma itself
     return "; ".join([f"{capacity_texts[0]}{separator} {rack_lost}", *capacity_texts[1:]])
-
-
-def _format_set_count(count: Interval, noun: str) -> str:
-    """Format a number of sets: `3 whole sets`, `3 to 5 sets`."""
-    return f"{count} {select_word_form(count.maximum, noun)}"
 
 
 def _format_sku_mix(parts: Iterable[SkuCount]) -> str:
@@ -126,7 +122,13 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     if cells.yardstick is None:  # no SKU to measure cells by
         return
     yield Section("Fragmentation", tuple(_build_fragmentation_lines(cells, cells.yardstick)))
-    yield Section("Stranded", (_build_unusable_capacity_line(cells),))
+    stranded_text = "None: some SKU fits in every cell with free vCPUs or memory."
+    if cells.stranded_cells:
+        stranded_text = (
+            f"{cells.stranded_vcpus:,} vCPUs and {cells.stranded_memory_gib:,} GiB are free in "
+            f"{format_count(cells.stranded_cells, 'cell')} where no SKU fits: vCPUs, memory or disk is used up."
+        )
+    yield Section("Stranded", (stranded_text,))
 
 
 def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
@@ -149,8 +151,10 @@ def _format_zone(zone: ZoneCapacity) -> str:
 
 
 def _build_mix_section(mix: MixAnswer) -> Section:
-    """Build the section of a mix: complete sets, and additional VMs."""
-    sets = f"{_format_set_count(mix.sets, 'whole set')} of {_format_sku_mix(mix.parts)}"
+    """Build the section of a mix: sentences about complete sets, and a row per SKU. The row has the VMs in a set, in
+    all sets, and in addition to these.
+    """
+    sets = f"{mix.sets} {select_word_form(mix.sets.maximum, 'whole set')} of {_format_sku_mix(mix.parts)}"
     lines = [f"{sets} {describe_fit(mix.sets)} if all VMs are placed at once, larger SKUs first."]
     if mix.short is not None:
         verb = select_word_form(mix.missing, "finds", "find")
@@ -218,17 +222,6 @@ def _build_fragmentation_lines(cells: FragmentationCounts, yardstick: VmSku) -> 
         )
 
 
-def _build_unusable_capacity_line(cells: FragmentationCounts) -> str:
-    """Build the line about free capacity without a fitting SKU."""
-    if not cells.stranded_cells:
-        return "None: some SKU fits in every cell with free vCPUs or memory."
-    return (
-        f"{cells.stranded_vcpus:,} vCPUs and {cells.stranded_memory_gib:,} GiB are free in "
-        f"{format_count(cells.stranded_cells, 'cell')} where no SKU fits: vCPUs, memory or disk is used "
-        "up."
-    )
-
-
 _ZONE: Final = RecordForm(
     ZoneCapacity,
     "availability_zone=zone racks more=current.minimum more_in_planned_racks=planned *now=current",
@@ -276,19 +269,18 @@ def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]
     for answer in answers:
         document = _SITE(answer)
         document |= omit_empty({"capacity_other": list(map(OTHER_CAPACITY_FORM, answer.other_capacities))})
-        document["mix"] = None if answer.mix is None else _build_mix_document(answer.mix)
+        document["mix"] = None
+        if answer.mix is not None:
+            mix = answer.mix
+            document["mix"] = {
+                "set": [{"vm_sku_name": part.sku.name, "count": part.count} for part in mix.parts],
+                "sets": mix.sets.minimum,
+                "sets_one_after_another": mix.sequential_sets.minimum,
+                "short": None if mix.short is None else {"vm_sku_name": mix.short.name, "missing": mix.missing},
+                "more_beside_them": {sku.name: additional.minimum for sku, additional in mix.remaining},
+                **INTERVAL_FORM(mix.sets),
+                "one_after_another": INTERVAL_FORM(mix.sequential_sets),
+                "bounds": not mix.sets.is_exact,
+            }
         sites.append(document)
     return {"sites": sites}
-
-
-def _build_mix_document(mix: MixAnswer) -> dict[str, Any]:
-    return {
-        "set": [{"vm_sku_name": part.sku.name, "count": part.count} for part in mix.parts],
-        "sets": mix.sets.minimum,
-        "sets_one_after_another": mix.sequential_sets.minimum,
-        "short": None if mix.short is None else {"vm_sku_name": mix.short.name, "missing": mix.missing},
-        "more_beside_them": {sku.name: additional.minimum for sku, additional in mix.remaining},
-        **INTERVAL_FORM(mix.sets),
-        "one_after_another": INTERVAL_FORM(mix.sequential_sets),
-        "bounds": not mix.sets.is_exact,
-    }

@@ -14,15 +14,7 @@ from nexusform.domains.whatif.questions.placement_trials import (
     RebalanceResult,
     SimulatedPlacement,
 )
-from nexusform.plans.plan import (
-    Feasibility,
-    FeasibilityResult,
-    LossEffect,
-    PlacementAction,
-    PlacementChange,
-    Plan,
-    RejectedCluster,
-)
+from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, PlacementAction, Plan, RejectedCluster
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.plan_conditions import (
     describe_feasibility,
@@ -34,6 +26,7 @@ from nexusform.rendering.report.report_tree import CodeBlock, Report, Row, Secti
 _UNREAD = frozenset({"pods-not-listed", "incomplete-cluster"})
 _FEASIBILITY_COLUMNS = ("cluster", "result", "missing nodes", "pool", "site capacity", "replicas", "at most")
 _LOSS_COLUMNS = ("waiting, machine down", "waiting, rack down")
+_EVICTION_COLUMNS = ("order", "evict", "from", "then on", "policy")
 
 
 class PlacementFeasibility(Struct, frozen=True):
@@ -62,8 +55,11 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
     Add the bindings of other placements unable to run. `missing` describes requested clusters that were not selected:
     by name if the placement lists clusters, by number if it has a count.
     """
-    new_bindings = _select_bindings(plan, PlacementAction.PLACE)
-    selected = {row.object for row in new_bindings if row.address.name == NAME}  # cluster names
+    selected = {  # names of clusters
+        row.object
+        for row in plan.placements
+        if row.kind == "binding" and row.action is PlacementAction.PLACE and row.address.name == NAME
+    }
     unselected = [cluster for cluster in dict.fromkeys(trial.clusters) if cluster not in selected]  # PickFixed
     missing = enclose("not selected: ", format_list(unselected))
     if trial.count is not None and trial.count > len(selected):
@@ -79,11 +75,6 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
             others.append(row)
     rejected = [row for row in plan.rejected_clusters if row.address.name == NAME]
     return PlacementFeasibility(plan, bindings, rejected, others, candidates, missing)
-
-
-def _select_bindings(plan: Plan, *actions: PlacementAction) -> list[PlacementChange]:
-    """Select the bindings with one of these actions."""
-    return [row for row in plan.placements if row.kind == "binding" and row.action in actions]
 
 
 def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
@@ -129,7 +120,9 @@ def _list_missing_data_warnings(plan: Plan) -> tuple[str, ...]:
 
 
 def _build_feasibility_row(row: Feasibility) -> Row:
-    """Build the row of a cluster, "" for unknown numbers. It is a finding if its pods do not all run."""
+    """Build the row of a cluster; a cell is "" if its number is unknown. The row is a finding if the pods of the
+    placement do not all run there.
+    """
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
     capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""  # for the missing nodes
@@ -141,6 +134,7 @@ def _build_feasibility_row(row: Feasibility) -> Row:
 
 
 def _format_loss_effect(effect: LossEffect | None) -> str:
+    """Format the waiting pods and the lost hardware: `2 (rack1)`, `0`, or `unknown`."""
     if effect is None:
         return "unknown"
     return f"{effect.waiting_pods} ({effect.lost})" if effect.waiting_pods else "0"
@@ -148,18 +142,19 @@ def _format_loss_effect(effect: LossEffect | None) -> str:
 
 def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
     """Build the answer as data: feasibility of this and other placements, data not read, changed bindings."""
-    changed = _select_bindings(answer.plan, PlacementAction.MOVE, PlacementAction.REMOVE)
+    changing_actions = (PlacementAction.MOVE, PlacementAction.REMOVE)
     return {
         "feasibility": list(map(FEASIBILITY_FORM, (*answer.bindings, *answer.candidates))),
         "other_feasibility": list(map(FEASIBILITY_FORM, answer.others)),
         "missing": answer.missing,
         "warnings": list(_list_missing_data_warnings(answer.plan)),
         "rejected": [{"cluster": row.cluster, "reason": row.reason} for row in answer.rejected],
-        "changed_bindings": [{"placement": str(row.address), "cluster": row.object} for row in changed],
+        "changed_bindings": [
+            {"placement": str(row.address), "cluster": row.object}
+            for row in answer.plan.placements
+            if row.kind == "binding" and row.action in changing_actions
+        ],
     }
-
-
-_EVICTION_COLUMNS = ("order", "evict", "from", "then on", "policy")
 
 
 def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str, path: str) -> Report:

@@ -45,7 +45,7 @@ from nexusform.values.typed_value import Value
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
-from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
+from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from nexusform.workflow.plan_files.saved_plans import (
     build_plan_context,
@@ -172,7 +172,15 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     problems += read_problems
     if stored is None or has_errors(problems):
         raise UnreadableInput(problems, sources)
-    problems += _build_unfinished_apply_warnings(stored)
+    # If steps of the last apply are not done, the state shows neither the old nor the planned site.
+    step_count = stored.remaining.remaining_steps if stored.remaining is not None else len(stored.open_intents)
+    if step_count:
+        detail = (
+            f"The last apply did not finish: {format_count(step_count, 'step')} "
+            f"{select_word_form(step_count, 'remains', 'remain')}. The simulation uses the state without their "
+            "results. Run `nexusform apply -resume` first."
+        )
+        problems.append(build_warning("steps-not-applied", detail))
     state = stored.state
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
     clusters, node_problems = _read_observed_clusters(location, state)
@@ -181,21 +189,10 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     return _build_input(things, state.catalogue, observations, origin, problems, sources)
 
 
-def _build_unfinished_apply_warnings(stored: StoredState) -> list[Diagnostic]:
-    """Build a warning if steps of the last apply are not done: the state shows neither the old nor the planned site."""
-    step_count = stored.remaining.remaining_steps if stored.remaining is not None else len(stored.open_intents)
-    if not step_count:
-        return []
-    detail = (
-        f"The last apply did not finish: {format_count(step_count, 'step')} "
-        f"{select_word_form(step_count, 'remains', 'remain')}. The simulation uses the state without their results. "
-        "Run `nexusform apply -resume` first."
-    )
-    return [build_warning("steps-not-applied", detail)]
-
-
 def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
-    """Read the input after a saved plan. Raises UnreadableInput."""
+    """Read the input after the saved plan at a path: its planned objects, and the clusters of its data blocks. Raises
+    UnreadableInput, also if variables differ from those of the plan.
+    """
     saved, problems = read_plan(path, location)
     if saved is None:
         raise UnreadableInput(problems)

@@ -101,7 +101,9 @@ def check_output_path(path: str) -> list[Diagnostic]:
 
 
 def write_rebalancing(path: str, rebalancing: RebalanceAnswer, context: CommandContext) -> list[Diagnostic]:
-    """Write the evictions, and their taints; return problems."""
+    """Write the evictions to `path`, and their taints to its override file. If the second file fails, remove the first
+    one. Return problems, also a warning if nexusform does not read the file there.
+    """
     problems = write_new_file(path, rebalancing.evictions)
     if rebalancing.taints and not problems:
         problems = write_new_file(get_taints_path(path), rebalancing.taints)
@@ -162,7 +164,9 @@ def _select_errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
-    """Yield the evictable bindings in state: of cluster-scoped placements, and not being deleted already."""
+    """Yield the bindings in state to evict: those of cluster-scoped placements, not being deleted already. The provider
+    "" is the default one.
+    """
     blocks = {block.address: block for block in run.project.configuration.root.resources.values()}
     for address, current in run.stored.state.list_current_objects():
         if address.type != _PLACEMENT_TYPE:  # another object, or a namespaced placement
