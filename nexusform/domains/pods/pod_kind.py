@@ -57,10 +57,6 @@ def _build_document(location: PodLocation) -> dict[str, Any]:
     }
 
 
-def _remove_node(location: PodLocation) -> PodLocation:
-    return PodLocation(location.cluster, state="" if location.node else location.state)
-
-
 def _format_locations(locations: Sequence[PodLocation]) -> str:
     """Format the locations of several pods: `rack1-bm01: 2, rack1-bm02: 1, 3 Pending`."""
     machine_counts: Counter[str] = Counter()
@@ -94,7 +90,7 @@ KIND: Final = PlacementKind(
     get_link=lambda place: (place.cluster, place.node or "", place.machine or ""),
     is_running=lambda place: place is not None and bool(place.node),
     format_waiting_state=lambda place: place.node_or_state if place is not None else "Pending",
-    build_waiting=_remove_node,
+    build_waiting=lambda place: PodLocation(place.cluster, state="" if place.node else place.state),
     host_noun="node",
     runs_on_vms=True,
     is_nested=True,

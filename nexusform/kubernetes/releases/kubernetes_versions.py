@@ -192,8 +192,12 @@ def _select_newest(minor: KubernetesVersion, choices: Sequence[str]) -> Kubernet
 
 def _parse_versions(texts: Sequence[str]) -> list[tuple[str, KubernetesVersion]]:
     """Return the valid versions among these texts, each with its text."""
-    versions = [(text, parse_version(text)) for text in texts]
-    return [(text, version) for text, version in versions if version is not None]
+    versions: list[tuple[str, KubernetesVersion]] = []
+    for text in texts:
+        version = parse_version(text)
+        if version is not None:
+            versions.append((text, version))
+    return versions
 
 
 def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offers: OfferedVersions) -> str:
@@ -263,13 +267,13 @@ def find_availability_end(
 
 
 def _build_availability_end(end: str, today: str) -> VersionAvailabilityEnd:
-    last_day = date.fromisoformat(end) if len(end) > _MONTH_LENGTH else _find_last_day(end)
+    """Return the end of availability on a day (2026-01-31) or at the end of a month (2026-01), with the days left."""
+    if len(end) > _MONTH_LENGTH:
+        last_day = date.fromisoformat(end)
+    else:
+        day_in_next_month = date.fromisoformat(f"{end}-01") + timedelta(days=31)
+        last_day = day_in_next_month.replace(day=1) - timedelta(days=1)
     return VersionAvailabilityEnd(end, (last_day - date.fromisoformat(today[:10])).days)
-
-
-def _find_last_day(month: str) -> date:
-    first_day = date.fromisoformat(f"{month}-01")
-    return (first_day + timedelta(days=31)).replace(day=1) - timedelta(days=1)
 
 
 def describe_abandoned_cluster(cluster: str, version: str, end: VersionAvailabilityEnd) -> str:

@@ -179,30 +179,24 @@ def compute_planned_storage_demand(
     `stateful_sets` are the remaining StatefulSets (namespace and name): claims of removed ones may be retained, by
     their policy. All claims in `removed_namespaces` are deleted.
     """
+    new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
+    size = sum(claim.final_size for claim in new_claims)
     retained_claims: dict[str, ApplianceClaim] = {}
     for name, claim in prior_claims.items():
         namespace, _, _ = name.partition("/")
-        outlives_owner = namespace not in removed_namespaces and _is_retained(claim, stateful_sets)
-        if name in planned_claims or outlives_owner:
-            retained_claims[name] = claim
-    new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
-    size = sum(claim.final_size for claim in new_claims)
-    size += sum(_compute_final_size(claim, planned_claims.get(name)) for name, claim in retained_claims.items())
+        planned_claim, owner = planned_claims.get(name), claim.owner
+        # A claim that is not planned any more outlives its StatefulSet by the policy of the set.
+        outlives_owner = False
+        if owner is not None and namespace not in removed_namespaces:
+            is_scaled = owner.stateful_set in stateful_sets  # else its StatefulSet is removed
+            outlives_owner = owner.outlives_scaling if is_scaled else owner.outlives_deletion
+        if planned_claim is None and not outlives_owner:
+            continue  # it is deleted
+        retained_claims[name] = claim
+        size += claim.final_size
+        # A claim may be enlarged. One of a StatefulSet stays as it is: a changed template does not affect it.
+        if planned_claim is not None and planned_claim.owner is None:
+            size += max(0, planned_claim.final_size - claim.final_size)
     existing_size = sum(claim.possible_existing_size for claim in prior_claims.values())
     existing_size += sum(claim.final_size for claim in new_claims if claim.is_bound)  # to an existing volume
     return _build_demand(size, existing_size, {**retained_claims, **planned_claims}, retained_claims)
-
-
-def _is_retained(claim: ApplianceClaim, stateful_sets: AbstractSet[tuple[str, str]]) -> bool:
-    """Return whether a claim no longer planned is retained, by its StatefulSet's policy; False without one."""
-    owner = claim.owner
-    if owner is None:
-        return False
-    return owner.outlives_scaling if owner.stateful_set in stateful_sets else owner.outlives_deletion
-
-
-def _compute_final_size(prior_claim: ApplianceClaim, planned_claim: ApplianceClaim | None) -> int:
-    """Return the final size of an existing claim: it may be enlarged, unless a StatefulSet created it."""
-    if planned_claim is None or planned_claim.owner is not None:
-        return prior_claim.final_size  # a changed template leaves existing claims as they are
-    return max(prior_claim.final_size, planned_claim.final_size)

@@ -123,13 +123,9 @@ def collect_device_inventory(
     allocations = {
         _get_key(item): _list_allocated_devices(item.body)
         for item in select_manifests(observed_objects, _GROUP, _CLAIM)
-        if _is_allocated(item)
+        if get_value_at_path(item.body, "status", "allocation") is not None
     }
-    return DeviceInventory(tuple(_parse_slice(item) for item in slices.values()), allocations)
-
-
-def _is_allocated(claim: Manifest) -> bool:
-    return get_value_at_path(claim.body, "status", "allocation") is not None
+    return DeviceInventory(tuple(map(_parse_slice, slices.values())), allocations)
 
 
 def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[AllocatedDevice, ...]:
@@ -145,8 +141,12 @@ def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[AllocatedDevice, .
 
 def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> ClaimedUses:
     """Return the allocated claims among these (`namespace/name`) with their devices."""
-    claims = [(name, objects.claims[name]) for name in names if name in objects.claims]
-    return tuple((name, _list_allocated_devices(claim.body)) for name, claim in claims if _is_allocated(claim))
+    uses: list[tuple[str, tuple[AllocatedDevice, ...]]] = []
+    for name in names:
+        claim = objects.claims.get(name)
+        if claim is not None and get_value_at_path(claim.body, "status", "allocation") is not None:
+            uses.append((name, _list_allocated_devices(claim.body)))
+    return tuple(uses)
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
@@ -168,10 +168,14 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
 
 def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
     """Return a device of a slice (`manifest`), without attributes of an unknown type and taints without an effect."""
-    attributes = {name: _parse_attribute(value) for name, value in get_mapping(device, "attributes").items()}
+    attributes: dict[str, Attribute] = {}
+    for name, value in get_mapping(device, "attributes").items():
+        attribute = _parse_attribute(value)
+        if attribute is not None:
+            attributes[name] = attribute
     return Device(
         name=get_text(device, "name"),
-        attributes={name: attribute for name, attribute in attributes.items() if attribute is not None},
+        attributes=attributes,
         capacity={name: _parse_amount(amount) for name, amount in get_mapping(device, "capacity").items()},
         taints=tuple(taint for taint in parse_taints(device) if taint.effect != "None"),
         counters=_parse_counters(device, "consumesCounters", "counterSet"),

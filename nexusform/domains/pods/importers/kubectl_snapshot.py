@@ -322,7 +322,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         return KubectlSnapshot()
     nodes = [_build_node(name, body) for name, body in data["nodes"]]
     bodies = get_list(data, "objects")
-    objects = tuple(_build_observed_manifest(body) for body in bodies)
+    objects = tuple(map(_build_observed_manifest, bodies))
     missing_kinds = find_missing_kinds(bodies)
     is_complete = NAMESPACE not in missing_kinds
     storage, devices = collect_storage(objects, is_complete=is_complete), device_objects.collect_device_objects(objects)
@@ -330,8 +330,9 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     pods: list[ObservedPod] = []
     nominated_pods: list[ObservedPod] = []
     waiting_pods: list[ObservedPod] = []
-    active_pods = [(name, body) for name, body in data["pods"] if body["phase"] not in _FINISHED_PHASES]
-    for name, body in active_pods:
+    for name, body in data["pods"]:
+        if body["phase"] in _FINISHED_PHASES:
+            continue  # it uses nothing any more
         pod = build_pod(name, body)
         if not pod.node:
             waiting_pods.append(pod)

@@ -6,13 +6,13 @@ as absent here. Source: the validation of Kubernetes' API (pkg/apis/*/validation
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from nexusform.documents.yaml_documents import Node
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.kubernetes import matching
 from nexusform.kubernetes.matching import Requirement
-from nexusform.kubernetes.quantity import Quantity, read_quantity
+from nexusform.kubernetes.quantity import read_quantity
 
 CheckFailure: TypeAlias = tuple[Node, str, str]
 # Part of the metadata, its path, and the problem as a sentence.
@@ -120,12 +120,13 @@ def _check_job(spec: Node) -> Iterator[CheckFailure]:
 def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
     """Yield failures of the volume mounts in a pod template, by the paths below the spec of its workload."""
     claims = {claim.get_node("metadata", "name").text for claim in spec.get_node("volumeClaimTemplates").list_items()}
-    for node, path, text in _check_volume_mounts(spec.get_node("template", "spec"), claims):
-        yield node, f".template.spec{path}", text
+    yield from _check_volume_mounts(spec.get_node("template", "spec"), claims, ".template.spec")
 
 
-def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
-    """Yield a failure for each mounted volume missing in the pod and in the claim templates (`claims`) of its owner."""
+def _check_volume_mounts(pod: Node, claims: set[str], pod_path: str) -> Iterator[CheckFailure]:
+    """Yield a failure for each mounted volume missing in the pod and in the claim templates (`claims`) of its owner.
+    `pod_path`: the path of the pod spec below the checked object.
+    """
     if not isinstance(pod.data, dict) or pod.get_node("volumes").text:
         return  # the pod or its volumes are of the wrong type, reported elsewhere
     volumes = claims | {volume.get_node("name").text for volume in pod.get_node("volumes").list_items()}
@@ -133,7 +134,8 @@ def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
         for mount, mount_path in _list_items_with_path(container, "volumeMounts"):
             name = mount.get_node("name")
             if name.text and name.text not in volumes:
-                yield name, f"{path}{mount_path}.name", f'is "{name.text}", and there is no such volume.'
+                full_path = f"{pod_path}{path}{mount_path}.name"
+                yield name, full_path, f'is "{name.text}", and there is no such volume.'
 
 
 def _check_pod(pod: Node) -> Iterator[CheckFailure]:
@@ -152,8 +154,7 @@ def _check_template(template: Node) -> Iterator[CheckFailure]:
 
 
 def _check_pod_mounts(pod: Node) -> Iterator[CheckFailure]:
-    for node, path, text in _check_volume_mounts(pod.get_node("spec"), set()):
-        yield node, f"spec{path}", text
+    yield from _check_volume_mounts(pod.get_node("spec"), claims=set(), pod_path="spec")
 
 
 def _check_container(container: Node) -> Iterator[CheckFailure]:
@@ -169,7 +170,7 @@ def _check_environment_variable(variable: Node) -> Iterator[CheckFailure]:
 
 
 def _check_value_source(source: Node) -> Iterator[CheckFailure]:
-    count = len([key for key, node in source.list_fields() if not node.is_absent])
+    count = sum(not node.is_absent for _, node in source.list_fields())
     if count != 1 and isinstance(source.data, dict):
         yield source, "", f"must name one source of the value, not {count}."
 
@@ -190,15 +191,9 @@ def _check_volume(volume: Node) -> Iterator[CheckFailure]:
 def _check_resources(resources: Node) -> Iterator[CheckFailure]:
     for name, request in resources.get_node("requests").list_fields():
         limit = resources.get_node("limits", name)
-        minimum, maximum = _parse_quantity(request.data), _parse_quantity(limit.data)
+        minimum, maximum = read_quantity(request.data), read_quantity(limit.data)  # None: absent, or no quantity
         if minimum is not None and maximum is not None and minimum.nano > maximum.nano:
             yield request, f".requests.{name}", f"is {request.data}, more than the limit of {limit.data}."
-
-
-def _parse_quantity(data: Any) -> Quantity | None:
-    if not isinstance(data, str | int | float) or isinstance(data, bool):
-        return None
-    return read_quantity(data)
 
 
 def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:

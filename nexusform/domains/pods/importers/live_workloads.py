@@ -10,7 +10,6 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import group_by
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
@@ -136,16 +135,24 @@ def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) ->
 
 def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
     """Return `desired_pods` and `max_pods` of a Deployment by the annotations of its ReplicaSet, if it has them."""
-    names = ("desired", "max")
-    counts = {f"{name}_pods": parse_integer(annotations.get(f"{_DEPLOYMENT}{name}-replicas")) for name in names}
-    return {name: count for name, count in counts.items() if count is not None}
+    counts: dict[str, int] = {}
+    for name in ("desired", "max"):
+        count = parse_integer(annotations.get(f"{_DEPLOYMENT}{name}-replicas"))
+        if count is not None:
+            counts[f"{name}_pods"] = count
+    return counts
 
 
 def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
-    """Return the record of a workload reduced by `reduce_live_workload`."""
+    """Return the record of a workload reduced by `reduce_live_workload`, possibly read from JSON in between."""
+    foreign_fields: list[tuple[FieldPath, Any, bool]] = []
+    for steps, value, is_kubectl in data["fields"]:
+        # In JSON, the identifying fields of a list's item are lists in place of tuples.
+        path = tuple(step if isinstance(step, str) else tuple(map(tuple, step)) for step in steps)
+        foreign_fields.append((path, value, is_kubectl))
     return LiveWorkload(
         key=str(data["key"]),
-        foreign_fields=tuple((_freeze_path(path), value, is_kubectl) for path, value, is_kubectl in data["fields"]),
+        foreign_fields=tuple(foreign_fields),
         has_managers=data["managed"],
         template=select_placement_fields(data["template"]) if get_mapping(data, "template", "spec") else {},
         revision=data["revision"],
@@ -157,11 +164,6 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
         replicas=data.get("replicas"),
         owners=tuple(data.get("owners", ())),
     )
-
-
-def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[LiveWorkload]]:
-    """Return the ReplicaSets by the key of their Deployment."""
-    return group_by((live for live in workloads if live.owner), lambda live: live.owner)
 
 
 def find_current_revisions(
@@ -303,10 +305,6 @@ def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
         if all(fields.get(name) == part for name, part in step):
             return item
     return None
-
-
-def _freeze_path(path: Any) -> FieldPath:
-    return tuple(step if isinstance(step, str) else tuple(map(tuple, step)) for step in path)
 
 
 def _find_value_at_path(value: Any, path: FieldPath) -> Any:

@@ -180,8 +180,12 @@ def _read_requests(container: Fields) -> _NanoAmounts:
 
 def _read_amounts(data: Mapping[str, Any], *path: str) -> _NanoAmounts:
     """Return the valid amounts under a path by resource, in billionths."""
-    quantities = {name: read_quantity(value) for name, value in get_mapping(data, *path).items()}
-    return {name: quantity.nano for name, quantity in quantities.items() if quantity is not None}
+    amounts: _NanoAmounts = {}
+    for name, value in get_mapping(data, *path).items():
+        quantity = read_quantity(value)
+        if quantity is not None:
+            amounts[name] = quantity.nano
+    return amounts
 
 
 def _read_limits(container: Fields) -> _NanoAmounts:

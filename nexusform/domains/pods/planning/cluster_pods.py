@@ -250,10 +250,6 @@ class PodsByCluster:
             live_workloads[name] = replace(live, foreign_fields=fields)
         return live_workloads
 
-    def _is_complete(self, cluster_id: str) -> bool:
-        """Return whether all objects of a cluster that affect pods are known."""
-        return self._get_observed_cluster(cluster_id).is_complete
-
     def compute_storage_demand(self) -> dict[str, tuple[ClaimDemand, ClaimDemand]]:
         """Return the storage demand of each known cluster (id) before and after this plan."""
         known_ids = self._object_pods_by_cluster.keys() | self._observed_clusters.keys()
@@ -294,10 +290,11 @@ class PodsByCluster:
 
     def _collect_claims(self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str) -> Claims:
         """Return the claims of these pods on storage appliances; observed claims have their volume already."""
-        objects = self._get_observed_cluster(cluster_id).objects
-        observed_claims = select_manifests(objects, "", "PersistentVolumeClaim")
+        observed_cluster = self._get_observed_cluster(cluster_id)
+        observed_claims = select_manifests(observed_cluster.objects, "", "PersistentVolumeClaim")
         observed_names = {(claim.namespace, claim.name) for claim in observed_claims}
-        has_all_claims = cluster_id in self._observed_clusters and self._is_complete(cluster_id)
+        # Without an observation, other claims may exist as well.
+        has_all_claims = cluster_id in self._observed_clusters and observed_cluster.is_complete
         return appliance_claims.collect_appliance_claims(
             manifests, pod_counts, observed_names, is_complete=has_all_claims
         )

@@ -64,7 +64,7 @@ class PodPhase(PodsByCluster):
                 workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, next_number)
             prior_template = object_pods.prior_templates.get(workload.key)
             is_changed = prior_template not in (None, workload.pod.template)  # by this plan
-            is_complete = self._is_complete(cluster.id)
+            is_complete = self._get_observed_cluster(cluster.id).is_complete
             adjusted = template_matching.add_observed_changes(
                 workload, workload_pods, is_complete=is_complete, is_changed=is_changed
             )
@@ -233,8 +233,7 @@ class PodPhase(PodsByCluster):
             ]
             self._disturbed_keys.clear()
             nodes_before = self._map_pods_to_nodes(cluster.id)
-            if unstable_keys:
-                self._predict_pods(unstable_keys, cluster)
+            self._predict_pods(unstable_keys, cluster)  # without any, no pod moves
             if self._map_pods_to_nodes(cluster.id) == nodes_before:
                 return  # no pod has moved
 
@@ -449,8 +448,9 @@ class PodPhase(PodsByCluster):
             if object_address != address or object_pods.inputs is None:
                 continue  # another object, or never predicted
             cluster, existing_pods = self.clusters[cluster_id], self._existing_pods.get(cluster_id, {})
-            matching_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.name == name]
-            for outcome in matching_outcomes:
+            for outcome in object_pods.list_all_outcomes():
+                if outcome.name != name:
+                    continue
                 other_pods = tuple(pod for key, pod in existing_pods.items() if key != outcome.key)
                 decisions.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
         return decisions

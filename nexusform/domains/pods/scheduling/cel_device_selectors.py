@@ -151,7 +151,7 @@ def _split_version(version: Mapping[str, str]) -> tuple[int, ...]:
     match = _SEMVER.match(version[_VERSION_KEY])
     if match is None:
         raise ValueError(f"{version[_VERSION_KEY]} is no version of three numbers")
-    return tuple(int(part) for part in match.groups())
+    return tuple(map(int, match.groups()))
 
 
 def _compare_versions(left: Mapping[str, str], right: Mapping[str, str]) -> int:

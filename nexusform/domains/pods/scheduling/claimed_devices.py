@@ -215,11 +215,6 @@ class DeviceSlicePool(Struct, frozen=True):
     all_slices: tuple[ResourceSlice, ...]
 
     @property
-    def is_incomplete(self) -> bool:
-        """Whether slices of the pool are missing."""
-        return len(self.all_slices) != self.all_slices[0].slice_count
-
-    @property
     def duplicate_name(self) -> str:
         """Name of two devices of the pool, "" without any."""
         names = Counter(device.name for item in self.slices for device in item.devices)
@@ -284,7 +279,7 @@ class DeviceAllocator:
         search = _AllocationSearch(node, pools, claims, used)
         if not search.allocate_request(claim_index=0, request_index=0):
             return None
-        uses = tuple(tuple(uses) for uses in search.uses)
+        uses = tuple(map(tuple, search.uses))  # devices by claim
         return DeviceAllocation(uses, search.score, is_random=not self._is_ordered and search.is_random())
 
 
@@ -340,8 +335,11 @@ class _AllocationSearch:
         for alternative in request.alternatives:
             if alternative.count != ALL_DEVICES:
                 continue  # some devices may be found without the missing ones
-            if any(pool.is_incomplete or pool.duplicate_name for pool in self._pools):
-                raise AllocationError(f"claim {claim.name}, request {request.name}: a pool is incomplete or invalid")
+            for pool in self._pools:
+                is_incomplete = len(pool.all_slices) != pool.all_slices[0].slice_count  # some slices are missing
+                if is_incomplete or pool.duplicate_name:
+                    text = "a pool is incomplete or invalid"
+                    raise AllocationError(f"claim {claim.name}, request {request.name}: {text}")
             self._list_candidates(alternative)  # raises the error of a selector
 
     def is_random(self) -> bool:

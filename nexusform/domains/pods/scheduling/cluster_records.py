@@ -190,11 +190,6 @@ class VolumeNeed(Struct, frozen=True):
     error: str = ""
     reason: str = ""
 
-    @property
-    def is_unusable(self) -> bool:
-        """Whether the volume must exist before its pod is scheduled, but no node reaches it."""
-        return self.is_bound and self.terms == ()
-
 
 class InlineVolume(Struct, frozen=True):
     """Disk named by a pod without a claim. Pods with disks of one name share a node only if all read."""

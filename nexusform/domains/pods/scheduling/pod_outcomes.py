@@ -213,7 +213,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
     # With affinity to its own group, the first pod decides the domain of all others.
-    is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.has_affinity_match
+    is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.affinity_matches
     nodes: list[int] = []
     for bucket in scheduler.list_buckets():  # nodes alike for all rules about domains
         node = next(bucket)  # the rules below reject all nodes of a bucket, or none

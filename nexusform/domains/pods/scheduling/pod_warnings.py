@@ -195,15 +195,10 @@ def _warn_pending_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     waiting_pods = context.pending_pods
     if not waiting_pods or context.forecast.is_blocked:
         return  # none, or reported with the rollout
-    share = _format_share(context, waiting_pods)
+    share = f"{len(waiting_pods):,} of {context.forecast.replicas:,} pods"
     detail = f"{share} ({_format_names(waiting_pods)}) would stay Pending: {waiting_pods[0].reason}"
     summary = f"{len(waiting_pods):,} Pending: {_find_main_reason(context, waiting_pods[0])}"
     yield context.build_warning(workload_warnings.PENDING, detail, summary=summary)
-
-
-def _format_share(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:
-    """Format the number of these pods among those of the workload: `2 of 5 pods`."""
-    return f"{len(pods):,} of {context.forecast.replicas:,} pods"
 
 
 def _format_names(pods: Iterable[PodOutcome | ExistingPod]) -> str:
@@ -230,7 +225,8 @@ def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWa
     ):
         pods = [outcome for outcome in context.outcomes if outcome.state is state]
         if pods:
-            share, reason = _format_share(context, pods), pods[0].reason
+            share = f"{len(pods):,} of {context.forecast.replicas:,} pods"
+            reason = pods[0].reason
             detail = f"{share} ({_format_names(pods)}) would be {detail_text} {reason}"
             yield context.build_warning(kind, detail, summary=f"{share} would be {summary_text} {reason}")
 
@@ -327,7 +323,7 @@ def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, No
         text = f"{outcome.name} from {outcome.previous}"
         node = nodes.get(outcome.previous)
         if node is not None:
-            causes = [taints.format_taint(taint) for taint in taints.list_evicting_taints(outcome.spec, node)]
+            causes = list(map(taints.format_taint, taints.list_evicting_taints(outcome.spec, node)))
             seconds = taints.compute_toleration_seconds(outcome.spec, node)
             if seconds:  # else at once
                 causes.append(f"after {seconds} s")

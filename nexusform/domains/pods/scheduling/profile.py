@@ -151,7 +151,7 @@ NODE_SCORES: Final[tuple[NodeScoreRule, ...]] = (
         1,
         lambda pod: pod.images,
         image_locality.score,
-        image_locality.normalize_scores,
+        list,  # the scores are from 0 to 100 already
         is_applicable=lambda node: bool(node.images),
     ),
 )
@@ -176,8 +176,11 @@ DOMAIN_SCORES: Final[tuple[TopologyDomainScoreRule, ...]] = (
 
 def find_node_rejection(pod: PodSpec, node: Node) -> Rejection | None:
     """Return the first reason why a node does not permit a pod, regardless of its usage; None if it permits it."""
-    reasons = ((rule.name, rule.find_rejection(pod, node)) for rule in NODE_FILTERS)
-    return next((Rejection(node.name, rule_name, reason) for rule_name, reason in reasons if reason), None)
+    for rule in NODE_FILTERS:
+        reason = rule.find_rejection(pod, node)
+        if reason:
+            return Rejection(node.name, rule.name, reason)
+    return None
 
 
 def should_run_daemon(pod: PodSpec, node: Node) -> bool:

@@ -4,7 +4,7 @@ plugin/pkg/admission/resourcequota (texts of the reasons).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -40,10 +40,13 @@ class QuotaUsage:
             for name, amount in _compute_pod_amounts(quota, pod).items():
                 used_amounts[name] += sign * amount
 
-    def _list_usages(self, pod: PodSpec) -> list[tuple[ResourceQuota, Counter[str]]]:
-        """Return the quotas that count a pod, each with its used amounts: it matches the namespace and all scopes."""
-        usages = [(quota, used_amounts) for quota, used_amounts in self._usages if quota.namespace == pod.namespace]
-        return [usage for usage in usages if all(_is_in_quota_scope(scope, pod) for scope in usage[0].scopes)]
+    def _list_usages(self, pod: PodSpec) -> Iterator[tuple[ResourceQuota, Counter[str]]]:
+        """Yield the quotas that count a pod, each with its used amounts: it matches the namespace and all scopes."""
+        for quota, used_amounts in self._usages:
+            if quota.namespace != pod.namespace:
+                continue
+            if all(_is_in_quota_scope(scope, pod) for scope in quota.scopes):
+                yield quota, used_amounts
 
     def try_add(self, pod: PodSpec) -> str:
         """Add one more pod, or return why it is not created; "" if it is."""

@@ -205,7 +205,9 @@ class _PodReplacement(Struct, frozen=True):
         """Place a new pod, and remove old ones evicted for it."""
         verdict = self.session.place_pod(self.workload.pod, self.workload.key, number)
         state = self.state
-        for pod in [pod for pod in state.remaining_pods if pod in verdict.victims]:
+        for pod in list(state.remaining_pods):
+            if pod not in verdict.victims:
+                continue
             state.remaining_pods.remove(pod)
             state.removed_pods.append(pod)
             self.quota_usage.remove(pod.spec)
@@ -336,7 +338,9 @@ class TemplateRollout:
         )
         removed_numbers = [*old_set_numbers, *list_numbers(pending_pods), *new_set_numbers][:deletable_count]
         self._spare_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
-        for pod in [pod for pod in progress.pending_outdated_pods if pod.number in removed_numbers]:
+        for pod in list(progress.pending_outdated_pods):
+            if pod.number not in removed_numbers:
+                continue
             progress.pending_outdated_pods.remove(pod)
             if len(progress.kept_pods) + len(progress.pods_to_place) < workload.replicas:
                 progress.pods_to_place.append(replace(pod, former_spec=None))  # replaced by one of the current template
@@ -535,11 +539,6 @@ def find_stuck_number(progress: WorkloadProgress) -> int:
         return NONE_STUCK
     pods = (*progress.kept_pods, *progress.outdated_pods)
     return min(list_numbers(select_stuck_pods(pods)), default=NONE_STUCK)
-
-
-def build_waiting_verdict(earlier_pod: str) -> PodVerdict:
-    """Return the verdict on a pod that waits for an earlier one."""
-    return PodVerdict("", is_certain=True, feasible_nodes=0, reason=f"waits for {earlier_pod} to run")
 
 
 def drop_deferred_pods(progress: WorkloadProgress) -> None:

@@ -67,7 +67,9 @@ class VolumeBinder:
         for pod in pods:  # all recorded volumes first: no other claim gets them
             for claim_name, volume in pod.volumes:
                 self._bind_claim(claim_name, volume)
-        for pod in [pod for pod in pods if pod.node]:
+        for pod in pods:
+            if not pod.node:
+                continue  # its claims are bound once it has one
             for claim in self._list_unbound_claims(pod.spec, pod.number):
                 is_provisioned = claim.provisioning_terms != ()  # (): the class never provisions a volume
                 if is_provisioned and not self._bind_prebound(claim):
@@ -138,8 +140,12 @@ class VolumeBinder:
 
     def list_bound_volumes(self, spec: PodSpec, number: int) -> tuple[tuple[str, str], ...]:
         """Return the claims of a pod bound to volumes of the cluster, not provisioned: (claim, volume) pairs."""
-        volumes = {claim.name: self._volume_by_claim.get(claim.name) for claim in spec.list_claims(number)}
-        return tuple((name, volume) for name, volume in volumes.items() if volume)  # else unbound or provisioned
+        volumes: dict[str, str] = {}
+        for claim in spec.list_claims(number):
+            volume = self._volume_by_claim.get(claim.name)
+            if volume:  # else unbound (None) or provisioned ("")
+                volumes[claim.name] = volume
+        return tuple(volumes.items())
 
     def _bind_claim(self, claim: str, volume: str) -> None:
         self._volume_by_claim[claim] = volume

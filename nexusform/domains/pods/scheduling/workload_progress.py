@@ -255,11 +255,6 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
     )
 
 
-def sort_workload_queue(workloads: Iterable[Workload]) -> list[Workload]:
-    """Return DaemonSets first, then by priority, highest first; otherwise in the given order."""
-    return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
-
-
 def list_numbers(pods: Iterable[ExistingPod | PodToPlace]) -> list[int]:
     """Return the numbers of pods in their order."""
     return [pod.number for pod in pods]

@@ -24,11 +24,6 @@ def score(pod: PodSpec, node: Node) -> int:
     return MAX_POINTS * (min(max(value, _MINIMUM), maximum) - _MINIMUM) // (maximum - _MINIMUM)
 
 
-def normalize_scores(raws: Sequence[int]) -> list[int]:
-    """Return the scores unchanged."""
-    return list(raws)
-
-
 def add_default_tag(image: str) -> str:
     """Return an image name as listed on nodes: `latest` is the default tag."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
