@@ -41,11 +41,6 @@ def _list_pods(values: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
         yield from _list_pods(inner_values, (*path, name))
 
 
-def _format_location(location: PodLocation) -> str:
-    zone = enclose("zone ", location.availability_zone)
-    return join_location_parts(location.node_or_state, location.machine, zone)
-
-
 def _build_document(location: PodLocation) -> dict[str, Any]:
     """Return a location for JSON output; the state of a pod without a node is in `node_or_state`."""
     return {
@@ -83,7 +78,9 @@ KIND: Final = PlacementKind(
     list_names=lambda _type, attributes: _list_pods(attributes.get("workloads")),
     format_name=lambda pool, name: f"{pool.partition('/')[2]}/{name}",
     get_identity=lambda place: (place.cluster, place.node, place.machine),
-    format_text=_format_location,
+    format_text=lambda place: join_location_parts(
+        place.node_or_state, place.machine, enclose("zone ", place.availability_zone)
+    ),
     format_brief=lambda place: place.machine or place.node_or_state,
     build_document=_build_document,
     format_many=_format_locations,

@@ -154,7 +154,7 @@ def find_upgrade_hops(
         detail = f"{current} -> {target} changes the major version. No upgrade path is known. Keep {current}."
         return VersionRejection("no-such-upgrade", detail)
     availability = find_availability_end(start, today, offers.versions, offers.available_until) if today else None
-    if availability is not None and availability.is_past:
+    if availability is not None and availability.days < 0:  # the cluster is abandoned
         return VersionRejection(ABANDONED, describe_abandoned_cluster(cluster, current, availability))
     hops = list_upgrade_hops(start, end, offers)
     obstacle = _explain_missing_offer(current, hops, offers)
@@ -231,16 +231,11 @@ def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> boo
 
 class VersionAvailabilityEnd(Struct, frozen=True):
     """End of extended availability of a version. `date` is a day or a month, "" if the site's catalogue has
-    dropped the version; `days` are those left, negative after it.
+    dropped the version; `days` are those left, negative after it: clusters with the version are abandoned then.
     """
 
     date: str
     days: int
-
-    @property
-    def is_past(self) -> bool:
-        """Whether clusters with the version are abandoned."""
-        return self.days < 0
 
 
 def find_availability_end(

@@ -257,16 +257,12 @@ class _DeviceClaimReader:
         claim_name = reference.get_text("name") if is_own else key  # the name of an own claim is that within the pod
         if key not in objects:
             error = f'{kind}.resource.k8s.io "{name}" not found'
-            return self._report_missing_object(claim_name, error, is_own=is_own)
+            if not self._is_complete:  # the object may exist: the claim is not evaluated, and has no error
+                self.problems.append(error)
+                error = ""
+            return DeviceClaim(claim_name, is_own, error=error)
         spec = get_mapping(objects[key].body, *spec_path)
         return self._parse_claim(claim_name, objects[key], spec, is_own=is_own)
-
-    def _report_missing_object(self, name: str, error: str, *, is_own: bool) -> DeviceClaim:
-        """Return a claim without its object: with an error if the object cannot exist, else reported as unknown."""
-        if self._is_complete:
-            return DeviceClaim(name, is_own, error=error)
-        self.problems.append(error)
-        return DeviceClaim(name, is_own)
 
     def _parse_claim(self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool) -> DeviceClaim:
         """Return the claim of an object or a template with this spec, with its first error; record other facts about it

@@ -153,10 +153,6 @@ def _check_template(template: Node) -> Iterator[CheckFailure]:
         yield node, f".{path}", message
 
 
-def _check_pod_mounts(pod: Node) -> Iterator[CheckFailure]:
-    yield from _check_volume_mounts(pod.get_node("spec"), claims=set(), pod_path="spec")
-
-
 def _check_container(container: Node) -> Iterator[CheckFailure]:
     for key in ("livenessProbe", "startupProbe"):
         threshold = container.get_node(key, "successThreshold")
@@ -248,7 +244,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "core_v1.EnvVarSource": _check_value_source,
     "core_v1.NodeSelectorRequirement": _check_requirement,
     "core_v1.PersistentVolumeClaimSpec": _check_volume_claim,
-    "core_v1.Pod": _check_pod_mounts,
+    "core_v1.Pod": lambda pod: _check_volume_mounts(pod.get_node("spec"), claims=set(), pod_path="spec"),
     "core_v1.PodSpec": _check_pod,
     "core_v1.PodTemplateSpec": _check_template,
     "core_v1.Probe": _check_probe,

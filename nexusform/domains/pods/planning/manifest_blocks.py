@@ -286,22 +286,17 @@ def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) 
 def find_missing_namespaces(pods: PodPhase, instances: Collection[Instance]) -> dict[ObjectKey, set[str]]:
     """Return the namespaces missing on the cluster of single-cluster objects, by address and cluster id."""
     addresses = {str(item.address) for item in instances if item.type.kind is PlanningKind.MANIFEST}
-    member_namespaces = _collect_member_namespaces(instances)
+    member_namespaces: dict[str, set[str]] = {}  # configured ones, by cluster id
+    for instance in instances:
+        names = get_value_at_path(instance.config, "namespaces")
+        if instance.type.kind is PlanningKind.MEMBER and isinstance(names, Collection):
+            cluster_id = get_text(instance.config, "kubernetes_cluster_id")
+            member_namespaces.setdefault(cluster_id, set()).update(names)
     return {
         (address, cluster_id): missing - member_namespaces.get(cluster_id, set())
         for address, cluster_id, missing in pods.list_missing_namespaces()
         if address in addresses  # those of placements are reported with the placement
     }
-
-
-def _collect_member_namespaces(instances: Iterable[Instance]) -> dict[str, set[str]]:
-    """Return the configured namespaces of members by cluster id."""
-    namespaces: dict[str, set[str]] = {}
-    for instance in instances:
-        names = get_value_at_path(instance.config, "namespaces")
-        if instance.type.kind is PlanningKind.MEMBER and isinstance(names, Collection):
-            namespaces.setdefault(get_text(instance.config, "kubernetes_cluster_id"), set()).update(names)
-    return namespaces
 
 
 _Risk: TypeAlias = tuple[str, WorkloadWarning]  # the cluster's name, and the risk there

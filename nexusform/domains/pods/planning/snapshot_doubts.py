@@ -91,7 +91,12 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         detail += "List all kinds with `nexusform inventory script -for=kubernetes`."
         is_affected = partial(_is_dependent, kinds=kinds)
         yield SnapshotUncertainty("objects that were not read", "kinds-not-read", detail, is_affected)
-    yield from _list_node_agent_doubts(snapshot)
+    # Autoscalers of nodes and the descheduler, found by the names of their pods.
+    for agent, (warning_id, effect) in _NODE_AGENTS.items():
+        if any(agent in pod.workload for pod in snapshot.pods):
+            doubt = SnapshotUncertainty(agent, warning_id, f"{agent} runs on the cluster. {effect}")
+            # Additional nodes are for Pending pods.
+            yield replace(doubt, is_affected=lambda outcome: not outcome.node) if effect in _SCALED else doubt
 
 
 def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagnostic]:
@@ -119,15 +124,6 @@ def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
         (has_namespaces, ("Namespace",)),
     )
     return any(fact and kinds.intersection(relevant_kinds) for fact, relevant_kinds in dependencies)
-
-
-def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
-    """Yield the doubts about autoscalers of nodes and the descheduler, found by the names of their pods."""
-    for agent, (warning_id, effect) in _NODE_AGENTS.items():
-        if any(agent in pod.workload for pod in snapshot.pods):
-            doubt = SnapshotUncertainty(agent, warning_id, f"{agent} runs on the cluster. {effect}")
-            # Additional nodes are for Pending pods.
-            yield replace(doubt, is_affected=lambda outcome: not outcome.node) if effect in _SCALED else doubt
 
 
 def find_pods_in_doubt(

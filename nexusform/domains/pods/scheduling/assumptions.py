@@ -291,9 +291,12 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
         (condition, ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys))
         for condition, ranks in _rank_workloads(keys, claiming_keys)
     ]
-    if ordered_keys:
+    if ordered_keys and len(keys) <= _MOST_PERMUTED_WORKLOADS:
         # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
-        orders += [(_ANY_ORDER, ArrivalOrder(ranks=ranks)) for ranks in _list_workload_orders(keys, samples // 3)]
+        # All orders of the workloads, or as many as every third sample permits, at equal distances.
+        distance = max(1, -(-factorial(len(keys)) // max(1, samples // 3)))
+        any_orders = islice(permutations(keys), 0, None, distance)
+        orders += [(_ANY_ORDER, ArrivalOrder(ranks=ranks)) for ranks in any_orders]
     drawn_order = ArrivalOrder(ranks=keys, ordered_keys=ordered_keys, claiming_keys=claiming_keys)
     for number in range(samples):
         if number < len(orders):
@@ -326,13 +329,6 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
 
 def _get_name(workload: str) -> str:
     return workload.rpartition("/")[2]
-
-
-def _list_workload_orders(keys: Sequence[str], count: int) -> list[tuple[str, ...]]:
-    """List orders of a few workloads: all, or at most `count` at equal distances; none of many workloads."""
-    if len(keys) > _MOST_PERMUTED_WORKLOADS:
-        return []
-    return list(permutations(keys))[:: max(1, -(-factorial(len(keys)) // max(1, count)))]
 
 
 def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:

@@ -53,8 +53,11 @@ def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
 
 def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
     """Return a sentence with the untolerated taints, the first one of each node; "" without any."""
-    first_taints = [taints.find_untolerated_taint(spec, node) for node in nodes]
-    counts = Counter(taints.format_taint(taint) for taint in first_taints if taint is not None)
+    counts: Counter[str] = Counter()  # number of nodes by taint
+    for node in nodes:
+        taint = taints.find_untolerated_taint(spec, node)
+        if taint is not None:
+            counts[taints.format_taint(taint)] += 1
     texts = [f"{taint} ({count} {select_word_form(count, 'node')})" for taint, count in sorted(counts.items())]
     return enclose(" Not tolerated: ", join_first_texts(texts), ".")
 

@@ -200,7 +200,7 @@ class PodSpecScheduler:
             filters[rule] = partial(_run_usage_filter, usage_filter, spec, cache)
         for rule, domain_filter in profile.DOMAIN_FILTERS:
             filters[rule] = partial(domain_filter, counts)
-        return [(rule, filters[rule]) for rule in profile.ORDER if rule in filters]
+        return [(rule, filters[rule]) for rule in profile.ORDER]
 
     def choose_nodes(self) -> BestNodes | None:
         """Return the best nodes for the next pod; None if no node is feasible."""

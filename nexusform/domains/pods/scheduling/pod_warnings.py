@@ -131,15 +131,14 @@ def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]
     if waiting_pods:
         former_pods = _select_former_pods(context, waiting_pods)
         new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods  # all are former
-        names = tuple(outcome.name for outcome in new_pods)
         effect = "cannot be placed while the old pods run"
         if context.workload.kind == "DaemonSet" and not context.workload.allows_daemon_surge:
             effect = "cannot be placed, so the other old pods stay"  # the old pod of its node is deleted first
         detail = (
-            f"its new pods ({format_names(names)}) {effect}: "
+            f"its new pods ({_format_names(new_pods)}) {effect}: "
             f"{new_pods[0].reason}{_describe_former_pods(context, former_pods)}"
         )
-        pods = f"{len(names):,} new {select_word_form(len(names), 'pod')}"
+        pods = f"{len(new_pods):,} new {select_word_form(len(new_pods), 'pod')}"
         summary = f"{pods} {effect}: {_find_main_reason(context, new_pods[0])}"
         yield context.build_warning(workload_warnings.STUCK, detail, summary=summary)
     elif context.forecast.uncreated:
@@ -161,14 +160,14 @@ def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) 
     """Return the outcome of Pending pods of a former template, and the required action; "" without such pods."""
     if not pods:
         return ""
-    names = tuple(pod.name for pod in pods)
+    count = len(pods)
     if context.workload.kind == "Deployment":
-        subject = f"{len(names):,} {select_word_form(len(names), 'pod')} of the old template ({format_names(names)})"
-        verb = select_word_form(len(names), "waits", "wait")
+        subject = f"{count:,} {select_word_form(count, 'pod')} of the old template ({_format_names(pods)})"
+        verb = select_word_form(count, "waits", "wait")
         return f" {subject} {verb} on: the Deployment deletes none of them before a new pod runs."
     return (
-        f" {names[0]} has the old template. An ordered StatefulSet replaces no pod before it runs; delete "
-        f"it (kubectl delete pod -n {context.workload.namespace} {names[0]})."
+        f" {pods[0].name} has the old template. An ordered StatefulSet replaces no pod before it runs; delete "
+        f"it (kubectl delete pod -n {context.workload.namespace} {pods[0].name})."
     )
 
 
@@ -354,11 +353,10 @@ def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]
         if count < 2:
             continue
         machine_pods = [pod for pod in context.running_outcomes if context.node_by_name[pod.node].machine == machine]
-        pods = [pod.name for pod in machine_pods]
         nodes = sorted({pod.node for pod in machine_pods})
         workers = f"{len(nodes):,} {select_word_form(len(nodes), 'worker')} {format_names(nodes)}"
         detail = (
-            f"{count:,} of {len(context.running_outcomes):,} pods ({format_names(pods)}) would run on "
+            f"{count:,} of {len(context.running_outcomes):,} pods ({_format_names(machine_pods)}) would run on "
             f"machine {machine} ({workers}). Losing the machine stops them. "
             f"{_explain_shared_hardware(context, proposed_label, 'machines')}"
         )
@@ -375,12 +373,12 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     rack = next(iter(context.forecast.per_rack))
     required_keys, preferred_keys = _list_own_topology_keys(context)
     proposed_label = find_location_label_key(context.nodes, attrgetter("rack"), required_keys + preferred_keys)
-    pods = tuple(outcome.name for outcome in context.running_outcomes)
+    count = len(context.running_outcomes)
     detail = (
-        f"all {len(pods):,} pods ({format_names(pods)}) would run in rack {rack}, but workers of "
+        f"all {count:,} pods ({_format_names(context.running_outcomes)}) would run in rack {rack}, but workers of "
         f"{len(racks)} racks have capacity. {_explain_shared_hardware(context, proposed_label, 'racks')}"
     )
-    summary = f"all {len(pods):,} pods would be lost with rack {rack}; {len(racks)} racks have capacity"
+    summary = f"all {count:,} pods would be lost with rack {rack}; {len(racks)} racks have capacity"
     yield context.build_warning(workload_warnings.SHARED_RACK, detail, location=rack, summary=summary)
 
 

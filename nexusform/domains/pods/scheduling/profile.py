@@ -116,21 +116,8 @@ DOMAIN_FILTERS: Final[tuple[tuple[str, DomainFilter], ...]] = (
 
 # Order of the filters in kube-scheduler; it reports the first reason of a node.
 ORDER: Final = (
-    "node_names",
-    "node_unschedulable",
-    "node_name",
-    "taints",
-    "node_affinity",
-    "node_ports",
-    "resources",
-    "disks",
-    "claims",
-    "volume_limits",
-    "volumes",
-    "volume_zones",
-    "topology_spread",
-    "inter_pod_affinity",
-    "devices",
+    *("node_names", "node_unschedulable", "node_name", "taints", "node_affinity", "node_ports", "resources", "disks"),
+    *("claims", "volume_limits", "volumes", "volume_zones", "topology_spread", "inter_pod_affinity", "devices"),
 )
 
 # Reasons that evictions cannot remove, besides all of NODE_FILTERS: no victims are searched there.

@@ -114,12 +114,7 @@ class VolumeBinder:
                 needs.append(build_node_volume_need(names, reason))
         return tuple(needs)
 
-    def find_driver(self, claim: Claim) -> str:
-        """Return the CSI driver of a claim by its volume, else by its class; "" if there is none."""
-        volume = self._find_volume(claim)
-        return claim.driver if volume is None else volume.driver
-
-    def _find_volume(self, claim: Claim) -> Volume | None:
+    def find_volume(self, claim: Claim) -> Volume | None:
         """Return the volume of a claim; None if it is unbound, or provisioned without a record here."""
         return self._volumes.get(self._volume_by_claim.get(claim.name, _PROVISIONED))
 
@@ -164,7 +159,7 @@ class VolumeBinder:
         """Yield the node requirement of a claim already bound or required to be bound by now. For `provisioning_terms`
         None is every node, and () is no node: no volume is provisioned.
         """
-        volume = self._find_volume(claim)
+        volume = self.find_volume(claim)
         if claim.name in self._invalid_claims:
             yield VolumeNeed(terms=(), is_bound=True, error=self._invalid_claims[claim.name])
         elif volume is not None:
@@ -286,6 +281,7 @@ class AttachedVolumes:
         for name, driver in spec.bound_claims:
             yield driver, name
         for claim in spec.list_claims(number):
-            driver = self._binder.find_driver(claim)
+            volume = self._binder.find_volume(claim)
+            driver = claim.driver if volume is None else volume.driver  # else the driver of its class
             if driver:
                 yield driver, claim.name
