@@ -123,7 +123,9 @@ class OfferedVersions(Struct, frozen=True):
         those for the first hop. An empty catalogue counts as unknown.
         """
         catalogue = self.versions or ()
-        return [self.upgrades or catalogue, *[catalogue] * (count - 1)]
+        first_choices = self.upgrades or catalogue
+        further_choices = [catalogue] * (count - 1)
+        return [first_choices, *further_choices]
 
 
 class VersionRejection(Struct, frozen=True):
@@ -288,6 +290,7 @@ def has_etcd_gap(start: KubernetesVersion, end: KubernetesVersion) -> bool:
 
 
 def _parse_bundle_release(version: KubernetesVersion) -> tuple[int, int]:
+    """Return the first two numbers of a version bundle: (4, 5) for `4.5.0`."""
     figures = [int(part) for part in version.bundle.split(".") if part]
     # A single number is a bundle older than named releases.
     return (figures[0], figures[1]) if len(figures) > 1 else (0, 0)

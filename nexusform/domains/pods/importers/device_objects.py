@@ -86,7 +86,7 @@ def collect_device_objects(manifests: Iterable[Manifest]) -> DeviceObjects:
     for manifest in manifests:
         if manifest.group == _GROUP and manifest.kind in by_kind:
             by_kind[manifest.kind].setdefault(_get_key(manifest), manifest)
-    problems = [problem for manifest in by_kind[_SLICE].values() for problem in _list_slice_problems(manifest)]
+    problems = chain.from_iterable(map(_list_slice_problems, by_kind[_SLICE].values()))
     return DeviceObjects(
         classes=by_kind[_CLASS],
         claims=by_kind[_CLAIM],
@@ -347,8 +347,11 @@ class _DeviceClaimReader:
 
 
 def find_claim_names(body: Mapping[str, Any]) -> list[str]:
-    """Return the names of the ResourceClaims of a pod from kubectl."""
-    names = (claim.get("resourceClaimName") for claim in list_mappings(body, "spec", "resourceClaims"))
-    statuses = (claim.get("resourceClaimName") for claim in list_mappings(body, "status", "resourceClaimStatuses"))
-    extended = get_value_at_path(body, "status", "extendedResourceClaimStatus", "resourceClaimName")
-    return sorted({str(name) for name in chain(names, statuses, (extended,)) if name})
+    """Return the names of the ResourceClaims of a pod from kubectl: those in its spec, those created from a template,
+    and the one for extended resources.
+    """
+    references = [*list_mappings(body, "spec", "resourceClaims")]  # without a name for a template
+    references += list_mappings(body, "status", "resourceClaimStatuses")
+    names = [reference.get("resourceClaimName") for reference in references]
+    names.append(get_value_at_path(body, "status", "extendedResourceClaimStatus", "resourceClaimName"))
+    return sorted(set(map(str, filter(None, names))))

@@ -4,8 +4,7 @@ object of its type and yields (node, end of the path, clause). Values of the wro
 as absent here. Source: the validation of Kubernetes' API (pkg/apis/*/validation), 1.37.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from nexusform.documents.yaml_documents import Node
@@ -24,10 +23,12 @@ _DEADLINE: Final = 600  # seconds, the default of a Deployment
 
 
 def _list_present_keys(node: Node, *keys: str) -> list[str]:
+    """Return those of the keys with a value; null counts as absent."""
     return [key for key in keys if not node.get_node(key).is_absent]
 
 
 def _get_number(node: Node, default: int) -> int:
+    """Return a whole number; the default for any other value, which is reported elsewhere."""
     return node.data if isinstance(node.data, int) and not isinstance(node.data, bool) else default
 
 
@@ -43,6 +44,7 @@ def _check_unique_names(items: Iterator[tuple[Node, str]], noun: str) -> Iterato
 
 
 def _list_items_with_path(node: Node, key: str) -> Iterator[tuple[Node, str]]:
+    """Yield the items of a list under a key, each with its path: `.containers[0]`."""
     for number, item in enumerate(node.get_node(key).list_items()):
         yield item, f".{key}[{number}]"
 
@@ -144,16 +146,11 @@ def _check_pod(pod: Node) -> Iterator[CheckFailure]:
     yield from _check_unique_names(_list_items_with_path(pod, "volumes"), "volume")
     if pod.get_node("dnsPolicy").text == "None" and not pod.get_node("dnsConfig", "nameservers").data:
         yield (pod.get_node("dnsPolicy"), ".dnsConfig.nameservers", "must name a server when dnsPolicy is None.")
-    yield from _check_labels(pod, "nodeSelector")
-
-
-def _check_template(template: Node) -> Iterator[CheckFailure]:
-    for node, _, text in list_metadata_problems(template.get_node("metadata")):
-        path, _, message = text.partition(" ")  # a sentence begins with the path
-        yield node, f".{path}", message
+    yield from _convert_problems(list_label_problems(pod.get_node("nodeSelector"), "nodeSelector"))
 
 
 def _check_container(container: Node) -> Iterator[CheckFailure]:
+    """Yield a failure for each liveness or startup probe with a success threshold above 1."""
     for key in ("livenessProbe", "startupProbe"):
         threshold = container.get_node(key, "successThreshold")
         if _get_number(threshold, 1) > 1:
@@ -185,6 +182,7 @@ def _check_volume(volume: Node) -> Iterator[CheckFailure]:
 
 
 def _check_resources(resources: Node) -> Iterator[CheckFailure]:
+    """Yield a failure for each request above the limit of its resource."""
     for name, request in resources.get_node("requests").list_fields():
         limit = resources.get_node("limits", name)
         minimum, maximum = read_quantity(request.data), read_quantity(limit.data)  # None: absent, or no quantity
@@ -216,10 +214,11 @@ def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
             yield values, ".values", f"must have one value for {operator}."
 
 
-def _check_labels(node: Node, key: str) -> Iterator[CheckFailure]:
-    for label, _, text in list_label_problems(node.get_node(key), f".{key}"):
-        path, _, message = text.partition(" ")  # a sentence begins with the path
-        yield label, path, message
+def _convert_problems(problems: Iterable[MetadataProblem]) -> Iterator[CheckFailure]:
+    """Yield problems of labels and annotations as failures of a check: their sentences begin with the path."""
+    for node, _, text in problems:
+        path, _, message = text.partition(" ")
+        yield node, f".{path}", message
 
 
 def _check_volume_claim(spec: Node) -> Iterator[CheckFailure]:
@@ -246,13 +245,17 @@ CHECKS: Final[Mapping[str, Check]] = {
     "core_v1.PersistentVolumeClaimSpec": _check_volume_claim,
     "core_v1.Pod": lambda pod: _check_volume_mounts(pod.get_node("spec"), claims=set(), pod_path="spec"),
     "core_v1.PodSpec": _check_pod,
-    "core_v1.PodTemplateSpec": _check_template,
+    "core_v1.PodTemplateSpec": lambda template: _convert_problems(
+        list_metadata_problems(template.get_node("metadata"))
+    ),
     "core_v1.Probe": _check_probe,
     "core_v1.ReplicationControllerSpec": _check_always_restarting_pod,
     "core_v1.ResourceRequirements": _check_resources,
     "core_v1.Toleration": _check_toleration,
     "core_v1.Volume": _check_volume,
-    "meta_v1.LabelSelector": partial(_check_labels, key="matchLabels"),
+    "meta_v1.LabelSelector": lambda selector: _convert_problems(
+        list_label_problems(selector.get_node("matchLabels"), "matchLabels")
+    ),
     "meta_v1.LabelSelectorRequirement": _check_requirement,
     "policy_v1.PodDisruptionBudgetSpec": _check_disruption_budget,
 }

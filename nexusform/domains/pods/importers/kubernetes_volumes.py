@@ -309,9 +309,11 @@ def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields 
     """Return the claim template of a StatefulSet with a pod of this claim's ordinal; None for other names."""
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
+    if template is None:
+        return None
     number = parse_integer(ordinal)
-    # An ordinal has no leading zeros.
-    return template.claim if template is not None and str(number) == ordinal and number in template.ordinals else None
+    is_ordinal = str(number) == ordinal  # a number without leading zeros
+    return template.claim if is_ordinal and number in template.ordinals else None
 
 
 _Part = TypeVar("_Part")

@@ -81,6 +81,9 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         applied = _read_applied_spec(metadata)
         leaves = _list_leaf_values(_select_spec(spec))
         fields = [(path, value, False) for path, value in leaves if _find_value_at_path(applied, path) is None]
+    pod_counts: dict[str, int] = {}
+    if spec.get("replicas"):  # a ReplicaSet without pods is not synced: its counts do not hold
+        pod_counts = _read_pod_counts(get_mapping(metadata, "annotations"))
     owner = get_controller_reference(metadata)
     status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
     revision = get_text(metadata, "labels", "pod-template-hash") or get_text(status, "updateRevision")
@@ -92,7 +95,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "template": _select_pod_template_fields(get_mapping(spec, "template")),
         "revision": revision,
         "owner": f"{namespace}/Deployment/{owner.get('name')}" if owner.get("kind") == "Deployment" else "",
-        **(_read_pod_counts(get_mapping(metadata, "annotations")) if spec.get("replicas") else {}),  # else not synced
+        **pod_counts,
         "remaining": _count_remaining_pods(spec, status) if body["kind"] == "Job" else None,
         "replicas": spec.get("replicas"),
         "owners": [f"{item.get('kind')} {item.get('name')}" for item in list_mappings(metadata, "ownerReferences")],
@@ -264,6 +267,7 @@ def select_present_fields(values: Mapping[str, Any], names: Iterable[str]) -> di
 
 
 def _select_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a spec with an effect on pods: scale, strategy and the pod template."""
     fields = select_present_fields(spec, _SPEC_FIELDS)
     return {**fields, "template": _select_pod_template_fields(get_mapping(spec, "template"))}
 
@@ -300,6 +304,7 @@ def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPat
 
 
 def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
+    """Return the item of a list with these identifying fields; None without one, or if the value is no list."""
     for item in list_mappings(value):
         fields = {"protocol": "TCP", **item}  # TCP is the default in the identity of a port
         if all(fields.get(name) == part for name, part in step):
@@ -308,6 +313,7 @@ def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
 
 
 def _find_value_at_path(value: Any, path: FieldPath) -> Any:
+    """Return the value at a path of fields and list items; None if a part of the path is missing."""
     for step in path:
         value = get_value_at_path(value, step) if isinstance(step, str) else _find_list_item(value, step)
     return value

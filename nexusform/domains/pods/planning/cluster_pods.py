@@ -188,7 +188,7 @@ class PodsByCluster:
     def _list_managed_keys(self, cluster_id: str) -> set[str]:
         """Return the keys of the workloads of all objects on a cluster, those in state included."""
         objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
-        return {key for item in objects for key in item.list_keys() | item.prior_pods.keys()}
+        return set().union(*[item.list_keys() | item.prior_pods.keys() for item in objects])
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
         """Return the objects on a cluster during this plan: the planned ones, and observed ones outside the plan."""

@@ -324,7 +324,7 @@ def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
     clusters_by_text: dict[str, list[str]] = {}
     for cluster, warning in risks:
         clusters_by_text.setdefault(warning.detail, []).append(cluster)
-    subject = ""
+    subject = ""  # such as `Deployment shop/web: `, from the first text on: equal for all warnings of a workload
     texts: list[str] = []
     for text, text_clusters in clusters_by_text.items():
         noun = select_word_form(len(text_clusters), "cluster")
@@ -343,8 +343,11 @@ def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
     if not is_named or not text:
         return first_warning.summary
     _, colon, reason = text.partition(": ")
-    # The middle parts (`2 Pending`), each with its cluster.
-    parts = [f"{warning.summary.partition(': ')[2].partition(': ')[0]} on {cluster}" for cluster, warning in risks]
+    parts: list[str] = []  # the middle parts (`2 Pending`), each with its cluster
+    for cluster, warning in risks:
+        _, _, text_of_cluster = warning.summary.partition(": ")
+        count_and_state, _, _ = text_of_cluster.partition(": ")
+        parts.append(f"{count_and_state} on {cluster}")
     return f"{subject}: {'; '.join(parts)}{colon}{reason}"
 
 

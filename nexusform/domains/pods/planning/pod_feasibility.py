@@ -346,6 +346,7 @@ def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
 
 
 def _is_node_restricted(node: Node) -> bool:
+    """Return whether a node takes no pods for now: it is cordoned, or has a taint for its condition."""
     return node.unschedulable or any(taint.key.startswith(_STATUS_TAINTS) for taint in node.taints)
 
 

@@ -241,7 +241,7 @@ class PodPhase(PodsByCluster):
         """Record the doubtful pods: with another node under other assumptions, or in a missing namespace."""
         for cluster_id, base_pods in self._base_pods.items():
             objects = self._object_pods_by_cluster.get(cluster_id, {})
-            outcomes = list(chain.from_iterable(item.list_all_outcomes() for item in objects.values()))
+            outcomes = list(chain.from_iterable(map(ObjectPods.list_all_outcomes, objects.values())))
             outcomes += chain.from_iterable(item.removed_outcomes for item in objects.values())
             direct_doubts: list[tuple[PodKey, PodDoubt]] = []  # found without another prediction
             for key, object_pods in objects.items():
@@ -262,7 +262,7 @@ class PodPhase(PodsByCluster):
         """Return the input to predict all objects on a cluster again from `base_pods`, under other assumptions."""
         cluster, observed = self.clusters[cluster_id], self._get_observed_cluster(cluster_id)
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
-        workloads = tuple(workload for object_pods in object_pods_list for workload in object_pods.workloads)
+        workloads = tuple(chain.from_iterable(object_pods.workloads for object_pods in object_pods_list))
         own_keys = {workload.key for workload in workloads}
         other_pods = [pod for pod in observed.waiting_pods if pod.workload not in own_keys and not pod.spec.gates]
         return PredictionScenario(
@@ -475,7 +475,8 @@ class PodPhase(PodsByCluster):
     def is_cluster_certain(self, cluster_id: str) -> bool:
         """Return whether every outcome of a pod on a cluster is certain."""
         objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
-        return all(outcome.is_certain for item in objects for outcome in item.list_all_outcomes())
+        outcomes = chain.from_iterable(map(ObjectPods.list_all_outcomes, objects))
+        return all(outcome.is_certain for outcome in outcomes)
 
     def build_input(self, cluster: NodeCluster) -> PredictionInput:
         """Build the input of a new prediction of all objects on a cluster, from its pods on nodes after this plan."""

@@ -205,6 +205,7 @@ def _has_matching_rule(
     namespace_selector, selector = parse_selector(fields, "namespaceSelector"), parse_selector(fields, "objectSelector")
     if namespace_selector is not None and not is_selected(namespace_selector, namespace_labels):
         return False
+    # Group and plural of the resources that the rules may select: the controller, and the pod by its labels.
     resources = {(_GROUPS.get(kind, "apps"), f"{kind.lower()}s")} - {("", "pods")}
     if selector is None or is_selected(selector, dict(spec.labels)):
         resources.add(("", "pods"))
@@ -213,6 +214,17 @@ def _has_matching_rule(
 
 
 def _has_rule_for(rule: Mapping[str, Any], group: str, resource: str) -> bool:
-    """Return whether a rule selects the creation of a resource."""
-    words = (("resources", {"*/*", resource}, ()), ("operations", {"CREATE"}, ("*",)), ("apiGroups", {group}, ("",)))
-    return all((names | {"*"}) & set(map(str, get_list(rule, key) or default)) for key, names, default in words)
+    """Return whether a rule selects the creation of a resource: its resources, operations and API groups each have a
+    matching word, or "*" for all.
+    """
+    # Of each field: its key, the words that match, and the words of a rule without the field.
+    fields = (
+        ("resources", {"*", "*/*", resource}, ()),
+        ("operations", {"*", "CREATE"}, ("*",)),
+        ("apiGroups", {"*", group}, ("",)),
+    )
+    for key, matching_words, default_words in fields:
+        words = get_list(rule, key) or default_words
+        if matching_words.isdisjoint(map(str, words)):
+            return False
+    return True

@@ -371,11 +371,6 @@ class PodSpec(Struct, frozen=True):
         return bool(self.claims or self.device_claims)
 
     @property
-    def has_template_claims(self) -> bool:
-        """Whether each pod of the spec gets a ResourceClaim of its own."""
-        return any(claim.is_own for claim in self.device_claims)
-
-    @property
     def affinity_terms(self) -> tuple[PodTerm, ...]:
         """All its terms about other pods, required and preferred ones."""
         return self.affinity + self.anti_affinity + self.preferred_affinity + self.preferred_anti_affinity

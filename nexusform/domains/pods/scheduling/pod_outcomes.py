@@ -201,7 +201,8 @@ def describe_condition(condition: PodCondition) -> str:
 
 def count_occurrences(names: Iterable[str]) -> dict[str, int]:
     """Return the number of occurrences of each non-empty name, sorted by name."""
-    return dict(sorted(Counter(name for name in names if name).items()))
+    counts = Counter(filter(None, names))
+    return dict(sorted(counts.items()))
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
@@ -225,8 +226,9 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     own_counters = _collect_own_counters(scheduler, capacity)
     if is_first_pod:
         return _compute_affinity_range(scheduler, capacity, further, own_counters)
-    if own_counters.have_several_keys or len(own_counters.spread) > 1 or len(counts.affinity) > 1:
-        return _compute_placeable_bounds(scheduler, capacity, further, own_counters)  # it depends on the order
+    has_several_rules = len(own_counters.spread) > 1 or len(counts.affinity) > 1
+    if own_counters.have_several_keys or has_several_rules:  # then the number depends on the order of placement
+        return _compute_placeable_bounds(scheduler, capacity, further, own_counters)
     total = min(_sum_node_capacity(capacity, own_counters), further)
     return PlaceablePodRange(total, total, is_exact=True)
 

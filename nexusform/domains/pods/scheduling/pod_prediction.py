@@ -124,7 +124,9 @@ class PodPredictor:
         return pod_outcomes.NO_EXECUTE if is_evicted else ""
 
     def _compute_remaining_seconds(self, pod: ExistingPod) -> int | None:
-        """Return the seconds until a NoExecute taint of its (known) node evicts a pod: 0 at once, None never."""
+        """Return the seconds until a NoExecute taint of its node evicts a pod: 0 at once, None never. The node must be
+        one of the cluster.
+        """
         node = self.nodes[pod.node]
         _, kind, _ = pod.workload.split("/", 2)
         if not node.taints or pod.is_protected or kind in _UNEVICTABLE_KINDS:
@@ -244,9 +246,10 @@ class PodPredictor:
         running_surplus = [pod for pod in surplus if self._is_running(pod)]
         remaining_pods = [pod for pod in pods if pod not in surplus]
         ready_count = sum(self._is_running(pod) and not pod.is_stuck for pod in remaining_pods)
-        if progress.workload.is_ordered and ready_count < progress.workload.replicas:
+        has_unready_pods = ready_count < progress.workload.replicas
+        if progress.workload.is_ordered and has_unready_pods:
             progress.deferred_removals = running_surplus
-            surplus = [pod for pod in surplus if pod not in running_surplus]
+            surplus = [pod for pod in surplus if pod not in running_surplus]  # the others have no node
         else:
             for pod in running_surplus:
                 self.session.remove_pod(pod, may_linger=True)

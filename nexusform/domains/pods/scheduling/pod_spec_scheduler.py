@@ -57,6 +57,7 @@ class _NodeBucket:
         self.size += len(nodes)
 
     def drop(self, node: int, score: int) -> None:
+        """Remove a node, which is in the bucket with this usage score."""
         level = self.nodes_by_score[score]
         level.discard(node)
         if not level:
@@ -200,7 +201,7 @@ class PodSpecScheduler:
             filters[rule] = partial(_run_usage_filter, usage_filter, spec, cache)
         for rule, domain_filter in profile.DOMAIN_FILTERS:
             filters[rule] = partial(domain_filter, counts)
-        return [(rule, filters[rule]) for rule in profile.ORDER]
+        return [(rule, filters[rule]) for rule in profile.ORDER if rule in filters]
 
     def choose_nodes(self) -> BestNodes | None:
         """Return the best nodes for the next pod; None if no node is feasible."""
@@ -410,7 +411,7 @@ def _count_bucket_domains(counter: SpreadCounter, scored_buckets: list[tuple[_No
     """Return the number of domains of a constraint with nodes of `scored_buckets`, each a bucket and one of its nodes.
     A bucket has nodes alike for all rules about domains.
     """
-    if counter.constraint.topology_key == HOSTNAME:  # each node is a domain
+    if counter.constraint.topology_key == HOSTNAME:  # each node is a domain of its own
         return sum(bucket.size for bucket, _ in scored_buckets)
     if counter.size <= _FEW_DOMAINS:
         # Such a key distinguishes buckets, so one node represents its bucket.
@@ -459,9 +460,10 @@ class FeasibleNodesCache:
         facts = self._facts.get(key)
         if facts is None:
             points: dict[int, tuple[int, ...]] = {}  # by node: the points of each rule
-            for at, node in enumerate(() if is_rejected else self._nodes):
+            nodes = () if is_rejected else self._nodes  # no node is checked for a rejected pod
+            for node_index, node in enumerate(nodes):
                 if not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS):
-                    points[at] = tuple([rule.score(spec, node) for rule in self.scores])
-            mask = sum(1 << at for at in points)  # the bits of the feasible nodes are set
+                    points[node_index] = tuple([rule.score(spec, node) for rule in self.scores])
+            mask = sum(1 << node_index for node_index in points)  # the bits of the feasible nodes are set
             facts = self._facts[key] = FeasibleNodes(points, mask)
         return facts

@@ -247,11 +247,10 @@ def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarn
         return  # some nodes are permitted, or a quota or admission rejects the pods
     nodes = context.cluster.nodes
     pod = context.workload.pod
-    rejections = [rejection for node in nodes if (rejection := profile.find_node_rejection(pod, node))]
+    rejections = filter(None, [profile.find_node_rejection(pod, node) for node in nodes])
     reason = format_pending_message(rejections, len(nodes))
-    yield context.build_warning(
-        workload_warnings.NOWHERE, f"it would get no pod: {reason}{describe_missing(pod, nodes)}"
-    )
+    detail = f"it would get no pod: {reason}{describe_missing(pod, nodes)}"
+    yield context.build_warning(workload_warnings.NOWHERE, detail)
 
 
 def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWarning]:

@@ -75,7 +75,9 @@ class _Candidate(Struct, frozen=True):
     is_arbitrary: bool
 
     def rank(self) -> tuple[int, ...]:
-        """Return the sort key of the node; the lowest is chosen."""
+        """Return the sort key of the node; the node with the lowest key is chosen. In this order count: violated
+        budgets, the highest priority of a victim, the sum of priorities, the number of victims, and late starts.
+        """
         highest = self.victims[0].spec.priority  # they are sorted by importance
         total = sum(pod.spec.priority + _OFFSET for pod in self.victims)
         start_age = min(pod.age for pod in self.victims if pod.spec.priority == highest)

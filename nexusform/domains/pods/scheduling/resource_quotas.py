@@ -28,7 +28,10 @@ class QuotaUsage:
 
     def list_quotas(self) -> tuple[ResourceQuota, ...]:
         """Return the quotas with the amounts used now."""
-        return tuple(replace(quota, used=tuple(sorted(amounts.items()))) for quota, amounts in self._usages)
+        quotas: list[ResourceQuota] = []
+        for quota, used_amounts in self._usages:
+            quotas.append(replace(quota, used=tuple(sorted(used_amounts.items()))))
+        return tuple(quotas)
 
     def remove(self, pod: PodSpec) -> None:
         """Remove a pod added before."""

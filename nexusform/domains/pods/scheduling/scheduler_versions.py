@@ -66,7 +66,8 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
             continue  # the prediction is repeated with the difference: a changed decision is found there
         if difference.affects_scores_only and feasible_nodes < 2:
             continue  # scores choose among several nodes
-        if difference.is_affected(spec) and difference.is_in(version) is None:  # unknown
+        is_unknown = difference.is_in(version) is None
+        if is_unknown and difference.is_affected(spec):
             return True
     return False
 

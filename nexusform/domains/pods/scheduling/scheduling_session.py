@@ -137,10 +137,10 @@ class SchedulingSession:
         if scheduler is not None and scheduler.is_current(group, volume_needs):
             return scheduler
         # Capacity is reserved by nominated pods with at least the priority of this spec.
-        reserving_groups = {
-            node_index: [nominated for nominated in groups if nominated.spec.priority >= spec.priority]
-            for node_index, groups in self._nominated_groups.items()
-        }
+        reserving_groups: dict[int, list[PodSpecGroup]] = {}
+        for node_index, groups in self._nominated_groups.items():
+            reserving = [nominated for nominated in groups if nominated.spec.priority >= spec.priority]
+            reserving_groups[node_index] = reserving
         self._scheduler = PodSpecScheduler(self.cache, group, self.facts_cache, volume_needs, reserving_groups)
         return self._scheduler
 
@@ -232,7 +232,10 @@ class SchedulingSession:
     def _add_doubt(
         self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes = _NO_CHOICE
     ) -> PodVerdict:
-        return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice) or "ties")
+        """Return an uncertain verdict with its doubt: unknown facts, else ties; a certain one unchanged."""
+        if verdict.is_certain:
+            return verdict
+        return replace(verdict, doubt=self._find_doubt(scheduler, choice) or "ties")
 
     def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes) -> str:
         """Return the unknown facts that may change a decision, the first ones if several apply; "" if none does."""

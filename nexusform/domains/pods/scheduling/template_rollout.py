@@ -214,6 +214,7 @@ class _PodReplacement(Struct, frozen=True):
         state.new_verdicts[number] = verdict
 
     def _remove_pod(self, pod: ExistingPod) -> None:
+        """Delete an old pod; in a rolling update it may hold its capacity until it has terminated."""
         self.session.remove_pod(pod, may_linger=self.workload.has_rolling_update)
         self.quota_usage.remove(pod.spec)
         self.state.remaining_pods.remove(pod)

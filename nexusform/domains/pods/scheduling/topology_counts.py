@@ -180,9 +180,11 @@ class TopologyCounts:
         self.preferred_affinity = list(points_by_key.values())
 
     def _select_own_terms(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
+        """Return the terms that select the pod to place."""
         return [term for term in terms if self.cache.is_selected(term, self.group)]
 
     def _get_counter(self, counters: dict[str, DomainCounter], term: PodTerm) -> DomainCounter:
+        """Return the counter for the topology key of a term, created on first use."""
         counter = counters.get(term.topology_key)
         if counter is None:
             counter = counters[term.topology_key] = self._create_counter(term)

@@ -51,8 +51,9 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return the reasons if a volume is unreachable from the node or cannot be provisioned there, else None."""
     reasons: set[str] = set()
     for volume in pod.volumes:
-        # Needs for attach limits and devices have filters of their own.
-        if volume.reason not in _OTHER_RULES and not is_any_term_satisfied(volume.terms, node):
+        if volume.reason in _OTHER_RULES:
+            continue  # needs for attach limits and devices have filters of their own
+        if not is_any_term_satisfied(volume.terms, node):
             default_reason = CONFLICT if volume.is_bound else NO_VOLUME
             reasons.add(volume.reason or default_reason)
     return ", ".join(sorted(reasons)) or None
