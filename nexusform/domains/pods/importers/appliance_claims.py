@@ -99,7 +99,8 @@ class _ApplianceClaimReader(Struct, frozen=True):
         for volume in pod.list_mappings("volumes"):
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
             if "ephemeral" in volume and self.is_on_appliance(claim):
-                appliance_claim = ApplianceClaim(_parse_requested_bytes(claim), is_bound=self.is_bound)
+                size = _parse_bytes(claim.get_mapping("resources").get_mapping("requests"))
+                appliance_claim = ApplianceClaim(size, is_bound=self.is_bound)
                 for number in range(pod_counts.get(manifest.workload_key, 0)):
                     yield f"{manifest.workload_key}-{number}-{volume.get_text('name')}", appliance_claim
 
@@ -115,7 +116,8 @@ class _ApplianceClaimReader(Struct, frozen=True):
             claim = template.get_mapping("spec")
             prefix = f"{template.get_mapping('metadata').get_text('name')}-{manifest.name}"
             if self.is_on_appliance(claim):
-                appliance_claim = ApplianceClaim(_parse_requested_bytes(claim), is_bound=self.is_bound, owner=owner)
+                size = _parse_bytes(claim.get_mapping("resources").get_mapping("requests"))
+                appliance_claim = ApplianceClaim(size, is_bound=self.is_bound, owner=owner)
                 for ordinal in self.storage.templates[manifest.namespace, prefix].ordinals:
                     yield f"{manifest.namespace}/{prefix}-{ordinal}", appliance_claim
 
@@ -123,7 +125,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
         """Return the appliance claim of an existing object, with the capacity of its volume if it is bound."""
         claim_name = (manifest.namespace, manifest.name)
         status = read_silently(manifest, "status")
-        size = _parse_requested_bytes(spec)
+        size = _parse_bytes(spec.get_mapping("resources").get_mapping("requests"))
         if spec.get_text("volumeName") or claim_name in self.storage.reserved_volumes:
             capacity = _parse_bytes(status.get_mapping("capacity"))
             return ApplianceClaim(size, capacity, is_bound=True, owner=owner)
@@ -140,10 +142,6 @@ class _ApplianceClaimReader(Struct, frozen=True):
         provisioners = {name: storage_class.body.get("provisioner") for name, storage_class in classes.items()}
         provisioner = provisioners.get(NEXUS_VOLUME)
         return provisioner is not None and provisioners.get(class_name) == provisioner  # another class of the appliance
-
-
-def _parse_requested_bytes(claim: Fields) -> int | None:
-    return _parse_bytes(claim.get_mapping("resources").get_mapping("requests"))
 
 
 def _parse_bytes(amounts: Fields) -> int | None:

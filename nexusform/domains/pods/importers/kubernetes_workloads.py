@@ -144,7 +144,8 @@ class _WorkloadReader(Struct):
         """Return the workload of a manifest, its pods as changed by admission, and report problems of its fields."""
         # Fields of other managers are no part of the template that this manifest applies.
         template_digest = kubernetes_pod_spec.compute_template_hash(_get_template(manifest))
-        (manifest, has_unknown_fields), original = self._merge_live_fields(manifest), manifest
+        original = manifest
+        manifest, has_unknown_fields = self._merge_live_fields(original)
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.get_mapping("spec")
         template = root if manifest.kind == "Pod" else spec.get_mapping("template")

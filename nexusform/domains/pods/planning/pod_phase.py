@@ -211,8 +211,10 @@ class PodPhase(PodsByCluster):
         """Remove the pods of these workloads, which are re-created on the hub."""
         for cluster_id in sorted(self._clusters_by_address.get(address, ())):
             object_pods = self._object_pods[address, cluster_id]
-            for key in [key for key in object_pods.prior_pods if key in workloads]:
-                self._remove_workload(object_pods, cluster_id, key, object_pods.prior_pods.pop(key), OBJECT_REPLACED)
+            for key in list(object_pods.prior_pods):
+                if key in workloads:
+                    pods = object_pods.prior_pods.pop(key)
+                    self._remove_workload(object_pods, cluster_id, key, pods, OBJECT_REPLACED)
             self._remove_observed_workloads(cluster_id, workloads)
 
     def _remove_observed_workloads(self, cluster_id: str, keys: Iterable[str]) -> None:

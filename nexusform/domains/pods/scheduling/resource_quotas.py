@@ -83,15 +83,18 @@ def _find_quota_rejection(quota: ResourceQuota, used_amounts: Counter[str], pod:
 
 
 def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:
-    return ",".join(f"{name}={_format_amount(name, amounts.get(name, 0))}" for name in names)
-
-
-def _format_amount(name: str, amount: int) -> str:
-    """Format an amount as Kubernetes does: CPU, counted in milli, in whole units where possible."""
-    if not name.endswith("cpu"):
-        return str(amount)
-    units, remainder = divmod(amount, 1000)
-    return f"{amount}m" if remainder else str(units)
+    """Format the amounts of these names as Kubernetes does: `cpu=500m,pods=2`. CPU is counted in milli, and formatted
+    in whole units where possible. A missing amount is 0.
+    """
+    texts: list[str] = []
+    for name in names:
+        amount = amounts.get(name, 0)
+        text = str(amount)
+        if name.endswith("cpu"):
+            units, remainder = divmod(amount, 1000)
+            text = f"{amount}m" if remainder else str(units)
+        texts.append(f"{name}={text}")
+    return ",".join(texts)
 
 
 def _compute_pod_amounts(quota: ResourceQuota, pod: PodSpec) -> dict[str, int]:

@@ -526,15 +526,10 @@ class DaemonRollout:
         self._session.remove_pod(pod)
 
 
-# StatefulSets with podManagementPolicy OrderedReady. The controller processes ordinals from the lowest. It creates the
-# first missing pod and waits until it runs: later pods are not created, surplus pods are not deleted, and none is
-# replaced, not even a Pending one of a broken template. Existing pods are kept meanwhile. Source: kubernetes
-# pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
-
-
 def find_stuck_number(progress: WorkloadProgress) -> int:
-    """Return the lowest ordinal of an ordered workload's stuck pods (not ready, not starting); NONE_STUCK, above all
-    ordinals, for other workloads and without a stuck pod.
+    """Return the lowest ordinal of the stuck pods of an ordered workload: pods that are not ready and do not start.
+    Return NONE_STUCK, which is above all ordinals, for other workloads and without a stuck pod. An ordered workload is
+    a StatefulSet with podManagementPolicy OrderedReady.
     """
     if not progress.workload.is_ordered:
         return NONE_STUCK
@@ -545,8 +540,11 @@ def find_stuck_number(progress: WorkloadProgress) -> int:
 def drop_deferred_pods(progress: WorkloadProgress) -> None:
     """Drop the pods to place that an ordered StatefulSet does not create yet, and record their number and the reason.
 
-    Its controller creates a pod only after all pods with lower numbers run. A dropped pod with a node before the plan
-    is recorded as removed.
+    Its controller processes the pods from the lowest ordinal. It creates the first missing pod and waits until it runs.
+    Meanwhile later pods are not created, surplus pods are not deleted, and existing pods are kept. No pod is replaced,
+    not even a Pending one of a broken template. A dropped pod with a node before the plan is recorded as removed.
+
+    Source: kubernetes pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
     """
     if not progress.workload.is_ordered:
         return
