@@ -28,7 +28,7 @@ def _list_present_keys(node: Node, *keys: str) -> list[str]:
 
 
 def _get_number(node: Node, default: int) -> int:
-    """Return a whole number; the default for any other value, which is reported elsewhere."""
+    """Return a whole number; the default for any other value (reported elsewhere)."""
     return node.data if isinstance(node.data, int) and not isinstance(node.data, bool) else default
 
 

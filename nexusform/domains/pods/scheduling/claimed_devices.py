@@ -191,7 +191,7 @@ class ClaimedDevices:
 
 
 def _build_claim_name(claim: DeviceClaim, pod: ExistingPod) -> str:
-    """Return the name under which a claim is recorded; a claim from a template is named after its pod."""
+    """Return the name of a claim in records; a claim from a template is named after its pod."""
     return f"{pod.workload}/{pod.number}/{pod.spec.template}/{claim.name}" if claim.is_own else claim.name
 
 

@@ -57,7 +57,7 @@ class _NodeBucket:
         self.size += len(nodes)
 
     def drop(self, node: int, score: int) -> None:
-        """Remove a node, which is in the bucket with this usage score."""
+        """Remove a node from the bucket, and from its usage score."""
         level = self.nodes_by_score[score]
         level.discard(node)
         if not level:

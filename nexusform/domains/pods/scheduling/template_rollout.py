@@ -527,9 +527,9 @@ class DaemonRollout:
 
 
 def find_stuck_number(progress: WorkloadProgress) -> int:
-    """Return the lowest ordinal of the stuck pods of an ordered workload: pods that are not ready and do not start.
-    Return NONE_STUCK, which is above all ordinals, for other workloads and without a stuck pod. An ordered workload is
-    a StatefulSet with podManagementPolicy OrderedReady.
+    """Return the lowest ordinal of the stuck pods of an ordered workload: the pods not ready and not starting. Return
+    NONE_STUCK, above all ordinals, for other workloads and without a stuck pod. An ordered workload is a StatefulSet
+    with podManagementPolicy OrderedReady.
     """
     if not progress.workload.is_ordered:
         return NONE_STUCK
