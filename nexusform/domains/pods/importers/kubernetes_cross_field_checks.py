@@ -182,7 +182,6 @@ def _check_volume(volume: Node) -> Iterator[CheckFailure]:
 
 
 def _check_resources(resources: Node) -> Iterator[CheckFailure]:
-    """Yield a failure for each request above the limit of its resource."""
     for name, request in resources.get_node("requests").list_fields():
         limit = resources.get_node("limits", name)
         minimum, maximum = read_quantity(request.data), read_quantity(limit.data)  # None: absent, or no quantity
