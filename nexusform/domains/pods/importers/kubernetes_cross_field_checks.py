@@ -150,7 +150,6 @@ def _check_pod(pod: Node) -> Iterator[CheckFailure]:
 
 
 def _check_container(container: Node) -> Iterator[CheckFailure]:
-    """Yield a failure for each liveness or startup probe with a success threshold above 1."""
     for key in ("livenessProbe", "startupProbe"):
         threshold = container.get_node(key, "successThreshold")
         if _get_number(threshold, 1) > 1:

@@ -44,9 +44,7 @@ def normalize_scores(raws: Sequence[int | None]) -> list[int]:
     """
     known_scores = [raw for raw in raws if raw is not None]
     minimum = min(known_scores, default=0)
-    maximum = max(known_scores, default=0)
-    if maximum == 0:
-        maximum = 1  # there are no pods: all nodes with the keys get 100
+    maximum = max(known_scores, default=0) or 1  # 1: there are no pods, and all nodes with the keys get 100
     scores: list[int] = []
     for raw in raws:
         if raw is None:
