@@ -107,7 +107,7 @@ def is_requirement_met(requirement: Requirement, labels: Mapping[str, str]) -> b
 
 def _is_comparison_met(compare: Callable[[int, int], bool], value: str | None, values: tuple[str, ...]) -> bool:
     """Evaluate Gt or Lt on a label's value; False unless the label and the only required value are whole numbers."""
-    if value is None or len(values) != 1:
+    if len(values) != 1:
         return False
     number, bound = parse_integer(value, signed=True), parse_integer(values[0], signed=True)
     return number is not None and bound is not None and compare(number, bound)

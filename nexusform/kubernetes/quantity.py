@@ -97,7 +97,10 @@ class Quantity(Struct, frozen=True, eq=False):
 
     def round_to_power(self, exponent: int) -> int:
         """Round the quantity to units of 10**exponent (at least -9), away from zero."""
-        return _compute_quotient_rounded_away(self.nano, int(10 ** (exponent - _NANO)))
+        divisor = int(10 ** (exponent - _NANO))
+        if self.nano < 0:
+            return self.nano // divisor  # rounds down
+        return -(-self.nano // divisor)  # two negations round up
 
 
 def build_quantity(units: int, quantity_format: QuantityFormat = QuantityFormat.DECIMAL, scale: int = 0) -> Quantity:
@@ -209,7 +212,12 @@ def _parse_large_quantity(
     if quantity_format is QuantityFormat.BINARY:  # the exponent is of 2: apply it at once
         digits, exponent = digits << exponent, 0
     places = exponent - len(number.fraction) - _NANO
-    nano = digits * int(10**places) if places >= 0 else _drop_digits_rounding_away(digits, -places)
+    if places >= 0:
+        nano = digits * int(10**places)
+    elif -places > len(str(digits)):
+        nano = min(digits, 1)  # finer than a nano: rounded up, without the huge power of ten
+    else:
+        nano = -(-digits // int(10**-places))  # the last digits are dropped; two negations round up
     unscaled, scale = nano, _NANO
     if quantity_format is QuantityFormat.BINARY:
         if nano > MAX_INT64 * 10**9:
@@ -217,18 +225,6 @@ def _parse_large_quantity(
         if 0 < nano < 10**9:
             quantity_format = QuantityFormat.DECIMAL
     return Quantity(number.sign * unscaled, scale, quantity_format, number.sign * nano)
-
-
-def _drop_digits_rounding_away(digits: int, places: int) -> int:
-    """Drop the last `places` of the digits (0 or more), and round the rest up."""
-    if places > len(str(digits)):
-        return min(digits, 1)  # without the huge power of ten
-    return _compute_quotient_rounded_away(digits, int(10**places))
-
-
-def _compute_quotient_rounded_away(value: int, divisor: int) -> int:
-    """Round the quotient to a whole number, away from zero."""
-    return -(-value // divisor) if value >= 0 else value // divisor
 
 
 def _convert_to_float(value: int) -> float:

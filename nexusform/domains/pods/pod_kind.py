@@ -41,11 +41,6 @@ def _list_pods(values: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
         yield from _list_pods(inner_values, (*path, name))
 
 
-def _format_location(location: PodLocation) -> str:
-    zone = enclose("zone ", location.availability_zone)
-    return join_location_parts(location.node_or_state, location.machine, zone)
-
-
 def _build_document(location: PodLocation) -> dict[str, Any]:
     """Return a location for JSON output; the state of a pod without a node is in `node_or_state`."""
     return {
@@ -55,10 +50,6 @@ def _build_document(location: PodLocation) -> dict[str, Any]:
         "availability_zone": location.availability_zone,
         "state": SCHEDULED if location.node else location.node_or_state,
     }
-
-
-def _remove_node(location: PodLocation) -> PodLocation:
-    return PodLocation(location.cluster, state="" if location.node else location.state)
 
 
 def _format_locations(locations: Sequence[PodLocation]) -> str:
@@ -87,14 +78,16 @@ KIND: Final = PlacementKind(
     list_names=lambda _type, attributes: _list_pods(attributes.get("workloads")),
     format_name=lambda pool, name: f"{pool.partition('/')[2]}/{name}",
     get_identity=lambda place: (place.cluster, place.node, place.machine),
-    format_text=_format_location,
+    format_text=lambda place: join_location_parts(
+        place.node_or_state, place.machine, enclose("zone ", place.availability_zone)
+    ),
     format_brief=lambda place: place.machine or place.node_or_state,
     build_document=_build_document,
     format_many=_format_locations,
     get_link=lambda place: (place.cluster, place.node or "", place.machine or ""),
     is_running=lambda place: place is not None and bool(place.node),
     format_waiting_state=lambda place: place.node_or_state if place is not None else "Pending",
-    build_waiting=_remove_node,
+    build_waiting=lambda place: PodLocation(place.cluster, state="" if place.node else place.state),
     host_noun="node",
     runs_on_vms=True,
     is_nested=True,

@@ -123,7 +123,9 @@ class OfferedVersions(Struct, frozen=True):
         those for the first hop. An empty catalogue counts as unknown.
         """
         catalogue = self.versions or ()
-        return [self.upgrades or catalogue, *[catalogue] * (count - 1)]
+        first_choices = self.upgrades or catalogue
+        further_choices = [catalogue] * (count - 1)
+        return [first_choices, *further_choices]
 
 
 class VersionRejection(Struct, frozen=True):
@@ -154,7 +156,7 @@ def find_upgrade_hops(
         detail = f"{current} -> {target} changes the major version. No upgrade path is known. Keep {current}."
         return VersionRejection("no-such-upgrade", detail)
     availability = find_availability_end(start, today, offers.versions, offers.available_until) if today else None
-    if availability is not None and availability.is_past:
+    if availability is not None and availability.days < 0:  # the cluster is abandoned
         return VersionRejection(ABANDONED, describe_abandoned_cluster(cluster, current, availability))
     hops = list_upgrade_hops(start, end, offers)
     obstacle = _explain_missing_offer(current, hops, offers)
@@ -192,8 +194,12 @@ def _select_newest(minor: KubernetesVersion, choices: Sequence[str]) -> Kubernet
 
 def _parse_versions(texts: Sequence[str]) -> list[tuple[str, KubernetesVersion]]:
     """Return the valid versions among these texts, each with its text."""
-    versions = [(text, parse_version(text)) for text in texts]
-    return [(text, version) for text, version in versions if version is not None]
+    versions: list[tuple[str, KubernetesVersion]] = []
+    for text in texts:
+        version = parse_version(text)
+        if version is not None:
+            versions.append((text, version))
+    return versions
 
 
 def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offers: OfferedVersions) -> str:
@@ -227,16 +233,11 @@ def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> boo
 
 class VersionAvailabilityEnd(Struct, frozen=True):
     """End of extended availability of a version. `date` is a day or a month, "" if the site's catalogue has
-    dropped the version; `days` are those left, negative after it.
+    dropped the version; `days` are those left, negative after it: clusters with the version are abandoned then.
     """
 
     date: str
     days: int
-
-    @property
-    def is_past(self) -> bool:
-        """Whether clusters with the version are abandoned."""
-        return self.days < 0
 
 
 def find_availability_end(
@@ -263,13 +264,13 @@ def find_availability_end(
 
 
 def _build_availability_end(end: str, today: str) -> VersionAvailabilityEnd:
-    last_day = date.fromisoformat(end) if len(end) > _MONTH_LENGTH else _find_last_day(end)
+    """Return the end of availability on a day (2026-01-31) or at the end of a month (2026-01), with the days left."""
+    if len(end) > _MONTH_LENGTH:
+        last_day = date.fromisoformat(end)
+    else:
+        day_in_next_month = date.fromisoformat(f"{end}-01") + timedelta(days=31)
+        last_day = day_in_next_month.replace(day=1) - timedelta(days=1)
     return VersionAvailabilityEnd(end, (last_day - date.fromisoformat(today[:10])).days)
-
-
-def _find_last_day(month: str) -> date:
-    first_day = date.fromisoformat(f"{month}-01")
-    return (first_day + timedelta(days=31)).replace(day=1) - timedelta(days=1)
 
 
 def describe_abandoned_cluster(cluster: str, version: str, end: VersionAvailabilityEnd) -> str:
@@ -289,6 +290,7 @@ def has_etcd_gap(start: KubernetesVersion, end: KubernetesVersion) -> bool:
 
 
 def _parse_bundle_release(version: KubernetesVersion) -> tuple[int, int]:
+    """Return the first two numbers of a version bundle: (4, 5) for `4.5.0`."""
     figures = [int(part) for part in version.bundle.split(".") if part]
     # A single number is a bundle older than named releases.
     return (figures[0], figures[1]) if len(figures) > 1 else (0, 0)

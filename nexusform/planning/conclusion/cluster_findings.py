@@ -70,7 +70,7 @@ def _check_cluster(change: Change, supplies: SiteResources, today: str) -> Probl
     if end is None or end.days > WARNING_DAYS:  # no known end, or a distant one
         return None
     brief = f"{change.id}: extended availability ends {end.date}" if end.date else ""  # "": the date is unknown
-    if end.is_past:
+    if end.days < 0:  # the cluster is abandoned
         detail = describe_abandoned_cluster(change.id, str(current), end)
         return Problem(_PATH, ABANDONED, detail, Severity.WARNING, brief=brief)
     detail = (

@@ -99,7 +99,8 @@ class _ApplianceClaimReader(Struct, frozen=True):
         for volume in pod.list_mappings("volumes"):
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
             if "ephemeral" in volume and self.is_on_appliance(claim):
-                appliance_claim = ApplianceClaim(_parse_requested_bytes(claim), is_bound=self.is_bound)
+                size = _parse_bytes(claim.get_mapping("resources").get_mapping("requests"))
+                appliance_claim = ApplianceClaim(size, is_bound=self.is_bound)
                 for number in range(pod_counts.get(manifest.workload_key, 0)):
                     yield f"{manifest.workload_key}-{number}-{volume.get_text('name')}", appliance_claim
 
@@ -115,7 +116,8 @@ class _ApplianceClaimReader(Struct, frozen=True):
             claim = template.get_mapping("spec")
             prefix = f"{template.get_mapping('metadata').get_text('name')}-{manifest.name}"
             if self.is_on_appliance(claim):
-                appliance_claim = ApplianceClaim(_parse_requested_bytes(claim), is_bound=self.is_bound, owner=owner)
+                size = _parse_bytes(claim.get_mapping("resources").get_mapping("requests"))
+                appliance_claim = ApplianceClaim(size, is_bound=self.is_bound, owner=owner)
                 for ordinal in self.storage.templates[manifest.namespace, prefix].ordinals:
                     yield f"{manifest.namespace}/{prefix}-{ordinal}", appliance_claim
 
@@ -123,7 +125,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
         """Return the appliance claim of an existing object, with the capacity of its volume if it is bound."""
         claim_name = (manifest.namespace, manifest.name)
         status = read_silently(manifest, "status")
-        size = _parse_requested_bytes(spec)
+        size = _parse_bytes(spec.get_mapping("resources").get_mapping("requests"))
         if spec.get_text("volumeName") or claim_name in self.storage.reserved_volumes:
             capacity = _parse_bytes(status.get_mapping("capacity"))
             return ApplianceClaim(size, capacity, is_bound=True, owner=owner)
@@ -140,10 +142,6 @@ class _ApplianceClaimReader(Struct, frozen=True):
         provisioners = {name: storage_class.body.get("provisioner") for name, storage_class in classes.items()}
         provisioner = provisioners.get(NEXUS_VOLUME)
         return provisioner is not None and provisioners.get(class_name) == provisioner  # another class of the appliance
-
-
-def _parse_requested_bytes(claim: Fields) -> int | None:
-    return _parse_bytes(claim.get_mapping("resources").get_mapping("requests"))
 
 
 def _parse_bytes(amounts: Fields) -> int | None:
@@ -179,30 +177,24 @@ def compute_planned_storage_demand(
     `stateful_sets` are the remaining StatefulSets (namespace and name): claims of removed ones may be retained, by
     their policy. All claims in `removed_namespaces` are deleted.
     """
+    new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
+    size = sum(claim.final_size for claim in new_claims)
     retained_claims: dict[str, ApplianceClaim] = {}
     for name, claim in prior_claims.items():
         namespace, _, _ = name.partition("/")
-        outlives_owner = namespace not in removed_namespaces and _is_retained(claim, stateful_sets)
-        if name in planned_claims or outlives_owner:
-            retained_claims[name] = claim
-    new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
-    size = sum(claim.final_size for claim in new_claims)
-    size += sum(_compute_final_size(claim, planned_claims.get(name)) for name, claim in retained_claims.items())
+        planned_claim, owner = planned_claims.get(name), claim.owner
+        # A claim that is not planned any more outlives its StatefulSet by the policy of the set.
+        outlives_owner = False
+        if owner is not None and namespace not in removed_namespaces:
+            is_scaled = owner.stateful_set in stateful_sets  # else its StatefulSet is removed
+            outlives_owner = owner.outlives_scaling if is_scaled else owner.outlives_deletion
+        if planned_claim is None and not outlives_owner:
+            continue  # it is deleted
+        retained_claims[name] = claim
+        size += claim.final_size
+        # A claim may be enlarged. One of a StatefulSet stays as it is: a changed template does not affect it.
+        if planned_claim is not None and planned_claim.owner is None:
+            size += max(0, planned_claim.final_size - claim.final_size)
     existing_size = sum(claim.possible_existing_size for claim in prior_claims.values())
     existing_size += sum(claim.final_size for claim in new_claims if claim.is_bound)  # to an existing volume
     return _build_demand(size, existing_size, {**retained_claims, **planned_claims}, retained_claims)
-
-
-def _is_retained(claim: ApplianceClaim, stateful_sets: AbstractSet[tuple[str, str]]) -> bool:
-    """Return whether a claim no longer planned is retained, by its StatefulSet's policy; False without one."""
-    owner = claim.owner
-    if owner is None:
-        return False
-    return owner.outlives_scaling if owner.stateful_set in stateful_sets else owner.outlives_deletion
-
-
-def _compute_final_size(prior_claim: ApplianceClaim, planned_claim: ApplianceClaim | None) -> int:
-    """Return the final size of an existing claim: it may be enlarged, unless a StatefulSet created it."""
-    if planned_claim is None or planned_claim.owner is not None:
-        return prior_claim.final_size  # a changed template leaves existing claims as they are
-    return max(prior_claim.final_size, planned_claim.final_size)

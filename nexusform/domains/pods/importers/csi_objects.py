@@ -44,14 +44,6 @@ class CsiLimits(Struct, frozen=True):
     checked_drivers: frozenset[str] = frozenset()
     capacities: Mapping[str, list[CsiStorageCapacity]] = field(default_factory=dict)
 
-    def has_volume_limit(self, driver: str) -> bool:
-        """Return whether nodes may reject volumes of a driver."""
-        return self.is_storage_checked(driver) or any(name == driver for _, name in self.maximums)
-
-    def is_storage_checked(self, driver: str) -> bool:
-        """Return whether the free storage of a driver is known and checked."""
-        return driver in self.checked_drivers and bool(self.capacities)
-
     def list_storage_terms(self, storage_class: str, size: int) -> tuple[NodeSelectorTerm, ...] | None:
         """Return the nodes with enough free storage of a class (any of the terms), None for all."""
         terms: list[NodeSelectorTerm] = []

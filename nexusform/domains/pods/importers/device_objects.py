@@ -86,7 +86,7 @@ def collect_device_objects(manifests: Iterable[Manifest]) -> DeviceObjects:
     for manifest in manifests:
         if manifest.group == _GROUP and manifest.kind in by_kind:
             by_kind[manifest.kind].setdefault(_get_key(manifest), manifest)
-    problems = [problem for manifest in by_kind[_SLICE].values() for problem in _list_slice_problems(manifest)]
+    problems = chain.from_iterable(map(_list_slice_problems, by_kind[_SLICE].values()))
     return DeviceObjects(
         classes=by_kind[_CLASS],
         claims=by_kind[_CLAIM],
@@ -123,13 +123,9 @@ def collect_device_inventory(
     allocations = {
         _get_key(item): _list_allocated_devices(item.body)
         for item in select_manifests(observed_objects, _GROUP, _CLAIM)
-        if _is_allocated(item)
+        if get_value_at_path(item.body, "status", "allocation") is not None
     }
-    return DeviceInventory(tuple(_parse_slice(item) for item in slices.values()), allocations)
-
-
-def _is_allocated(claim: Manifest) -> bool:
-    return get_value_at_path(claim.body, "status", "allocation") is not None
+    return DeviceInventory(tuple(map(_parse_slice, slices.values())), allocations)
 
 
 def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[AllocatedDevice, ...]:
@@ -145,8 +141,12 @@ def _list_allocated_devices(body: Mapping[str, Any]) -> tuple[AllocatedDevice, .
 
 def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> ClaimedUses:
     """Return the allocated claims among these (`namespace/name`) with their devices."""
-    claims = [(name, objects.claims[name]) for name in names if name in objects.claims]
-    return tuple((name, _list_allocated_devices(claim.body)) for name, claim in claims if _is_allocated(claim))
+    uses: list[tuple[str, tuple[AllocatedDevice, ...]]] = []
+    for name in names:
+        claim = objects.claims.get(name)
+        if claim is not None and get_value_at_path(claim.body, "status", "allocation") is not None:
+            uses.append((name, _list_allocated_devices(claim.body)))
+    return tuple(uses)
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
@@ -168,10 +168,14 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
 
 def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
     """Return a device of a slice (`manifest`), without attributes of an unknown type and taints without an effect."""
-    attributes = {name: _parse_attribute(value) for name, value in get_mapping(device, "attributes").items()}
+    attributes: dict[str, Attribute] = {}
+    for name, value in get_mapping(device, "attributes").items():
+        attribute = _parse_attribute(value)
+        if attribute is not None:
+            attributes[name] = attribute
     return Device(
         name=get_text(device, "name"),
-        attributes={name: attribute for name, attribute in attributes.items() if attribute is not None},
+        attributes=attributes,
         capacity={name: _parse_amount(amount) for name, amount in get_mapping(device, "capacity").items()},
         taints=tuple(taint for taint in parse_taints(device) if taint.effect != "None"),
         counters=_parse_counters(device, "consumesCounters", "counterSet"),
@@ -253,16 +257,12 @@ class _DeviceClaimReader:
         claim_name = reference.get_text("name") if is_own else key  # the name of an own claim is that within the pod
         if key not in objects:
             error = f'{kind}.resource.k8s.io "{name}" not found'
-            return self._report_missing_object(claim_name, error, is_own=is_own)
+            if not self._is_complete:  # the object may exist: the claim is not evaluated, and has no error
+                self.problems.append(error)
+                error = ""
+            return DeviceClaim(claim_name, is_own, error=error)
         spec = get_mapping(objects[key].body, *spec_path)
         return self._parse_claim(claim_name, objects[key], spec, is_own=is_own)
-
-    def _report_missing_object(self, name: str, error: str, *, is_own: bool) -> DeviceClaim:
-        """Return a claim without its object: with an error if the object cannot exist, else reported as unknown."""
-        if self._is_complete:
-            return DeviceClaim(name, is_own, error=error)
-        self.problems.append(error)
-        return DeviceClaim(name, is_own)
 
     def _parse_claim(self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool) -> DeviceClaim:
         """Return the claim of an object or a template with this spec, with its first error; record other facts about it
@@ -347,8 +347,11 @@ class _DeviceClaimReader:
 
 
 def find_claim_names(body: Mapping[str, Any]) -> list[str]:
-    """Return the names of the ResourceClaims of a pod from kubectl."""
-    names = (claim.get("resourceClaimName") for claim in list_mappings(body, "spec", "resourceClaims"))
-    statuses = (claim.get("resourceClaimName") for claim in list_mappings(body, "status", "resourceClaimStatuses"))
-    extended = get_value_at_path(body, "status", "extendedResourceClaimStatus", "resourceClaimName")
-    return sorted({str(name) for name in chain(names, statuses, (extended,)) if name})
+    """Return the names of the ResourceClaims of a pod from kubectl: those in its spec, those created from a template,
+    and the one for extended resources.
+    """
+    references = [*list_mappings(body, "spec", "resourceClaims")]  # without a name for a template
+    references += list_mappings(body, "status", "resourceClaimStatuses")
+    names = [reference.get("resourceClaimName") for reference in references]
+    names.append(get_value_at_path(body, "status", "extendedResourceClaimStatus", "resourceClaimName"))
+    return sorted(set(map(str, filter(None, names))))

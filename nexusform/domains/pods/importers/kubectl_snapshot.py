@@ -175,15 +175,17 @@ class KubectlOutput(Struct):
 
     def encode(self) -> str:
         """Return the content as one JSON text for `parse_snapshot`."""
-        data = {
+        data: dict[str, Any] = {
             "nodes": sorted(self.nodes.items()),
             "pods": sorted(self.pods.items()),
             "objects": [body for _, body in sorted(self.objects.items())],
             "workloads": [body for _, body in sorted(self.workloads.items())],
             "version": self.version,
-            **({"duplicates": sorted(set(self.duplicate_nodes))} if self.duplicate_nodes else {}),
-            **({"unread": sorted(self.unread_kinds)} if self.unread_kinds else {}),
         }
+        if self.duplicate_nodes:
+            data["duplicates"] = sorted(set(self.duplicate_nodes))
+        if self.unread_kinds:
+            data["unread"] = sorted(self.unread_kinds)
         return msgspec.json.encode(data, order="sorted").decode()
 
 
@@ -299,6 +301,7 @@ def _reduce_pod(body: _Object) -> _Object:
         is_resized = is_resized or allocated != spec.get(section)
     if not spec.get("nodeName"):  # a node may be reserved for the pod until its victims are gone
         spec = {**spec, "nodeName": status.get("nominatedNodeName")}
+    claim_names = device_objects.find_claim_names(body)
     return {
         "labels": get_mapping(metadata, "labels"),
         "owner": select_present_fields(get_controller_reference(metadata), ("kind", "name")),
@@ -307,7 +310,7 @@ def _reduce_pod(body: _Object) -> _Object:
         "promised": not get_value_at_path(body, "spec", "nodeName"),
         **({"resized": True} if is_resized else {}),
         **select_present_fields(status, ("startTime",)),
-        **({"claims": names} if (names := device_objects.find_claim_names(body)) else {}),
+        **({"claims": claim_names} if claim_names else {}),
         "condition": pod_conditions.reduce_pod_condition(body),
         "spec": {**select_present_fields(spec, _POD_FIELDS), **containers},
     }
@@ -322,7 +325,7 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         return KubectlSnapshot()
     nodes = [_build_node(name, body) for name, body in data["nodes"]]
     bodies = get_list(data, "objects")
-    objects = tuple(_build_observed_manifest(body) for body in bodies)
+    objects = tuple(map(_build_observed_manifest, bodies))
     missing_kinds = find_missing_kinds(bodies)
     is_complete = NAMESPACE not in missing_kinds
     storage, devices = collect_storage(objects, is_complete=is_complete), device_objects.collect_device_objects(objects)
@@ -330,8 +333,9 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     pods: list[ObservedPod] = []
     nominated_pods: list[ObservedPod] = []
     waiting_pods: list[ObservedPod] = []
-    active_pods = [(name, body) for name, body in data["pods"] if body["phase"] not in _FINISHED_PHASES]
-    for name, body in active_pods:
+    for name, body in data["pods"]:
+        if body["phase"] in _FINISHED_PHASES:
+            continue  # it uses nothing any more
         pod = build_pod(name, body)
         if not pod.node:
             waiting_pods.append(pod)
@@ -388,6 +392,7 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
 
 
 def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
+    """Return CPU (in milli), memory (in bytes) and other resources; an invalid amount counts as 0."""
     other_resources = {name: parse_amount(amount) for name, amount in amounts.items() if name not in _BASIC_RESOURCES}
     cpu = read_quantity_or_zero(amounts.get("cpu")).round_to_milli()
     return NodeSize(cpu, parse_amount(amounts.get("memory")), other_resources)

@@ -4,15 +4,14 @@ object of its type and yields (node, end of the path, clause). Values of the wro
 as absent here. Source: the validation of Kubernetes' API (pkg/apis/*/validation), 1.37.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from nexusform.documents.yaml_documents import Node
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.kubernetes import matching
 from nexusform.kubernetes.matching import Requirement
-from nexusform.kubernetes.quantity import Quantity, read_quantity
+from nexusform.kubernetes.quantity import read_quantity
 
 CheckFailure: TypeAlias = tuple[Node, str, str]
 # Part of the metadata, its path, and the problem as a sentence.
@@ -24,10 +23,12 @@ _DEADLINE: Final = 600  # seconds, the default of a Deployment
 
 
 def _list_present_keys(node: Node, *keys: str) -> list[str]:
+    """Return those of the keys with a value; null counts as absent."""
     return [key for key in keys if not node.get_node(key).is_absent]
 
 
 def _get_number(node: Node, default: int) -> int:
+    """Return a whole number; the default for any other value (reported elsewhere)."""
     return node.data if isinstance(node.data, int) and not isinstance(node.data, bool) else default
 
 
@@ -43,6 +44,7 @@ def _check_unique_names(items: Iterator[tuple[Node, str]], noun: str) -> Iterato
 
 
 def _list_items_with_path(node: Node, key: str) -> Iterator[tuple[Node, str]]:
+    """Yield the items of a list under a key, each with its path: `.containers[0]`."""
     for number, item in enumerate(node.get_node(key).list_items()):
         yield item, f".{key}[{number}]"
 
@@ -120,12 +122,13 @@ def _check_job(spec: Node) -> Iterator[CheckFailure]:
 def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
     """Yield failures of the volume mounts in a pod template, by the paths below the spec of its workload."""
     claims = {claim.get_node("metadata", "name").text for claim in spec.get_node("volumeClaimTemplates").list_items()}
-    for node, path, text in _check_volume_mounts(spec.get_node("template", "spec"), claims):
-        yield node, f".template.spec{path}", text
+    yield from _check_volume_mounts(spec.get_node("template", "spec"), claims, ".template.spec")
 
 
-def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
-    """Yield a failure for each mounted volume missing in the pod and in the claim templates (`claims`) of its owner."""
+def _check_volume_mounts(pod: Node, claims: set[str], pod_path: str) -> Iterator[CheckFailure]:
+    """Yield a failure for each mounted volume missing in the pod and in the claim templates (`claims`) of its owner.
+    `pod_path`: the path of the pod spec below the checked object.
+    """
     if not isinstance(pod.data, dict) or pod.get_node("volumes").text:
         return  # the pod or its volumes are of the wrong type, reported elsewhere
     volumes = claims | {volume.get_node("name").text for volume in pod.get_node("volumes").list_items()}
@@ -133,7 +136,8 @@ def _check_volume_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
         for mount, mount_path in _list_items_with_path(container, "volumeMounts"):
             name = mount.get_node("name")
             if name.text and name.text not in volumes:
-                yield name, f"{path}{mount_path}.name", f'is "{name.text}", and there is no such volume.'
+                full_path = f"{pod_path}{path}{mount_path}.name"
+                yield name, full_path, f'is "{name.text}", and there is no such volume.'
 
 
 def _check_pod(pod: Node) -> Iterator[CheckFailure]:
@@ -142,18 +146,7 @@ def _check_pod(pod: Node) -> Iterator[CheckFailure]:
     yield from _check_unique_names(_list_items_with_path(pod, "volumes"), "volume")
     if pod.get_node("dnsPolicy").text == "None" and not pod.get_node("dnsConfig", "nameservers").data:
         yield (pod.get_node("dnsPolicy"), ".dnsConfig.nameservers", "must name a server when dnsPolicy is None.")
-    yield from _check_labels(pod, "nodeSelector")
-
-
-def _check_template(template: Node) -> Iterator[CheckFailure]:
-    for node, _, text in list_metadata_problems(template.get_node("metadata")):
-        path, _, message = text.partition(" ")  # a sentence begins with the path
-        yield node, f".{path}", message
-
-
-def _check_pod_mounts(pod: Node) -> Iterator[CheckFailure]:
-    for node, path, text in _check_volume_mounts(pod.get_node("spec"), set()):
-        yield node, f"spec{path}", text
+    yield from _convert_problems(list_label_problems(pod.get_node("nodeSelector"), "nodeSelector"))
 
 
 def _check_container(container: Node) -> Iterator[CheckFailure]:
@@ -169,7 +162,7 @@ def _check_environment_variable(variable: Node) -> Iterator[CheckFailure]:
 
 
 def _check_value_source(source: Node) -> Iterator[CheckFailure]:
-    count = len([key for key, node in source.list_fields() if not node.is_absent])
+    count = sum(not node.is_absent for _, node in source.list_fields())
     if count != 1 and isinstance(source.data, dict):
         yield source, "", f"must name one source of the value, not {count}."
 
@@ -190,15 +183,9 @@ def _check_volume(volume: Node) -> Iterator[CheckFailure]:
 def _check_resources(resources: Node) -> Iterator[CheckFailure]:
     for name, request in resources.get_node("requests").list_fields():
         limit = resources.get_node("limits", name)
-        minimum, maximum = _parse_quantity(request.data), _parse_quantity(limit.data)
+        minimum, maximum = read_quantity(request.data), read_quantity(limit.data)  # None: absent, or no quantity
         if minimum is not None and maximum is not None and minimum.nano > maximum.nano:
             yield request, f".requests.{name}", f"is {request.data}, more than the limit of {limit.data}."
-
-
-def _parse_quantity(data: Any) -> Quantity | None:
-    if not isinstance(data, str | int | float) or isinstance(data, bool):
-        return None
-    return read_quantity(data)
 
 
 def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
@@ -225,10 +212,11 @@ def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
             yield values, ".values", f"must have one value for {operator}."
 
 
-def _check_labels(node: Node, key: str) -> Iterator[CheckFailure]:
-    for label, _, text in list_label_problems(node.get_node(key), f".{key}"):
-        path, _, message = text.partition(" ")  # a sentence begins with the path
-        yield label, path, message
+def _convert_problems(problems: Iterable[MetadataProblem]) -> Iterator[CheckFailure]:
+    """Yield problems of labels and annotations as failures of a check: their sentences begin with the path."""
+    for node, _, text in problems:
+        path, _, message = text.partition(" ")
+        yield node, f".{path}", message
 
 
 def _check_volume_claim(spec: Node) -> Iterator[CheckFailure]:
@@ -253,15 +241,19 @@ CHECKS: Final[Mapping[str, Check]] = {
     "core_v1.EnvVarSource": _check_value_source,
     "core_v1.NodeSelectorRequirement": _check_requirement,
     "core_v1.PersistentVolumeClaimSpec": _check_volume_claim,
-    "core_v1.Pod": _check_pod_mounts,
+    "core_v1.Pod": lambda pod: _check_volume_mounts(pod.get_node("spec"), claims=set(), pod_path="spec"),
     "core_v1.PodSpec": _check_pod,
-    "core_v1.PodTemplateSpec": _check_template,
+    "core_v1.PodTemplateSpec": lambda template: _convert_problems(
+        list_metadata_problems(template.get_node("metadata"))
+    ),
     "core_v1.Probe": _check_probe,
     "core_v1.ReplicationControllerSpec": _check_always_restarting_pod,
     "core_v1.ResourceRequirements": _check_resources,
     "core_v1.Toleration": _check_toleration,
     "core_v1.Volume": _check_volume,
-    "meta_v1.LabelSelector": partial(_check_labels, key="matchLabels"),
+    "meta_v1.LabelSelector": lambda selector: _convert_problems(
+        list_label_problems(selector.get_node("matchLabels"), "matchLabels")
+    ),
     "meta_v1.LabelSelectorRequirement": _check_requirement,
     "policy_v1.PodDisruptionBudgetSpec": _check_disruption_budget,
 }

@@ -251,7 +251,7 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
     exclusive CPUs of Guaranteed pods. Init containers are omitted: their resources are reused.
     """
     containers = (*spec.list_mappings("containers"), *_list_sidecars(spec))
-    is_guaranteed = all(_is_guaranteed(container) for container in (*containers, *spec.list_mappings("initContainers")))
+    is_guaranteed = all(map(_is_guaranteed, (*containers, *spec.list_mappings("initContainers"))))
     requests = []
     for container in containers:
         container_requests = []
@@ -301,7 +301,7 @@ def _list_host_ports(spec: Fields) -> tuple[HostPort, ...]:
 
 
 def _list_sidecars(spec: Fields) -> list[Fields]:
-    return [fields for fields in spec.list_mappings("initContainers") if _is_sidecar(fields)]
+    return list(filter(_is_sidecar, spec.list_mappings("initContainers")))
 
 
 def _is_sidecar(container: Fields) -> bool:
@@ -355,11 +355,11 @@ def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts
     init_maximum: Amounts = {}
     for container in spec.list_mappings("initContainers"):
         amounts = read_amounts(container)
-        if _is_sidecar(container):  # it runs on beside all later containers
+        if _is_sidecar(container):  # it goes on while all later containers run
             _add_amounts(running_total, amounts)
             _add_amounts(sidecar_total, amounts)
-            amounts = dict(sidecar_total)
-        else:  # it runs alone, but beside the earlier sidecars
+            amounts = sidecar_total
+        else:  # it ends before the next container starts, and runs together with the earlier sidecars
             _add_amounts(amounts, sidecar_total)
         for name, amount in amounts.items():
             init_maximum[name] = max(init_maximum.get(name, 0), amount)
@@ -388,6 +388,7 @@ def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:
 
 
 def _add_amounts(total: Amounts, amounts: Mapping[str, int]) -> None:
+    """Add amounts to a total by resource. A plain loop: a Counter is slower for so few resources."""
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + amount
 
@@ -398,7 +399,7 @@ def parse_selector(parent: Fields, key: str) -> LabelSelector | None:
         return None
     fields = parent.get_mapping(key)
     pairs = fields.get_text_mapping("matchLabels")
-    expressions = tuple(_parse_requirement(item) for item in fields.list_mappings("matchExpressions"))
+    expressions = tuple(map(_parse_requirement, fields.list_mappings("matchExpressions")))
     selector = matching.build_label_selector(pairs, expressions)
     for problem in matching.validate_selector(selector):
         fields.report("", problem + ".")
@@ -417,7 +418,7 @@ def _parse_node_affinity(
     required: tuple[NodeSelectorTerm, ...] | None = None
     if _REQUIRED in fields:
         block = fields.get_mapping(_REQUIRED)
-        required = tuple(parse_node_term(term) for term in block.list_mappings("nodeSelectorTerms"))
+        required = tuple(map(parse_node_term, block.list_mappings("nodeSelectorTerms")))
         if not required:
             block.report("nodeSelectorTerms", "needs at least one term.")
     preferred = tuple(
@@ -429,8 +430,8 @@ def _parse_node_affinity(
 
 def parse_node_term(fields: Fields) -> NodeSelectorTerm:
     """Return one nodeSelectorTerm, and report its invalid requirements (kept in the term)."""
-    labels = tuple(_parse_requirement(item) for item in fields.list_mappings("matchExpressions"))
-    names = tuple(_parse_requirement(item) for item in fields.list_mappings("matchFields"))
+    labels = tuple(map(_parse_requirement, fields.list_mappings("matchExpressions")))
+    names = tuple(map(_parse_requirement, fields.list_mappings("matchFields")))
     for requirement in labels:
         if requirement.operator in (matching.GREATER, matching.LESS):  # only node selectors have these operators
             if len(requirement.values) != 1:

@@ -352,10 +352,6 @@ _LARGEST_PORT: Final = 65535
 _CRON_FIELDS: Final = 5
 
 
-def _get_first_problem(problems: tuple[str, ...]) -> str:
-    return next(iter(problems), "")
-
-
 def _check_port_name(value: Any) -> str:
     if isinstance(value, str) and _PORT_NAME.match(value):
         return ""
@@ -397,9 +393,9 @@ def _check_cron_schedule(value: Any) -> str:
 
 # Checks by name: each returns why a value is invalid, "" if it is valid.
 FORMS: Final[Mapping[str, Callable[[Any], str]]] = {
-    "label": lambda value: _get_first_problem(validate_dns_label(value)),
-    "subdomain": lambda value: _get_first_problem(validate_dns_subdomain(value)),
-    "key": lambda value: _get_first_problem(validate_qualified_name(value)),
+    "label": lambda value: next(iter(validate_dns_label(value)), ""),
+    "subdomain": lambda value: next(iter(validate_dns_subdomain(value)), ""),
+    "key": lambda value: next(iter(validate_qualified_name(value)), ""),
     "port": _check_port_name,
     "target": _check_target_port,
     "share": _check_pod_count_or_percentage,

@@ -309,9 +309,11 @@ def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields 
     """Return the claim template of a StatefulSet with a pod of this claim's ordinal; None for other names."""
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
+    if template is None:
+        return None
     number = parse_integer(ordinal)
-    # An ordinal has no leading zeros.
-    return template.claim if template is not None and str(number) == ordinal and number in template.ordinals else None
+    is_ordinal = str(number) == ordinal  # a number without leading zeros
+    return template.claim if is_ordinal and number in template.ordinals else None
 
 
 _Part = TypeVar("_Part")
@@ -474,16 +476,21 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     if provisioning_terms is _ALL_NODES and not waits_for_pod:
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
         _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
-    driver = csi_objects.find_csi_provisioner(class_object)
-    has_node_differences = _can_bind_free_volume(unbound_claim, storage) or storage.csi.has_volume_limit(driver)
+    csi, driver = storage.csi, csi_objects.find_csi_provisioner(class_object)
+    # Nodes may reject volumes of the driver: by its free storage (if known and checked), or by a limit of a node.
+    is_storage_checked = driver in csi.checked_drivers and bool(csi.capacities)
+    has_volume_limit = any(name == driver for _, name in csi.maximums)
+    has_node_differences = is_storage_checked or has_volume_limit or _can_bind_free_volume(unbound_claim, storage)
     if provisioning_terms is _ALL_NODES and not has_node_differences:
         return None  # no node is better than another
-    is_checked = waits_for_pod and storage.csi.is_storage_checked(driver)
+    storage_terms = _ALL_NODES
+    if waits_for_pod and is_storage_checked:
+        storage_terms = csi.list_storage_terms(class_name, unbound_claim.size)
     return replace(
         unbound_claim,
         waits_for_pod=waits_for_pod,
         provisioning_terms=provisioning_terms,
-        storage_terms=storage.csi.list_storage_terms(class_name, unbound_claim.size) if is_checked else _ALL_NODES,
+        storage_terms=storage_terms,
         driver=driver,
     )
 
@@ -504,7 +511,7 @@ def parse_amount(value: Any) -> int:
 def _parse_node_terms(volume: Manifest) -> Terms | None:
     """Return the nodes that reach a volume by its node affinity; None for all."""
     required = read_silently(volume, "spec").get_mapping("nodeAffinity").get_mapping("required")
-    return tuple(parse_node_term(term) for term in required.list_mappings("nodeSelectorTerms")) or _ALL_NODES
+    return tuple(map(parse_node_term, required.list_mappings("nodeSelectorTerms"))) or _ALL_NODES
 
 
 def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_admission
 from nexusform.domains.pods.importers.device_objects import DeviceObjects
@@ -21,7 +21,6 @@ from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect
 from nexusform.domains.pods.importers.live_workloads import (
     LiveWorkload,
     find_current_revisions,
-    group_replica_sets,
     merge_live_fields,
     select_placement_fields,
 )
@@ -78,6 +77,8 @@ def collect_workloads(
     for manifest in select_manifests(all_manifests, "", "Service"):
         selector = read_silently(manifest, "spec").get_text_mapping("selector")
         selectors.setdefault(manifest.namespace, []).append(selector)
+    # Those of a Deployment: each names it as its owner.
+    replica_sets = [workload for workload in live_workloads.values() if workload.owner]
     previous_by_title = {(item.kind, item.namespace, item.name): item for item in previous_manifests}
     reader = _WorkloadReader(
         priorities=kubernetes_pod_spec.collect_priority_classes(all_manifests, is_complete=is_complete),
@@ -86,7 +87,7 @@ def collect_workloads(
         services=selectors,
         autoscalers=_collect_autoscalers(all_manifests),
         live_workloads=live_workloads,
-        replica_sets=group_replica_sets(live_workloads.values()),
+        replica_sets=group_by(replica_sets, lambda replica_set: replica_set.owner),
         previous_manifests=previous_by_title,
         device_classes=_collect_device_classes(all_manifests),
         devices=device_objects.collect_device_objects(all_manifests),
@@ -143,7 +144,8 @@ class _WorkloadReader(Struct):
         """Return the workload of a manifest, its pods as changed by admission, and report problems of its fields."""
         # Fields of other managers are no part of the template that this manifest applies.
         template_digest = kubernetes_pod_spec.compute_template_hash(_get_template(manifest))
-        (manifest, has_unknown_fields), original = self._merge_live_fields(manifest), manifest
+        original = manifest
+        manifest, has_unknown_fields = self._merge_live_fields(original)
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.get_mapping("spec")
         template = root if manifest.kind == "Pod" else spec.get_mapping("template")

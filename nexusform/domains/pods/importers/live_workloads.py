@@ -10,7 +10,6 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import group_by
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
@@ -82,6 +81,9 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         applied = _read_applied_spec(metadata)
         leaves = _list_leaf_values(_select_spec(spec))
         fields = [(path, value, False) for path, value in leaves if _find_value_at_path(applied, path) is None]
+    pod_counts: dict[str, int] = {}
+    if spec.get("replicas"):  # a ReplicaSet without pods is not synced: its counts do not hold
+        pod_counts = _read_pod_counts(get_mapping(metadata, "annotations"))
     owner = get_controller_reference(metadata)
     status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
     revision = get_text(metadata, "labels", "pod-template-hash") or get_text(status, "updateRevision")
@@ -93,7 +95,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "template": _select_pod_template_fields(get_mapping(spec, "template")),
         "revision": revision,
         "owner": f"{namespace}/Deployment/{owner.get('name')}" if owner.get("kind") == "Deployment" else "",
-        **(_read_pod_counts(get_mapping(metadata, "annotations")) if spec.get("replicas") else {}),  # else not synced
+        **pod_counts,
         "remaining": _count_remaining_pods(spec, status) if body["kind"] == "Job" else None,
         "replicas": spec.get("replicas"),
         "owners": [f"{item.get('kind')} {item.get('name')}" for item in list_mappings(metadata, "ownerReferences")],
@@ -136,16 +138,24 @@ def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) ->
 
 def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
     """Return `desired_pods` and `max_pods` of a Deployment by the annotations of its ReplicaSet, if it has them."""
-    names = ("desired", "max")
-    counts = {f"{name}_pods": parse_integer(annotations.get(f"{_DEPLOYMENT}{name}-replicas")) for name in names}
-    return {name: count for name, count in counts.items() if count is not None}
+    counts: dict[str, int] = {}
+    for name in ("desired", "max"):
+        count = parse_integer(annotations.get(f"{_DEPLOYMENT}{name}-replicas"))
+        if count is not None:
+            counts[f"{name}_pods"] = count
+    return counts
 
 
 def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
-    """Return the record of a workload reduced by `reduce_live_workload`."""
+    """Return the record of a workload reduced by `reduce_live_workload`, possibly read from JSON in between."""
+    foreign_fields: list[tuple[FieldPath, Any, bool]] = []
+    for steps, value, is_kubectl in data["fields"]:
+        # In JSON, the identifying fields of a list's item are lists in place of tuples.
+        path = tuple(step if isinstance(step, str) else tuple(map(tuple, step)) for step in steps)
+        foreign_fields.append((path, value, is_kubectl))
     return LiveWorkload(
         key=str(data["key"]),
-        foreign_fields=tuple((_freeze_path(path), value, is_kubectl) for path, value, is_kubectl in data["fields"]),
+        foreign_fields=tuple(foreign_fields),
         has_managers=data["managed"],
         template=select_placement_fields(data["template"]) if get_mapping(data, "template", "spec") else {},
         revision=data["revision"],
@@ -157,11 +167,6 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
         replicas=data.get("replicas"),
         owners=tuple(data.get("owners", ())),
     )
-
-
-def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[LiveWorkload]]:
-    """Return the ReplicaSets by the key of their Deployment."""
-    return group_by((live for live in workloads if live.owner), lambda live: live.owner)
 
 
 def find_current_revisions(
@@ -262,6 +267,7 @@ def select_present_fields(values: Mapping[str, Any], names: Iterable[str]) -> di
 
 
 def _select_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a spec with an effect on pods: scale, strategy and the pod template."""
     fields = select_present_fields(spec, _SPEC_FIELDS)
     return {**fields, "template": _select_pod_template_fields(get_mapping(spec, "template"))}
 
@@ -298,6 +304,7 @@ def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPat
 
 
 def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
+    """Return the item of a list with these identifying fields; None without one, or if the value is no list."""
     for item in list_mappings(value):
         fields = {"protocol": "TCP", **item}  # TCP is the default in the identity of a port
         if all(fields.get(name) == part for name, part in step):
@@ -305,11 +312,8 @@ def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
     return None
 
 
-def _freeze_path(path: Any) -> FieldPath:
-    return tuple(step if isinstance(step, str) else tuple(map(tuple, step)) for step in path)
-
-
 def _find_value_at_path(value: Any, path: FieldPath) -> Any:
+    """Return the value at a path of fields and list items; None if a part of the path is missing."""
     for step in path:
         value = get_value_at_path(value, step) if isinstance(step, str) else _find_list_item(value, step)
     return value

@@ -170,7 +170,7 @@ def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
 
 def is_configmap_envelope(manifest: Manifest) -> bool:
     """Return whether a ConfigMap is an envelope of the older form."""
-    annotations = get_mapping(get_mapping(manifest.body, "metadata").get("annotations"))
+    annotations = get_mapping(manifest.body, "metadata", "annotations")
     return (manifest.group, manifest.kind) == ("", "ConfigMap") and ENVELOPE_ANNOTATION in annotations
 
 
@@ -366,7 +366,7 @@ class Fields:
     ) -> None:
         """Record a problem of a key with the name of the object; `summary` is its short form."""
         path = (*self.path, key) if key else self.path
-        name = ".".join(str(step) for step in path)
+        name = ".".join(map(str, path))
         position = self.manifest.find_position(*path)
         text = f"{self.manifest.title}: {name} {detail}"
         short_text = f"{self.manifest.title}: {summary or f'{key} {detail}'.strip()}"
@@ -408,11 +408,12 @@ class Fields:
     def get_texts(self, key: str) -> tuple[str, ...]:
         """Return a list of texts; other scalars are converted, mappings and lists left out, both with a finding."""
         items = self.get_list(key)
-        if any(isinstance(item, (dict, list)) for item in items):
+        scalars = [item for item in items if not isinstance(item, (dict, list))]
+        if len(scalars) < len(items):
             self.report(key, "must be a list of texts.")
-        elif any(not isinstance(item, str) for item in items):
+        elif not all(isinstance(item, str) for item in scalars):
             self.report(key, "must be a list of texts; quote its items.", Severity.WARNING)
-        return tuple(format_scalar(item) for item in items if not isinstance(item, (dict, list)))
+        return tuple(map(format_scalar, scalars))
 
     def get_text(self, key: str, default: str = "") -> str:
         """Return a text; other scalars are converted."""

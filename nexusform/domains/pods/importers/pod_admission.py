@@ -180,8 +180,12 @@ def _read_requests(container: Fields) -> _NanoAmounts:
 
 def _read_amounts(data: Mapping[str, Any], *path: str) -> _NanoAmounts:
     """Return the valid amounts under a path by resource, in billionths."""
-    quantities = {name: read_quantity(value) for name, value in get_mapping(data, *path).items()}
-    return {name: quantity.nano for name, quantity in quantities.items() if quantity is not None}
+    amounts: _NanoAmounts = {}
+    for name, value in get_mapping(data, *path).items():
+        quantity = read_quantity(value)
+        if quantity is not None:
+            amounts[name] = quantity.nano
+    return amounts
 
 
 def _read_limits(container: Fields) -> _NanoAmounts:
@@ -193,7 +197,7 @@ def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuot
     quotas = []
     for manifest in manifest_parser.select_manifests(manifests, "", "ResourceQuota"):
         spec = manifest_parser.read_silently(manifest, "spec")
-        scopes = [ResourceQuotaScope(name) for name in spec.get_texts("scopes")]
+        scopes = list(map(ResourceQuotaScope, spec.get_texts("scopes")))
         for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
             operator = item.get_text("operator", EXISTS)
             scopes.append(ResourceQuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
@@ -362,8 +366,9 @@ def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str,
     if not text.startswith("["):
         for part in text.split(","):
             path, _, _interface = part.strip().partition("@")
-            own_namespace, _, name = path.rpartition("/")
-            names.append((own_namespace.rpartition("/")[2] or namespace, name))
+            prefix, _, name = path.rpartition("/")
+            _, _, own_namespace = prefix.rpartition("/")  # "" without one
+            names.append((own_namespace or namespace, name))
     else:
         try:
             networks = list_mappings(json.loads(text))

@@ -54,8 +54,8 @@ def _find_condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def parse_time(text: Any) -> int:
     """Return a time of Kubernetes as seconds since 1970, 0 for any other text."""
     try:
-        return int(datetime.fromisoformat(str(text)).astimezone(UTC).timestamp()) if text else 0
-    except ValueError:
+        return int(datetime.fromisoformat(str(text)).astimezone(UTC).timestamp())
+    except ValueError:  # also for an absent time: "None" or ""
         return 0
 
 

@@ -121,7 +121,7 @@ def match_cluster_snapshot(
     unmatched_nodes = [node for name, node in nodes.items() if name not in registered_names]  # VMs without a node yet
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
-    image_sizes = [images_by_node.get(name) for name in nodes]
+    image_sizes = list(map(images_by_node.get, nodes))  # None for a node without an observation
     image_values = image_locality.compute_image_values(image_sizes)
     pairs = zip(nodes.items(), image_values, strict=True)
     nodes = {name: replace(node, images=images) for (name, node), images in pairs}
@@ -207,13 +207,14 @@ def _build_existing_pods(
     """Return the existing pods, numbered per workload (StatefulSets by ordinal), with the budgets charged for their
     evictions. `names` maps observed names of nodes to names in the plan.
     """
+    # Ages by start time: -1 for the last start, -2 for the one before it, and so on.
     times = sorted({pod.start_time for pod in pods} - {""})
-    ages = {start_time: index - len(times) for index, start_time in enumerate(times)}  # -1: newest
+    ages = {start_time: index - len(times) for index, start_time in enumerate(times)}
     numbers: dict[str, int] = {}
     existing_pods: list[ExistingPod] = []
     for pod in pods:
         workload = pod.workload or f"{pod.namespace}/Terminating/{pod.name}"  # "": it is terminating
-        number = numbers.get(workload, 0)
+        number = numbers.get(workload, 0)  # the next one of its workload
         ordinal = parse_integer(pod.name.rpartition("-")[2])
         if "/StatefulSet/" in workload and ordinal is not None:
             number = ordinal

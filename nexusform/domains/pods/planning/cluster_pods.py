@@ -188,7 +188,7 @@ class PodsByCluster:
     def _list_managed_keys(self, cluster_id: str) -> set[str]:
         """Return the keys of the workloads of all objects on a cluster, those in state included."""
         objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
-        return {key for item in objects for key in item.list_keys() | item.prior_pods.keys()}
+        return set().union(*[item.list_keys() | item.prior_pods.keys() for item in objects])
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
         """Return the objects on a cluster during this plan: the planned ones, and observed ones outside the plan."""
@@ -250,10 +250,6 @@ class PodsByCluster:
             live_workloads[name] = replace(live, foreign_fields=fields)
         return live_workloads
 
-    def _is_complete(self, cluster_id: str) -> bool:
-        """Return whether all objects of a cluster that affect pods are known."""
-        return self._get_observed_cluster(cluster_id).is_complete
-
     def compute_storage_demand(self) -> dict[str, tuple[ClaimDemand, ClaimDemand]]:
         """Return the storage demand of each known cluster (id) before and after this plan."""
         known_ids = self._object_pods_by_cluster.keys() | self._observed_clusters.keys()
@@ -294,10 +290,11 @@ class PodsByCluster:
 
     def _collect_claims(self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str) -> Claims:
         """Return the claims of these pods on storage appliances; observed claims have their volume already."""
-        objects = self._get_observed_cluster(cluster_id).objects
-        observed_claims = select_manifests(objects, "", "PersistentVolumeClaim")
+        observed_cluster = self._get_observed_cluster(cluster_id)
+        observed_claims = select_manifests(observed_cluster.objects, "", "PersistentVolumeClaim")
         observed_names = {(claim.namespace, claim.name) for claim in observed_claims}
-        has_all_claims = cluster_id in self._observed_clusters and self._is_complete(cluster_id)
+        # Without an observation, other claims may exist as well.
+        has_all_claims = cluster_id in self._observed_clusters and observed_cluster.is_complete
         return appliance_claims.collect_appliance_claims(
             manifests, pod_counts, observed_names, is_complete=has_all_claims
         )

@@ -82,8 +82,9 @@ def list_data_blocks(
     """
     types = {name for name, source in request.registries.data_sources.items() if source.kind is kind}
     for module in iterate_modules(request.configuration.root):
-        blocks = [block for block in module.resources.values() if block.mode == "data" and block.type in types]
-        for block in blocks:
+        for block in module.resources.values():
+            if block.mode != "data" or block.type not in types:
+                continue
             for instance in evaluation.list_module_instances(module.path):
                 for item in evaluation.get_resource(instance, block).items.values():  # by count or for_each
                     yield block, item.attributes

@@ -286,22 +286,17 @@ def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) 
 def find_missing_namespaces(pods: PodPhase, instances: Collection[Instance]) -> dict[ObjectKey, set[str]]:
     """Return the namespaces missing on the cluster of single-cluster objects, by address and cluster id."""
     addresses = {str(item.address) for item in instances if item.type.kind is PlanningKind.MANIFEST}
-    member_namespaces = _collect_member_namespaces(instances)
+    member_namespaces: dict[str, set[str]] = {}  # configured ones, by cluster id
+    for instance in instances:
+        names = get_value_at_path(instance.config, "namespaces")
+        if instance.type.kind is PlanningKind.MEMBER and isinstance(names, Collection):
+            cluster_id = get_text(instance.config, "kubernetes_cluster_id")
+            member_namespaces.setdefault(cluster_id, set()).update(names)
     return {
         (address, cluster_id): missing - member_namespaces.get(cluster_id, set())
         for address, cluster_id, missing in pods.list_missing_namespaces()
         if address in addresses  # those of placements are reported with the placement
     }
-
-
-def _collect_member_namespaces(instances: Iterable[Instance]) -> dict[str, set[str]]:
-    """Return the configured namespaces of members by cluster id."""
-    namespaces: dict[str, set[str]] = {}
-    for instance in instances:
-        names = get_value_at_path(instance.config, "namespaces")
-        if instance.type.kind is PlanningKind.MEMBER and isinstance(names, Collection):
-            namespaces.setdefault(get_text(instance.config, "kubernetes_cluster_id"), set()).update(names)
-    return namespaces
 
 
 _Risk: TypeAlias = tuple[str, WorkloadWarning]  # the cluster's name, and the risk there
@@ -329,7 +324,7 @@ def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
     clusters_by_text: dict[str, list[str]] = {}
     for cluster, warning in risks:
         clusters_by_text.setdefault(warning.detail, []).append(cluster)
-    subject = ""
+    subject = ""  # such as `Deployment shop/web: `, from the first text on: equal for all warnings of a workload
     texts: list[str] = []
     for text, text_clusters in clusters_by_text.items():
         noun = select_word_form(len(text_clusters), "cluster")
@@ -348,8 +343,11 @@ def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
     if not is_named or not text:
         return first_warning.summary
     _, colon, reason = text.partition(": ")
-    # The middle parts (`2 Pending`), each with its cluster.
-    parts = [f"{warning.summary.partition(': ')[2].partition(': ')[0]} on {cluster}" for cluster, warning in risks]
+    parts: list[str] = []  # the middle parts (`2 Pending`), each with its cluster
+    for cluster, warning in risks:
+        _, _, text_of_cluster = warning.summary.partition(": ")
+        count_and_state, _, _ = text_of_cluster.partition(": ")
+        parts.append(f"{count_and_state} on {cluster}")
     return f"{subject}: {'; '.join(parts)}{colon}{reason}"
 
 

@@ -92,11 +92,14 @@ def build_existing_clusters(
             continue
         site = context.sites.get(demand.site_id)
         seed = site.scheduler.seed if site is not None else DEFAULT_SEED
-        # The requested VMs among the existing ones, pool by pool.
         vm_by_key = {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(state_object.attributes)}
-        keys = [(pool.pool, number) for pool in demand.pools for number in pool.numbers]
-        vms = tuple(vm_by_key[key] for key in keys if key in vm_by_key)
-        parts.append(_ClusterPart(kind, state_object.attributes, demand, vms, seed=seed))
+        vms: list[PlacedVm] = []  # the requested VMs among the existing ones, pool by pool
+        for pool in demand.pools:
+            for number in pool.numbers:
+                vm = vm_by_key.get((pool.pool, number))
+                if vm is not None:
+                    vms.append(vm)
+        parts.append(_ClusterPart(kind, state_object.attributes, demand, tuple(vms), seed=seed))
     return _build_clusters(parts)
 
 
@@ -157,7 +160,7 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
         site_id=first_part.demand.site_id,
         nodes=tuple(nodes),
         skus=tuple(skus),
-        total_size=sum_node_sizes(compute_capacity(sku) for sku in skus),
+        total_size=sum_node_sizes(map(compute_capacity, skus)),
         recreated_nodes=frozenset(recreated_nodes),
         new_nodes=frozenset(new_nodes),
         seed=first_part.seed,

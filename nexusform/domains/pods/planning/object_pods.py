@@ -289,7 +289,7 @@ class ObjectPods(Struct):
         """Update the values of the object in place, as callers keep the mapping."""
         self.values.clear()
         for workload in self.workloads:
-            # A Job without pods has ended, unless it has no entry: its pods are not created yet.
+            # In state, an empty entry of a Job means that it has ended. With pods still to be created it gets no entry.
             if workload.kind == "Job" and workload.key in self.uncreated_keys and not self.outcomes.get(workload.key):
                 continue
             self.values[workload.key] = {

@@ -133,20 +133,23 @@ def _count_running(outcomes: Iterable[PodOutcome]) -> int:
 def _can_run(
     workloads: Iterable[Workload], keys: Container[str], inputs: PredictionInput, cluster: NodeCluster
 ) -> bool:
-    """Return whether the pods of the workloads with these keys may run with enough nodes."""
+    """Return whether the pods of the workloads with these keys may run with enough nodes.
+
+    Such a pod has no scheduling gates and no missing claims. It fits one of the nodes without other pods, or a further
+    node of a pool. The pods required by its affinity exist.
+    """
     nodes = list(inputs.cluster.nodes)
     nodes += [copy_node(node, 0) for node in list_pool_nodes(cluster).values()]  # one more of each pool
-    specs = [workload.pod for workload in workloads if workload.key in keys]
-    return all(_is_runnable(spec, nodes, inputs) for spec in specs)
-
-
-def _is_runnable(spec: PodSpec, nodes: Iterable[Node], inputs: PredictionInput) -> bool:
-    """Return whether a pod may run: it has no scheduling gates and no missing claims, it fits one of these nodes
-    without other pods, and the pods required by its affinity exist.
-    """
-    if spec.gates or any(rule.find_rejection(spec) for rule in profile.POD_FILTERS):
-        return False
-    return any(_is_node_usable_by_pod(spec, node) for node in nodes) and _has_affinity_match(spec, inputs)
+    for workload in workloads:
+        if workload.key not in keys:
+            continue
+        spec = workload.pod
+        if spec.gates or any(rule.find_rejection(spec) for rule in profile.POD_FILTERS):
+            return False
+        fits_some_node = any(_is_node_usable_by_pod(spec, node) for node in nodes)
+        if not fits_some_node or not _has_affinity_match(spec, inputs):
+            return False
+    return True
 
 
 def _try_more_nodes(
@@ -343,6 +346,7 @@ def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
 
 
 def _is_node_restricted(node: Node) -> bool:
+    """Return whether a node takes no pods for now: it is cordoned, or has a taint for its condition."""
     return node.unschedulable or any(taint.key.startswith(_STATUS_TAINTS) for taint in node.taints)
 
 

@@ -64,7 +64,7 @@ class PodPhase(PodsByCluster):
                 workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, next_number)
             prior_template = object_pods.prior_templates.get(workload.key)
             is_changed = prior_template not in (None, workload.pod.template)  # by this plan
-            is_complete = self._is_complete(cluster.id)
+            is_complete = self._get_observed_cluster(cluster.id).is_complete
             adjusted = template_matching.add_observed_changes(
                 workload, workload_pods, is_complete=is_complete, is_changed=is_changed
             )
@@ -211,8 +211,10 @@ class PodPhase(PodsByCluster):
         """Remove the pods of these workloads, which are re-created on the hub."""
         for cluster_id in sorted(self._clusters_by_address.get(address, ())):
             object_pods = self._object_pods[address, cluster_id]
-            for key in [key for key in object_pods.prior_pods if key in workloads]:
-                self._remove_workload(object_pods, cluster_id, key, object_pods.prior_pods.pop(key), OBJECT_REPLACED)
+            for key in list(object_pods.prior_pods):
+                if key in workloads:
+                    pods = object_pods.prior_pods.pop(key)
+                    self._remove_workload(object_pods, cluster_id, key, pods, OBJECT_REPLACED)
             self._remove_observed_workloads(cluster_id, workloads)
 
     def _remove_observed_workloads(self, cluster_id: str, keys: Iterable[str]) -> None:
@@ -233,8 +235,7 @@ class PodPhase(PodsByCluster):
             ]
             self._disturbed_keys.clear()
             nodes_before = self._map_pods_to_nodes(cluster.id)
-            if unstable_keys:
-                self._predict_pods(unstable_keys, cluster)
+            self._predict_pods(unstable_keys, cluster)  # without any, no pod moves
             if self._map_pods_to_nodes(cluster.id) == nodes_before:
                 return  # no pod has moved
 
@@ -242,7 +243,7 @@ class PodPhase(PodsByCluster):
         """Record the doubtful pods: with another node under other assumptions, or in a missing namespace."""
         for cluster_id, base_pods in self._base_pods.items():
             objects = self._object_pods_by_cluster.get(cluster_id, {})
-            outcomes = list(chain.from_iterable(item.list_all_outcomes() for item in objects.values()))
+            outcomes = list(chain.from_iterable(map(ObjectPods.list_all_outcomes, objects.values())))
             outcomes += chain.from_iterable(item.removed_outcomes for item in objects.values())
             direct_doubts: list[tuple[PodKey, PodDoubt]] = []  # found without another prediction
             for key, object_pods in objects.items():
@@ -263,7 +264,7 @@ class PodPhase(PodsByCluster):
         """Return the input to predict all objects on a cluster again from `base_pods`, under other assumptions."""
         cluster, observed = self.clusters[cluster_id], self._get_observed_cluster(cluster_id)
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
-        workloads = tuple(workload for object_pods in object_pods_list for workload in object_pods.workloads)
+        workloads = tuple(chain.from_iterable(object_pods.workloads for object_pods in object_pods_list))
         own_keys = {workload.key for workload in workloads}
         other_pods = [pod for pod in observed.waiting_pods if pod.workload not in own_keys and not pod.spec.gates]
         return PredictionScenario(
@@ -449,8 +450,9 @@ class PodPhase(PodsByCluster):
             if object_address != address or object_pods.inputs is None:
                 continue  # another object, or never predicted
             cluster, existing_pods = self.clusters[cluster_id], self._existing_pods.get(cluster_id, {})
-            matching_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.name == name]
-            for outcome in matching_outcomes:
+            for outcome in object_pods.list_all_outcomes():
+                if outcome.name != name:
+                    continue
                 other_pods = tuple(pod for key, pod in existing_pods.items() if key != outcome.key)
                 decisions.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
         return decisions
@@ -475,7 +477,8 @@ class PodPhase(PodsByCluster):
     def is_cluster_certain(self, cluster_id: str) -> bool:
         """Return whether every outcome of a pod on a cluster is certain."""
         objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
-        return all(outcome.is_certain for item in objects for outcome in item.list_all_outcomes())
+        outcomes = chain.from_iterable(map(ObjectPods.list_all_outcomes, objects))
+        return all(outcome.is_certain for outcome in outcomes)
 
     def build_input(self, cluster: NodeCluster) -> PredictionInput:
         """Build the input of a new prediction of all objects on a cluster, from its pods on nodes after this plan."""

@@ -167,8 +167,15 @@ def build_pod_row(
     """Return the row of one pod in a plan. `cluster` is None for a removed one, `record` is empty for a new pod.
     `keeps_running`: the object of the pod is only forgotten (a `removed` block without destroy).
     """
-    cluster_name, site_id = (cluster_id.rpartition("/")[2], "") if cluster is None else (cluster.name, cluster.site_id)
-    has_source = outcome.previous or outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP)
+    cluster_name, site_id = cluster_id.rpartition("/")[2], ""
+    if cluster is not None:
+        cluster_name, site_id = cluster.name, cluster.site_id
+    source: PodLocation | None = None  # a new pod has none
+    if outcome.previous or outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP):
+        source = _build_former_location(cluster, cluster_name, outcome, record)
+    target: PodLocation | None = None  # a removed pod has none
+    if not outcome.is_removed:
+        target = _build_location(cluster, cluster_name, outcome.node, str(outcome.state))
     scores: dict[str, Any] = {}
     if outcome.feasible_nodes is not None or outcome.doubt:  # decided by the scheduler, or in doubt
         scores = {"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
@@ -179,8 +186,8 @@ def build_pod_row(
         kind=POD,
         object=outcome.name,
         action=PlacementAction(outcome.action),
-        source=_build_former_location(cluster, cluster_name, outcome, record) if has_source else None,
-        target=None if outcome.is_removed else _build_location(cluster, cluster_name, outcome.node, str(outcome.state)),
+        source=source,
+        target=target,
         trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,  # "": Failed before, too
         cluster="",
         pool=f"{cluster_name}/{outcome.workload}",
@@ -190,7 +197,9 @@ def build_pod_row(
         scores=scores,
         rejections=outcome.rejections,
     )
-    return replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON) if keeps_running else row
+    if keeps_running:
+        return replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
+    return row
 
 
 def build_rejected_rows(

@@ -91,7 +91,12 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         detail += "List all kinds with `nexusform inventory script -for=kubernetes`."
         is_affected = partial(_is_dependent, kinds=kinds)
         yield SnapshotUncertainty("objects that were not read", "kinds-not-read", detail, is_affected)
-    yield from _list_node_agent_doubts(snapshot)
+    # Autoscalers of nodes and the descheduler, found by the names of their pods.
+    for agent, (warning_id, effect) in _NODE_AGENTS.items():
+        if any(agent in pod.workload for pod in snapshot.pods):
+            doubt = SnapshotUncertainty(agent, warning_id, f"{agent} runs on the cluster. {effect}")
+            # Additional nodes are for Pending pods.
+            yield replace(doubt, is_affected=lambda outcome: not outcome.node) if effect in _SCALED else doubt
 
 
 def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagnostic]:
@@ -119,15 +124,6 @@ def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
         (has_namespaces, ("Namespace",)),
     )
     return any(fact and kinds.intersection(relevant_kinds) for fact, relevant_kinds in dependencies)
-
-
-def _list_node_agent_doubts(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
-    """Yield the doubts about autoscalers of nodes and the descheduler, found by the names of their pods."""
-    for agent, (warning_id, effect) in _NODE_AGENTS.items():
-        if any(agent in pod.workload for pod in snapshot.pods):
-            doubt = SnapshotUncertainty(agent, warning_id, f"{agent} runs on the cluster. {effect}")
-            # Additional nodes are for Pending pods.
-            yield replace(doubt, is_affected=lambda outcome: not outcome.node) if effect in _SCALED else doubt
 
 
 def find_pods_in_doubt(
@@ -209,6 +205,7 @@ def _has_matching_rule(
     namespace_selector, selector = parse_selector(fields, "namespaceSelector"), parse_selector(fields, "objectSelector")
     if namespace_selector is not None and not is_selected(namespace_selector, namespace_labels):
         return False
+    # Group and plural of the resources that the rules may select: the controller, and the pod by its labels.
     resources = {(_GROUPS.get(kind, "apps"), f"{kind.lower()}s")} - {("", "pods")}
     if selector is None or is_selected(selector, dict(spec.labels)):
         resources.add(("", "pods"))
@@ -217,6 +214,17 @@ def _has_matching_rule(
 
 
 def _has_rule_for(rule: Mapping[str, Any], group: str, resource: str) -> bool:
-    """Return whether a rule selects the creation of a resource."""
-    words = (("resources", {"*/*", resource}, ()), ("operations", {"CREATE"}, ("*",)), ("apiGroups", {group}, ("",)))
-    return all((names | {"*"}) & set(map(str, get_list(rule, key) or default)) for key, names, default in words)
+    """Return whether a rule selects the creation of a resource: its resources, operations and API groups each have a
+    matching word, or "*" for all.
+    """
+    # Of each field: its key, the words that match, and the words of a rule without the field.
+    fields = (
+        ("resources", {"*", "*/*", resource}, ()),
+        ("operations", {"*", "CREATE"}, ("*",)),
+        ("apiGroups", {"*", group}, ("",)),
+    )
+    for key, matching_words, default_words in fields:
+        words = get_list(rule, key) or default_words
+        if matching_words.isdisjoint(map(str, words)):
+            return False
+    return True

@@ -173,22 +173,18 @@ def assign_template_specs(
             result.append(replace(pod, spec=replace(pod.spec, template=workload.pod.template)))
         elif _get_revision(pod):  # matched by its revision, like the other pods
             pods = [*pods, pod]
-        else:  # replaced by the next rolling update
-            result.append(replace(pod, spec=_build_former_spec(pod)))
+        else:  # its revision is unknown: it counts as outdated, so the next rolling update replaces it
+            former_spec = replace(pod.spec, template="seen-")
+            result.append(replace(pod, spec=former_spec))
     outdated_numbers = find_outdated_pod_numbers(workload, pods, is_complete=is_complete)
     for pod in pods:
         spec = workload.pod
-        if pod.number in outdated_numbers:
-            spec = _build_former_spec(pod)
+        if pod.number in outdated_numbers:  # its template is known by the label of its revision alone
+            spec = replace(pod.spec, template=f"seen-{_get_revision(pod)}")
         elif pod.spec.requests != spec.requests:  # the pod was resized or has sidecars
             spec = replace(spec, requests=pod.spec.requests, scored_requests=pod.spec.scored_requests)
         result.append(replace(pod, spec=spec))
     return result
-
-
-def _build_former_spec(pod: ExistingPod) -> PodSpec:
-    """Return the spec of an observed pod of an earlier template, with a template hash by its revision."""
-    return replace(pod.spec, template=f"seen-{_get_revision(pod)}")
 
 
 def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complete: bool) -> bool:

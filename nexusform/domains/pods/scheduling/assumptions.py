@@ -17,6 +17,7 @@ from nexusform.domains.pods.scheduling import pod_orders, pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
+    Node,
     PodCondition,
     PodKey,
     Strategy,
@@ -285,16 +286,22 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
         return  # there is only one order
     keys = scene.workload_keys
     # Pods with claims from a template wait for another controller to create them.
-    claiming_keys = frozenset(workload.key for workload in scene.workloads if workload.pod.has_template_claims)
+    claiming_keys: set[str] = set()
+    for workload in scene.workloads:
+        if any(claim.is_own for claim in workload.pod.device_claims):
+            claiming_keys.add(workload.key)
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
     orders = [
         (condition, ArrivalOrder(ranks=ranks, ordered_keys=ordered_keys))
         for condition, ranks in _rank_workloads(keys, claiming_keys)
     ]
-    if ordered_keys:
+    if ordered_keys and len(keys) <= _MOST_PERMUTED_WORKLOADS:
         # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
-        orders += [(_ANY_ORDER, ArrivalOrder(ranks=ranks)) for ranks in _list_workload_orders(keys, samples // 3)]
-    drawn_order = ArrivalOrder(ranks=keys, ordered_keys=ordered_keys, claiming_keys=claiming_keys)
+        # All orders of the workloads, or as many as every third sample permits, at equal distances.
+        distance = max(1, -(-factorial(len(keys)) // max(1, samples // 3)))
+        any_orders = islice(permutations(keys), 0, None, distance)
+        orders += [(_ANY_ORDER, ArrivalOrder(ranks=ranks)) for ranks in any_orders]
+    drawn_order = ArrivalOrder(ranks=keys, ordered_keys=ordered_keys, claiming_keys=frozenset(claiming_keys))
     for number in range(samples):
         if number < len(orders):
             condition, order = orders[number]
@@ -314,25 +321,17 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
     """Return orders of arrival of workloads, each with its condition. Workloads arrive in order of creation, or by the
     hops of their controllers. Then one controller after the other is faster or later than all others.
     """
-    orders = [list(keys), sorted(keys, key=pod_orders.count_controller_hops)]
-    rankings = [(f"if {_get_name(order[0])} arrives first", tuple(order)) for order in orders]
+    rankings: list[tuple[str, tuple[str, ...]]] = []
+    for order in (keys, sorted(keys, key=pod_orders.count_controller_hops)):
+        _, _, first_name = order[0].rpartition("/")
+        rankings.append((f"if {first_name} arrives first", tuple(order)))
     for key in keys[:_MOST_LATE_WORKLOADS]:
         if pod_orders.count_controller_hops(key) or key in claiming_keys:  # the time of its controllers is unknown
+            _, _, name = key.rpartition("/")
             other_keys = [other for other in keys if other != key]
-            rankings.append((f"if {_get_name(key)} arrives first", (key, *other_keys)))
-            rankings.append((f"if {_get_name(key)} arrives last", (*other_keys, key)))
+            rankings.append((f"if {name} arrives first", (key, *other_keys)))
+            rankings.append((f"if {name} arrives last", (*other_keys, key)))
     return rankings
-
-
-def _get_name(workload: str) -> str:
-    return workload.rpartition("/")[2]
-
-
-def _list_workload_orders(keys: Sequence[str], count: int) -> list[tuple[str, ...]]:
-    """List orders of a few workloads: all, or at most `count` at equal distances; none of many workloads."""
-    if len(keys) > _MOST_PERMUTED_WORKLOADS:
-        return []
-    return list(permutations(keys))[:: max(1, -(-factorial(len(keys)) // max(1, count)))]
 
 
 def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
@@ -369,24 +368,25 @@ def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tupl
     """Yield the scene with the coming taints of unready nodes."""
     if not scene.unready_nodes:
         return  # no taint is coming
-    taints = tuple(Taint(_UNREACHABLE, value="", effect=effect) for effect in (NO_SCHEDULE, NO_EXECUTE))
-    nodes = tuple(
-        replace(node, taints=node.taints + taints) if node.name in scene.unready_nodes else node
-        for node in scene.cluster.nodes
-    )
+    coming_taints = tuple(Taint(_UNREACHABLE, value="", effect=effect) for effect in (NO_SCHEDULE, NO_EXECUTE))
+    nodes: list[Node] = []
+    for node in scene.cluster.nodes:
+        is_unready = node.name in scene.unready_nodes
+        nodes.append(replace(node, taints=node.taints + coming_taints) if is_unready else node)
     name = min(scene.unready_nodes)
-    yield f"once {name} has its taint", replace(scene, cluster=replace(scene.cluster, nodes=nodes))
+    yield f"once {name} has its taint", replace(scene, cluster=replace(scene.cluster, nodes=tuple(nodes)))
 
 
 def _list_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
     # No values: every image has one size. Other images keep their values, unknown images (None) stay unknown.
     for size, values in zip(("smallest", "largest"), scene.cluster.extreme_image_values, strict=False):
-        nodes = tuple(
-            replace(node, images=node.images and {name: values.get(name, node.images[name]) for name in node.images})
-            for node in scene.cluster.nodes
-        )
-        yield f"if the {size} size of its image counts", replace(scene, cluster=replace(scene.cluster, nodes=nodes))
+        nodes: list[Node] = []
+        for node in scene.cluster.nodes:
+            images = node.images and {name: values.get(name, node.images[name]) for name in node.images}
+            nodes.append(replace(node, images=images))
+        cluster = replace(scene.cluster, nodes=tuple(nodes))
+        yield f"if the {size} size of its image counts", replace(scene, cluster=cluster)
 
 
 def _list_readiness_changes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:

@@ -71,6 +71,7 @@ def _add_domain_value(domains: dict[str, dict[str, Any]], name: str, driver: str
 
 @lru_cache(maxsize=1_000)
 def _compile(expression: str) -> Any:
+    """Compile an expression; raise a ValueError if it uses a map of the device other than by lookups."""
     if len(_MAP.findall(expression)) != len(_LOOKUP.findall(expression)):
         raise ValueError('only lookups such as device.attributes["example.com"] are evaluated')
     return _create_environment().compile(expression)
@@ -136,24 +137,28 @@ def parse_device_quantity(text: str) -> int:
 
 
 def _convert_to_integer(amount: int) -> int:
+    """Return an amount in thousandths as a whole number; a fraction is a ValueError."""
     if amount % _MILLI:
         raise ValueError("the quantity is no integer")
     return amount // _MILLI
 
 
 def _parse_version(text: str) -> dict[str, str]:
+    """Return a version as a map, its form in CEL; any other text is a ValueError."""
     version = {_VERSION_KEY: text}
     _split_version(version)  # raises the error of another text
     return version
 
 
 def _split_version(version: Mapping[str, str]) -> tuple[int, ...]:
+    """Return major, minor and patch number of a version; any other text is a ValueError."""
     match = _SEMVER.match(version[_VERSION_KEY])
     if match is None:
         raise ValueError(f"{version[_VERSION_KEY]} is no version of three numbers")
-    return tuple(int(part) for part in match.groups())
+    return tuple(map(int, match.groups()))
 
 
 def _compare_versions(left: Mapping[str, str], right: Mapping[str, str]) -> int:
+    """Return 1 if the left version is higher, -1 if it is lower, 0 if both are equal."""
     left_parts, right_parts = _split_version(left), _split_version(right)
     return (left_parts > right_parts) - (left_parts < right_parts)

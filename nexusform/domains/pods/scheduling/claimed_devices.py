@@ -98,7 +98,7 @@ class ClaimedDevices:
         A node must have enough free devices for the unallocated claims, and reach the devices of the allocated ones. A
         claim with an error, or an allocation that fails, rejects every node.
         """
-        error = next((claim.error for claim in claims if claim.error), "")
+        error = next(filter(None, [claim.error for claim in claims]), "")
         if error:  # no node is checked
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=error),))
         try:
@@ -108,10 +108,10 @@ class ClaimedDevices:
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
         scores = {name: allocation.score for name, allocation in allocations.items() if allocation is not None}
         needs = []
-        if len(scores) < len(allocations):
+        if len(scores) < len(allocations):  # some node has too few free devices
             needs.append(build_node_volume_need(scores, NO_DEVICES))
         reachable_names = {node.name for node in self._nodes if self._has_allocated_claims(claims, node)}
-        if len(reachable_names) < len(allocations):
+        if len(reachable_names) < len(allocations):  # some node cannot use an allocated device
             # A node gets one reason only: this need accepts the nodes rejected by the need above.
             names = [name for name in allocations if name in reachable_names or name not in scores]
             needs.append(build_node_volume_need(names, UNAVAILABLE_CLAIM))
@@ -142,10 +142,12 @@ class ClaimedDevices:
     def _allocate_claims_on_node(self, claims: Iterable[DeviceClaim], node: Node) -> DeviceAllocation | None:
         """Return free devices of a node for every unallocated claim; None if some claim finds none."""
         open_claims = self._select_unallocated(claims)
-        used_devices = {use.device for uses in self._uses.values() for use in uses if not use.has_admin_access}
+        all_uses = chain.from_iterable(self._uses.values())
+        used_devices = {use.device for use in all_uses if not use.has_admin_access}
         return self._allocator.allocate(node, self._pools[node.name], open_claims, used_devices)
 
     def _select_unallocated(self, claims: Iterable[DeviceClaim]) -> Sequence[DeviceClaim]:
+        """Return the claims to allocate; one from a template (`is_own`) is new for each pod."""
         return [claim for claim in claims if claim.is_own or claim.name not in self._uses]
 
     def allocate_claims(self, pod: ExistingPod) -> None:
@@ -170,6 +172,7 @@ class ClaimedDevices:
         self._needs.clear()
 
     def _add_claim_holder(self, pod: ExistingPod, name: str) -> None:
+        """Record that a pod uses a claim (name): it holds the devices until it is released."""
         self._holders.setdefault(name, set()).add(pod.identity)
         self._claims_by_pod[pod.identity] = (*self._claims_by_pod.get(pod.identity, ()), name)
 
@@ -188,6 +191,7 @@ class ClaimedDevices:
 
 
 def _build_claim_name(claim: DeviceClaim, pod: ExistingPod) -> str:
+    """Return the name of a claim in records; a claim from a template is named after its pod."""
     return f"{pod.workload}/{pod.number}/{pod.spec.template}/{claim.name}" if claim.is_own else claim.name
 
 
@@ -213,11 +217,6 @@ class DeviceSlicePool(Struct, frozen=True):
 
     slices: tuple[ResourceSlice, ...]
     all_slices: tuple[ResourceSlice, ...]
-
-    @property
-    def is_incomplete(self) -> bool:
-        """Whether slices of the pool are missing."""
-        return len(self.all_slices) != self.all_slices[0].slice_count
 
     @property
     def duplicate_name(self) -> str:
@@ -284,7 +283,7 @@ class DeviceAllocator:
         search = _AllocationSearch(node, pools, claims, used)
         if not search.allocate_request(claim_index=0, request_index=0):
             return None
-        uses = tuple(tuple(uses) for uses in search.uses)
+        uses = tuple(map(tuple, search.uses))  # devices by claim
         return DeviceAllocation(uses, search.score, is_random=not self._is_ordered and search.is_random())
 
 
@@ -340,8 +339,11 @@ class _AllocationSearch:
         for alternative in request.alternatives:
             if alternative.count != ALL_DEVICES:
                 continue  # some devices may be found without the missing ones
-            if any(pool.is_incomplete or pool.duplicate_name for pool in self._pools):
-                raise AllocationError(f"claim {claim.name}, request {request.name}: a pool is incomplete or invalid")
+            for pool in self._pools:
+                is_incomplete = len(pool.all_slices) != pool.all_slices[0].slice_count  # some slices are missing
+                if is_incomplete or pool.duplicate_name:
+                    text = "a pool is incomplete or invalid"
+                    raise AllocationError(f"claim {claim.name}, request {request.name}: {text}")
             self._list_candidates(alternative)  # raises the error of a selector
 
     def is_random(self) -> bool:
@@ -428,9 +430,9 @@ class _AllocationSearch:
                 return False
         elif candidate.id in self._used or self._taken[candidate.id]:  # before, or in this search
             return False
-        for key, amount in candidate.counters.items():
-            if self._consumed[key] + amount > self._available[key]:
-                return False
+        for counter, amount in candidate.counters.items():
+            if self._consumed[counter] + amount > self._available[counter]:
+                return False  # the devices taken so far leave too little of a shared amount
         return all(is_tolerated(taint, alternative.tolerations) for taint in candidate.device.taints)
 
     def _move(self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice, sign: int) -> None:
@@ -477,9 +479,12 @@ def _is_selected(alternative: DeviceSubRequest, item: ResourceSlice, device: Dev
 
 
 def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | None:
-    """Return an attribute by its full name (`domain/name`; the default domain is the driver), None if missing."""
+    """Return an attribute of a device by its full name (`domain/name`); None if it has no such attribute. The device
+    may list an attribute of the driver's domain without this domain.
+    """
     attributes = candidate.device.attributes
     if name in attributes:
         return attributes[name]
     domain, _, identifier = name.partition("/")
-    return attributes.get(identifier) if domain == candidate.slice.driver else None
+    is_own_domain = domain == candidate.slice.driver
+    return attributes.get(identifier) if is_own_domain else None

@@ -190,11 +190,6 @@ class VolumeNeed(Struct, frozen=True):
     error: str = ""
     reason: str = ""
 
-    @property
-    def is_unusable(self) -> bool:
-        """Whether the volume must exist before its pod is scheduled, but no node reaches it."""
-        return self.is_bound and self.terms == ()
-
 
 class InlineVolume(Struct, frozen=True):
     """Disk named by a pod without a claim. Pods with disks of one name share a node only if all read."""
@@ -374,11 +369,6 @@ class PodSpec(Struct, frozen=True):
     def has_own_claims(self) -> bool:
         """Whether each pod of the spec may need other nodes, by the volumes or devices of its claims."""
         return bool(self.claims or self.device_claims)
-
-    @property
-    def has_template_claims(self) -> bool:
-        """Whether each pod of the spec gets a ResourceClaim of its own."""
-        return any(claim.is_own for claim in self.device_claims)
 
     @property
     def affinity_terms(self) -> tuple[PodTerm, ...]:

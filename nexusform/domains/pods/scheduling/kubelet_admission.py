@@ -5,7 +5,8 @@ pkg/kubelet/lifecycle/predicate.go (order and texts of the reasons) and pkg/kube
 declared: without it no pod has exclusive CPUs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, combinations
 from typing import Final
 
@@ -25,13 +26,8 @@ TOPOLOGY: Final = (
 _Share = tuple[Mapping[str, int], ...]
 
 
-def find_kubelet_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str:
-    """Return the first reason why kubelet rejects a pod assigned to this node, "" if the pod runs."""
-    return next(_list_rejections(pod, node, usage), "")
-
-
-def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str]:
-    """Yield the failed kubelet checks as kubelet words them; nothing if it accepts the pod."""
+def list_kubelet_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str]:
+    """Yield the failed checks of a pod assigned to this node, as kubelet words them; nothing if kubelet accepts it."""
     node_os = node.labels.get(_OS)
     if dict(pod.node_selector).get(_OS, node_os) != node_os:
         yield "PodOSSelectorNodeLabelDoesNotMatch: the kubernetes.io/os label doesn't match the node's"
@@ -67,7 +63,7 @@ class NodeNumaCells:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._is_single = node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        self._free = [dict(cell) for cell in node.cells]  # amounts by cell and resource
+        self._free = list(map(dict, node.cells))  # amounts by cell and resource
         self._allocations: list[tuple[PodSpec, _Share]] = []  # of each container, with the spec of its pod
 
     def allocate(self, pod: PodSpec) -> str:
@@ -112,14 +108,14 @@ class NodeNumaCells:
             widths = {self._count_required_cells(name, amount) for name, amount in container}
         if len(widths) != 1:
             return ()
-        for cells in combinations(range(len(self._free)), *widths):
-            if all(self._sum_free_amount(name, cells) >= amount for name, amount in container):
+        (width,) = widths
+        for cells in combinations(range(len(self._free)), width):
+            free_amounts: Counter[str] = Counter()  # of these cells together, by resource
+            for cell in cells:
+                free_amounts.update(self._free[cell])
+            if all(free_amounts[name] >= amount for name, amount in container):
                 return cells
         return ()
-
-    def _sum_free_amount(self, name: str, cells: Iterable[int]) -> int:
-        """Return the free amount of a resource in these cells together."""
-        return sum(self._free[cell].get(name, 0) for cell in cells)
 
     def _count_required_cells(self, name: str, amount: int) -> int:
         """Return the minimum number of cells needed for a resource on the empty node."""

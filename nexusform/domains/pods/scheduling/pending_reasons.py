@@ -8,7 +8,7 @@ from nexusform.diagnostics.phrases import enclose, select_word_form
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.rules import taints
-from nexusform.kubernetes.matching import DOES_NOT_EXIST, NOT_IN, Requirement, is_requirement_met
+from nexusform.kubernetes.matching import DOES_NOT_EXIST, NOT_IN, is_requirement_met
 from nexusform.scheduling.kubelet import STORAGE
 from nexusform.scheduling.placement_decision import Rejection
 
@@ -43,17 +43,21 @@ def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
     """Return requirements of a pod unmet on every node, as sentences; "" for none, or in a cluster without nodes."""
     if not nodes:
         return ""  # every requirement would be unmet
-    sentences = [*_list_missing_labels(spec, nodes), *_list_unwanted_labels(spec, nodes)]
+    sentences = list(_list_label_obstacles(spec, nodes))
     known_resources = {STORAGE}.union(*[node.other_resources for node in nodes])
-    required_resources = [name for name, amount in spec.requests.other_resources if amount]
-    sentences += [f" No node has the resource {name}." for name in required_resources if name not in known_resources]
+    for name, amount in spec.requests.other_resources:
+        if amount and name not in known_resources:
+            sentences.append(f" No node has the resource {name}.")
     return "".join(dict.fromkeys(sentences))
 
 
 def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
     """Return a sentence with the untolerated taints, the first one of each node; "" without any."""
-    first_taints = [taints.find_untolerated_taint(spec, node) for node in nodes]
-    counts = Counter(taints.format_taint(taint) for taint in first_taints if taint is not None)
+    counts: Counter[str] = Counter()  # number of nodes by taint
+    for node in nodes:
+        taint = taints.find_untolerated_taint(spec, node)
+        if taint is not None:
+            counts[taints.format_taint(taint)] += 1
     texts = [f"{taint} ({count} {select_word_form(count, 'node')})" for taint, count in sorted(counts.items())]
     return enclose(" Not tolerated: ", join_first_texts(texts), ".")
 
@@ -64,32 +68,24 @@ def join_first_texts(texts: Sequence[str]) -> str:
     return ", ".join(texts[:_MOST_VALUES]) + ellipsis
 
 
-def _list_missing_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield a sentence for each required label missing on every node, with the values present on nodes."""
+def _list_label_obstacles(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield a sentence for each required label missing on every node, with the values present on nodes. Then yield one
+    for each excluded label present on every node.
+    """
     for key, value in spec.node_selector:
         values = _collect_values(key, nodes)
         if value not in values:
             yield f" No node has the label {_format_label(key, f'={value}', values)}."
-    for requirement in _list_unmet_requirements(spec, nodes):
-        if requirement.operator not in _ABSENCE_OPERATORS:
-            condition = f" {requirement.operator}{enclose(' (', ', '.join(requirement.values), ')')}"
-            label = _format_label(requirement.key, condition, _collect_values(requirement.key, nodes))
-            yield f" No node has the label {label}."
-
-
-def _list_unwanted_labels(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield a sentence for each excluded label present on every node, with its values."""
-    for requirement in _list_unmet_requirements(spec, nodes):
+    # The requirements of required terms unmet on every node.
+    requirements = chain.from_iterable(term.labels for term in spec.node_terms or ())
+    unmet = [item for item in requirements if not any(is_requirement_met(item, node.labels) for node in nodes)]
+    for requirement in sorted(unmet, key=lambda item: item.operator in _ABSENCE_OPERATORS):  # those of absence last
+        values = _collect_values(requirement.key, nodes)
         if requirement.operator in _ABSENCE_OPERATORS:
-            label = _format_label(requirement.key, condition="", values=_collect_values(requirement.key, nodes))
-            yield f" Every node has the label {label}."
-
-
-def _list_unmet_requirements(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[Requirement]:
-    """Yield the requirements of required terms unmet on every node."""
-    for requirement in chain.from_iterable(term.labels for term in spec.node_terms or ()):
-        if not any(is_requirement_met(requirement, node.labels) for node in nodes):
-            yield requirement
+            yield f" Every node has the label {_format_label(requirement.key, condition='', values=values)}."
+        else:
+            condition = f" {requirement.operator}{enclose(' (', ', '.join(requirement.values), ')')}"
+            yield f" No node has the label {_format_label(requirement.key, condition, values)}."
 
 
 def _collect_values(key: str, nodes: Iterable[Node]) -> set[str]:

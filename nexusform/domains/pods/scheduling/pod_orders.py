@@ -71,14 +71,15 @@ class ArrivalOrder(Struct, frozen=True):
         """Return the time of arrival of a workload's pod after some others (or -1: before the first step), in
         intervals between the creation of two objects. Objects are created by `ranks`, their pods some hops later.
         """
-        interval, hop, pace = (byte / 256 for byte in self._hash_arrival_order(key)[:3])  # drawn from 0 to 1
+        # Four random numbers from 0 to 1. Three are equal for all pods of the workload: when its object is created, how
+        # long a hop takes, and the time between two pods. `delay` is that of this pod alone.
+        interval, hop, pace = (byte / 256 for byte in self._hash_arrival_order(key)[:3])
         delay = self._hash_arrival_order(f"{arrived_count}|{key}")[0] / 256
         slowness = _SLOWNESS[self.sample % len(_SLOWNESS)]
         hops = count_controller_hops(key) + (key in self.claiming_keys)
         start = self.ranks.index(key) + interval / 4 + hops * hop * slowness
-        # The next pod of an ordered set waits until the one before runs.
         earlier_count = max(0, arrived_count)
-        if key in self.ordered_keys:
+        if key in self.ordered_keys:  # the next pod of an ordered set waits until the one before runs
             return start + earlier_count * _START_TIME
         return start + (earlier_count + delay) * pace * slowness
 
@@ -137,7 +138,11 @@ def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
 
 
 def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
-    """Return the deciding facts other than times. The pod with the smallest is removed first (False before True)."""
+    """Return a sort key by the facts about a pod other than times; the pod with the lowest key is removed first.
+
+    Removed first are pods without a node (False sorts before True), in an early phase, not ready, with the lowest
+    deletion cost, and on a node with many pods.
+    """
     condition = pod.condition
     phase = _PHASE_RANKS.get(condition.phase, len(_PHASE_RANKS))
     return (bool(pod.node), phase, condition.is_ready, condition.deletion_cost, -pods_by_node[pod.node])

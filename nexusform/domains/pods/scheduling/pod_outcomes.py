@@ -201,7 +201,8 @@ def describe_condition(condition: PodCondition) -> str:
 
 def count_occurrences(names: Iterable[str]) -> dict[str, int]:
     """Return the number of occurrences of each non-empty name, sorted by name."""
-    return dict(sorted(Counter(name for name in names if name).items()))
+    counts = Counter(filter(None, names))
+    return dict(sorted(counts.items()))
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
@@ -213,7 +214,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
     # With affinity to its own group, the first pod decides the domain of all others.
-    is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.has_affinity_match
+    is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.affinity_matches
     nodes: list[int] = []
     for bucket in scheduler.list_buckets():  # nodes alike for all rules about domains
         node = next(bucket)  # the rules below reject all nodes of a bucket, or none
@@ -225,8 +226,9 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     own_counters = _collect_own_counters(scheduler, capacity)
     if is_first_pod:
         return _compute_affinity_range(scheduler, capacity, further, own_counters)
-    if own_counters.have_several_keys or len(own_counters.spread) > 1 or len(counts.affinity) > 1:
-        return _compute_placeable_bounds(scheduler, capacity, further, own_counters)  # it depends on the order
+    has_several_rules = len(own_counters.spread) > 1 or len(counts.affinity) > 1
+    if own_counters.have_several_keys or has_several_rules:  # then the number depends on the order of placement
+        return _compute_placeable_bounds(scheduler, capacity, further, own_counters)
     total = min(_sum_node_capacity(capacity, own_counters), further)
     return PlaceablePodRange(total, total, is_exact=True)
 

@@ -78,7 +78,10 @@ class PodPredictor:
     ) -> None:
         self.nodes = cluster.node_by_name
         self.lost_pods = frozenset(lost_pods)
-        self.workload_queue = workload_progress.sort_workload_queue(workloads)
+        # DaemonSets first, then by priority, highest first. Workloads of equal rank keep their order.
+        self.workload_queue = sorted(
+            workloads, key=lambda workload: (workload.kind != "DaemonSet", -workload.pod.priority)
+        )
         self.creation_order = {workload.key: at for at, workload in enumerate(workloads)}
 
         managed_pods: list[ExistingPod] = []
@@ -109,16 +112,21 @@ class PodPredictor:
 
     def _is_running(self, pod: ExistingPod) -> bool:
         """Return whether a pod keeps its node: neither lost nor evicted at once by a taint."""
-        return not self._is_pod_lost(pod) and self._compute_remaining_seconds(pod) != 0
-
-    def _is_pod_lost(self, pod: ExistingPod) -> bool:
-        return pod.node not in self.nodes or pod.key in self.lost_pods
+        return not self._find_node_loss_trigger(pod)
 
     def _find_node_loss_trigger(self, pod: ExistingPod) -> str:
-        return pod_outcomes.NODE_REMOVED if self._is_pod_lost(pod) else pod_outcomes.NO_EXECUTE
+        """Return why a pod leaves its node at once: NODE_REMOVED for a lost pod (also for one without a node),
+        NO_EXECUTE for one evicted by a taint; "" if it keeps its node.
+        """
+        if pod.node not in self.nodes or pod.key in self.lost_pods:
+            return pod_outcomes.NODE_REMOVED
+        is_evicted = self._compute_remaining_seconds(pod) == 0  # None: never
+        return pod_outcomes.NO_EXECUTE if is_evicted else ""
 
     def _compute_remaining_seconds(self, pod: ExistingPod) -> int | None:
-        """Return the seconds until a NoExecute taint of its (known) node evicts a pod: 0 at once, None never."""
+        """Return the seconds until a NoExecute taint of its node evicts a pod: 0 at once, None never. The node must be
+        one of the cluster.
+        """
         node = self.nodes[pod.node]
         _, kind, _ = pod.workload.split("/", 2)
         if not node.taints or pod.is_protected or kind in _UNEVICTABLE_KINDS:
@@ -238,9 +246,10 @@ class PodPredictor:
         running_surplus = [pod for pod in surplus if self._is_running(pod)]
         remaining_pods = [pod for pod in pods if pod not in surplus]
         ready_count = sum(self._is_running(pod) and not pod.is_stuck for pod in remaining_pods)
-        if progress.workload.is_ordered and ready_count < progress.workload.replicas:
+        has_unready_pods = ready_count < progress.workload.replicas
+        if progress.workload.is_ordered and has_unready_pods:
             progress.deferred_removals = running_surplus
-            surplus = [pod for pod in surplus if pod not in running_surplus]
+            surplus = [pod for pod in surplus if pod not in running_surplus]  # the others have no node
         else:
             for pod in running_surplus:
                 self.session.remove_pod(pod, may_linger=True)
@@ -375,7 +384,9 @@ class PodPredictor:
         for pod in sorted(progress.pods_to_place, key=lambda pod: positions[pod.number]):
             yield workload.key
             if pod.number > blocking_number and not pod.was_pending:  # a Pending pod exists already, so it is retried
-                verdict = template_rollout.build_waiting_verdict(workload.format_pod_name(blocking_number))
+                earlier_name = workload.format_pod_name(blocking_number)
+                reason = f"waits for {earlier_name} to run"
+                verdict = PodVerdict("", is_certain=True, feasible_nodes=0, reason=reason)
             else:
                 verdict = self._place_pod(progress, pod)
             verdicts[pod.number] = verdict
@@ -470,7 +481,7 @@ class PodPredictor:
             return  # no toleration expires
         for _ in range(_MOST_EVICTIONS):
             moves = [self._evict_expired_pods(progress) for progress in progress_list if not progress.is_daemon]
-            moves += [self._evict_expired_unmanaged(pod) for pod in self.unmanaged_pods]
+            moves += map(self._evict_expired_unmanaged, self.unmanaged_pods)
             if not any(moves):
                 return
             self._retry_waiting_pods(progress_list)
@@ -479,8 +490,11 @@ class PodPredictor:
         """Evict the pods of a workload after their tolerationSeconds, and return whether one leaves its node."""
         key, spec = progress.workload.key, progress.workload.pod
         pod_by_number = progress.requested_pods
-        placed_outcomes = [outcome for outcome in progress.outcomes.values() if outcome.node]
-        placed_pods = [ExistingPod(key, outcome.number, outcome.node, spec) for outcome in placed_outcomes]
+        placed_pods = [  # by this prediction
+            ExistingPod(key, outcome.number, outcome.node, spec)
+            for outcome in progress.outcomes.values()
+            if outcome.node
+        ]
         has_moved = False
         for pod in (*progress.kept_pods, *placed_pods):
             verdict = self._reschedule_after_toleration(pod)

@@ -57,14 +57,12 @@ class _NodeBucket:
         self.size += len(nodes)
 
     def drop(self, node: int, score: int) -> None:
+        """Remove a node from the bucket, and from its usage score."""
         level = self.nodes_by_score[score]
         level.discard(node)
         if not level:
             del self.nodes_by_score[score]
         self.size -= 1
-
-    def get_any_node(self) -> int:
-        return next(iter(next(iter(self.nodes_by_score.values()))))
 
     def list_nodes(self) -> Iterator[int]:
         return chain.from_iterable(self.nodes_by_score.values())
@@ -149,8 +147,12 @@ class PodSpecScheduler:
 
     def collect_rejections(self) -> dict[int, Rejection]:
         """Return the first rejection of each infeasible node."""
-        rejections = ((node, self.find_rejection(node)) for node in range(len(self.cache.nodes)))
-        return {node: rejection for node, rejection in rejections if rejection is not None}
+        rejections: dict[int, Rejection] = {}
+        for node in range(len(self.cache.nodes)):
+            rejection = self.find_rejection(node)
+            if rejection is not None:
+                rejections[node] = rejection
+        return rejections
 
     def list_rejections(self, node: int) -> Iterator[Rejection]:
         """Yield the rejections of a node with its nominated pods added; if it is feasible then, those without them, as
@@ -160,16 +162,17 @@ class PodSpecScheduler:
         if nominated_groups:
             version = self.cache.version
             for group in nominated_groups:
-                self._move_group_pod(group, node, sign=1)
+                self.move_pod(group, node, sign=1)
             rejections = list(self._list_node_rejections(node))
             for group in nominated_groups:
-                self._move_group_pod(group, node, sign=-1)
+                self.move_pod(group, node, sign=-1)
             self.cache.version = version  # all pods are as before
             if rejections:
                 return iter(rejections)
         return self._list_node_rejections(node)
 
-    def _move_group_pod(self, group: PodSpecGroup, node: int, sign: int) -> None:
+    def move_pod(self, group: PodSpecGroup, node: int, sign: int) -> None:
+        """Put a pod of any group on a node (sign 1) or remove it (sign -1) for a trial, and update the counters."""
         self.cache.place(group, node, sign)
         if self.counts.can_reject:
             self.counts.update_counts(group, node, sign)
@@ -221,7 +224,7 @@ class PodSpecScheduler:
         rules, counts = profile.DOMAIN_FILTERS, self.counts
         open_buckets: list[tuple[_NodeBucket, int]] = []
         for bucket in buckets.values():
-            node = bucket.get_any_node()
+            node = next(bucket.list_nodes())  # any of them
             if not any(find_rejection(counts, node) for _, find_rejection in rules):
                 open_buckets.append((bucket, node))
         if not open_buckets:
@@ -267,11 +270,12 @@ class PodSpecScheduler:
         self.version = self.cache.version  # the buckets below include the pod
         if not self._has_buckets:
             return  # buckets created later include the pod
-        for axis in self._changing_axes:  # the counts of a domain decide the bucket of its nodes
-            domain = axis.domain_by_node[node]
-            for member in axis.members.get(domain, ()):
+        for changing_axis in self._changing_axes:  # the counts of a domain decide the bucket of its nodes
+            domain = changing_axis.domain_by_node[node]
+            for member in changing_axis.members.get(domain, ()):
                 score = self._remove_node(member)
-                self._bucket_keys[member] = self._compute_bucket_key(member)
+                signatures = [axis.get_domain_signature(member) for axis in self._axes]
+                self._bucket_keys[member] = (*self.facts.points[member], *signatures)
                 self._insert_node(member, score)
         if node in self.facts.points:  # else it is infeasible for later pods of the spec, and in no bucket
             self._remove_node(node)
@@ -300,7 +304,7 @@ class PodSpecScheduler:
         return self._buckets
 
     def _compute_bucket_keys(self) -> dict[int, tuple[Trait, ...]]:
-        """Return the bucket key of each node, as `_compute_bucket_key` does for one."""
+        """Return the bucket key of each feasible node: its points by rule, then its trait on each topology axis."""
         points = self.facts.points
         if not self._axes:  # no rule counts pods by topology key
             return dict(points)
@@ -321,9 +325,6 @@ class PodSpecScheduler:
         self._changing_axes = [axis for axis in large_axes if id(axis.domain_by_node) in changing_ids]
         for axis in self._changing_axes:
             axis.members = self.facts.list_members(axis.domain_by_node)
-
-    def _compute_bucket_key(self, node: int) -> tuple[Trait, ...]:
-        return (*self.facts.points[node], *[axis.get_domain_signature(node) for axis in self._axes])
 
     def _insert_node(self, node: int, score: int) -> None:
         """Put a node into its bucket, unless its usage rejects it (score -1)."""
@@ -410,7 +411,7 @@ def _count_bucket_domains(counter: SpreadCounter, scored_buckets: list[tuple[_No
     """Return the number of domains of a constraint with nodes of `scored_buckets`, each a bucket and one of its nodes.
     A bucket has nodes alike for all rules about domains.
     """
-    if counter.constraint.topology_key == HOSTNAME:  # each node is a domain
+    if counter.constraint.topology_key == HOSTNAME:  # each node is a domain of its own
         return sum(bucket.size for bucket, _ in scored_buckets)
     if counter.size <= _FEW_DOMAINS:
         # Such a key distinguishes buckets, so one node represents its bucket.
@@ -459,9 +460,10 @@ class FeasibleNodesCache:
         facts = self._facts.get(key)
         if facts is None:
             points: dict[int, tuple[int, ...]] = {}  # by node: the points of each rule
-            for at, node in enumerate(() if is_rejected else self._nodes):
+            nodes = () if is_rejected else self._nodes  # no node is checked for a rejected pod
+            for node_index, node in enumerate(nodes):
                 if not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS):
-                    points[at] = tuple([rule.score(spec, node) for rule in self.scores])
-            mask = sum(1 << at for at in points)  # the bits of the feasible nodes are set
+                    points[node_index] = tuple([rule.score(spec, node) for rule in self.scores])
+            mask = sum(1 << node_index for node_index in points)  # the bits of the feasible nodes are set
             facts = self._facts[key] = FeasibleNodes(points, mask)
         return facts

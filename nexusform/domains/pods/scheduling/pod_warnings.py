@@ -131,15 +131,14 @@ def _warn_blocked_rollout(context: WorkloadContext) -> Iterator[WorkloadWarning]
     if waiting_pods:
         former_pods = _select_former_pods(context, waiting_pods)
         new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods  # all are former
-        names = tuple(outcome.name for outcome in new_pods)
         effect = "cannot be placed while the old pods run"
         if context.workload.kind == "DaemonSet" and not context.workload.allows_daemon_surge:
             effect = "cannot be placed, so the other old pods stay"  # the old pod of its node is deleted first
         detail = (
-            f"its new pods ({format_names(names)}) {effect}: "
+            f"its new pods ({_format_names(new_pods)}) {effect}: "
             f"{new_pods[0].reason}{_describe_former_pods(context, former_pods)}"
         )
-        pods = f"{len(names):,} new {select_word_form(len(names), 'pod')}"
+        pods = f"{len(new_pods):,} new {select_word_form(len(new_pods), 'pod')}"
         summary = f"{pods} {effect}: {_find_main_reason(context, new_pods[0])}"
         yield context.build_warning(workload_warnings.STUCK, detail, summary=summary)
     elif context.forecast.uncreated:
@@ -161,14 +160,14 @@ def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) 
     """Return the outcome of Pending pods of a former template, and the required action; "" without such pods."""
     if not pods:
         return ""
-    names = tuple(pod.name for pod in pods)
+    count = len(pods)
     if context.workload.kind == "Deployment":
-        subject = f"{len(names):,} {select_word_form(len(names), 'pod')} of the old template ({format_names(names)})"
-        verb = select_word_form(len(names), "waits", "wait")
+        subject = f"{count:,} {select_word_form(count, 'pod')} of the old template ({_format_names(pods)})"
+        verb = select_word_form(count, "waits", "wait")
         return f" {subject} {verb} on: the Deployment deletes none of them before a new pod runs."
     return (
-        f" {names[0]} has the old template. An ordered StatefulSet replaces no pod before it runs; delete "
-        f"it (kubectl delete pod -n {context.workload.namespace} {names[0]})."
+        f" {pods[0].name} has the old template. An ordered StatefulSet replaces no pod before it runs; delete "
+        f"it (kubectl delete pod -n {context.workload.namespace} {pods[0].name})."
     )
 
 
@@ -195,15 +194,10 @@ def _warn_pending_pods(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     waiting_pods = context.pending_pods
     if not waiting_pods or context.forecast.is_blocked:
         return  # none, or reported with the rollout
-    share = _format_share(context, waiting_pods)
+    share = f"{len(waiting_pods):,} of {context.forecast.replicas:,} pods"
     detail = f"{share} ({_format_names(waiting_pods)}) would stay Pending: {waiting_pods[0].reason}"
     summary = f"{len(waiting_pods):,} Pending: {_find_main_reason(context, waiting_pods[0])}"
     yield context.build_warning(workload_warnings.PENDING, detail, summary=summary)
-
-
-def _format_share(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:
-    """Format the number of these pods among those of the workload: `2 of 5 pods`."""
-    return f"{len(pods):,} of {context.forecast.replicas:,} pods"
 
 
 def _format_names(pods: Iterable[PodOutcome | ExistingPod]) -> str:
@@ -230,7 +224,8 @@ def _warn_failed_and_gated_pods(context: WorkloadContext) -> Iterator[WorkloadWa
     ):
         pods = [outcome for outcome in context.outcomes if outcome.state is state]
         if pods:
-            share, reason = _format_share(context, pods), pods[0].reason
+            share = f"{len(pods):,} of {context.forecast.replicas:,} pods"
+            reason = pods[0].reason
             detail = f"{share} ({_format_names(pods)}) would be {detail_text} {reason}"
             yield context.build_warning(kind, detail, summary=f"{share} would be {summary_text} {reason}")
 
@@ -252,11 +247,10 @@ def _warn_daemon_without_node(context: WorkloadContext) -> Iterator[WorkloadWarn
         return  # some nodes are permitted, or a quota or admission rejects the pods
     nodes = context.cluster.nodes
     pod = context.workload.pod
-    rejections = [rejection for node in nodes if (rejection := profile.find_node_rejection(pod, node))]
+    rejections = filter(None, [profile.find_node_rejection(pod, node) for node in nodes])
     reason = format_pending_message(rejections, len(nodes))
-    yield context.build_warning(
-        workload_warnings.NOWHERE, f"it would get no pod: {reason}{describe_missing(pod, nodes)}"
-    )
+    detail = f"it would get no pod: {reason}{describe_missing(pod, nodes)}"
+    yield context.build_warning(workload_warnings.NOWHERE, detail)
 
 
 def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWarning]:
@@ -327,7 +321,7 @@ def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, No
         text = f"{outcome.name} from {outcome.previous}"
         node = nodes.get(outcome.previous)
         if node is not None:
-            causes = [taints.format_taint(taint) for taint in taints.list_evicting_taints(outcome.spec, node)]
+            causes = list(map(taints.format_taint, taints.list_evicting_taints(outcome.spec, node)))
             seconds = taints.compute_toleration_seconds(outcome.spec, node)
             if seconds:  # else at once
                 causes.append(f"after {seconds} s")
@@ -358,11 +352,10 @@ def _warn_shared_machines(context: WorkloadContext) -> Iterator[WorkloadWarning]
         if count < 2:
             continue
         machine_pods = [pod for pod in context.running_outcomes if context.node_by_name[pod.node].machine == machine]
-        pods = [pod.name for pod in machine_pods]
         nodes = sorted({pod.node for pod in machine_pods})
         workers = f"{len(nodes):,} {select_word_form(len(nodes), 'worker')} {format_names(nodes)}"
         detail = (
-            f"{count:,} of {len(context.running_outcomes):,} pods ({format_names(pods)}) would run on "
+            f"{count:,} of {len(context.running_outcomes):,} pods ({_format_names(machine_pods)}) would run on "
             f"machine {machine} ({workers}). Losing the machine stops them. "
             f"{_explain_shared_hardware(context, proposed_label, 'machines')}"
         )
@@ -379,12 +372,12 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     rack = next(iter(context.forecast.per_rack))
     required_keys, preferred_keys = _list_own_topology_keys(context)
     proposed_label = find_location_label_key(context.nodes, attrgetter("rack"), required_keys + preferred_keys)
-    pods = tuple(outcome.name for outcome in context.running_outcomes)
+    count = len(context.running_outcomes)
     detail = (
-        f"all {len(pods):,} pods ({format_names(pods)}) would run in rack {rack}, but workers of "
+        f"all {count:,} pods ({_format_names(context.running_outcomes)}) would run in rack {rack}, but workers of "
         f"{len(racks)} racks have capacity. {_explain_shared_hardware(context, proposed_label, 'racks')}"
     )
-    summary = f"all {len(pods):,} pods would be lost with rack {rack}; {len(racks)} racks have capacity"
+    summary = f"all {count:,} pods would be lost with rack {rack}; {len(racks)} racks have capacity"
     yield context.build_warning(workload_warnings.SHARED_RACK, detail, location=rack, summary=summary)
 
 

@@ -7,6 +7,7 @@ and plugins/defaultpreemption (1.30 on); pkg/controller/disruption/disruption.go
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -74,7 +75,9 @@ class _Candidate(Struct, frozen=True):
     is_arbitrary: bool
 
     def rank(self) -> tuple[int, ...]:
-        """Return the sort key of the node; the lowest is chosen."""
+        """Return the sort key of the node; the node with the lowest key is chosen. In this order count: violated
+        budgets, the highest priority of a victim, the sum of priorities, the number of victims, and late starts.
+        """
         highest = self.victims[0].spec.priority  # they are sorted by importance
         total = sum(pod.spec.priority + _OFFSET for pod in self.victims)
         start_age = min(pod.age for pod in self.victims if pod.spec.priority == highest)
@@ -144,7 +147,6 @@ class _PreemptionTrial:
         self._scheduler = scheduler
         self._pods_by_node = pods_by_node
         self._allowances = allowances
-        self._updates_counts = scheduler.counts.can_reject
 
     def find_candidate(self, node: int) -> _Candidate | None:
         """Return a node with its victims; None without pods of lower priority, or if their removal does not help."""
@@ -188,10 +190,7 @@ class _PreemptionTrial:
 
     def _restore_or_remove_pod(self, pod: ExistingPod, node: int, sign: int) -> None:
         """Put a pod back on its node (sign 1) or remove it (sign -1), and update the counters."""
-        group = self._scheduler.cache.get_group(pod.spec)
-        self._scheduler.cache.place(group, node, sign)
-        if self._updates_counts:
-            self._scheduler.counts.update_counts(group, node, sign)
+        self._scheduler.move_pod(self._scheduler.cache.get_group(pod.spec), node, sign)
 
     def _select_victims(self, pods: Sequence[ExistingPod], node: int) -> list[ExistingPod]:
         """Put back each pod if the pod to place still fits on the node then, and return the others: the victims."""
@@ -211,17 +210,14 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
 
 def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
     """Return whether only some of several pods of equal priority and age, but different templates, are victims."""
-    victims_by_rank = group_by(victims, _get_priority_and_age)
-    pods_by_rank = group_by(lower_priority_pods, _get_priority_and_age)
+    rank_pod = attrgetter("spec.priority", "age")
+    victims_by_rank = group_by(victims, rank_pod)
+    pods_by_rank = group_by(lower_priority_pods, rank_pod)
     for rank, own_victims in victims_by_rank.items():
         templates = {(pod.workload, pod.spec.template) for pod in pods_by_rank[rank]}
         if len(templates) > 1 and len(own_victims) < len(pods_by_rank[rank]):
             return True
     return False
-
-
-def _get_priority_and_age(pod: ExistingPod) -> tuple[int, int]:
-    return pod.spec.priority, pod.age
 
 
 def compute_allowed_disruptions(budget: PodDisruptionBudget, pods: int, healthy: int) -> int:
@@ -252,9 +248,11 @@ def count_expected_pods(
     budget: PodDisruptionBudget, workloads: Iterable[Workload], unmanaged_pods: Iterable[ExistingPod]
 ) -> int:
     """Count the expected pods under a budget: replicas of workloads except DaemonSets (not scaled), unmanaged pods."""
-    scaled_workloads = [workload for workload in workloads if workload.kind != "DaemonSet"]
-    replicas = sum(workload.replicas for workload in scaled_workloads if is_pod_covered(budget, workload.pod))
-    return replicas + len(select_covered_pods(budget, unmanaged_pods))
+    expected_count = len(select_covered_pods(budget, unmanaged_pods))
+    for workload in workloads:
+        if workload.kind != "DaemonSet" and is_pod_covered(budget, workload.pod):
+            expected_count += workload.replicas
+    return expected_count
 
 
 def find_drain_obstacles(
@@ -302,19 +300,22 @@ def list_applied_budgets(
     """
     # No budget holds a pod that has not run yet.
     started_pods = [pod for pod in pods if pod.condition.phase != "Pending"]
-    budget_counts: Counter[PodIdentity] = Counter()
+    pods_by_budget: list[list[ExistingPod]] = []
+    budget_counts: Counter[PodIdentity] = Counter()  # number of budgets of each pod
     for budget in budgets:
-        budget_counts.update(pod.identity for pod in started_pods if has_budget(budget, pod))
-    for budget in budgets:
+        covered_pods = [pod for pod in started_pods if has_budget(budget, pod)]
+        pods_by_budget.append(covered_pods)
+        budget_counts.update(pod.identity for pod in covered_pods)
+    for budget, covered_pods in zip(budgets, pods_by_budget, strict=True):
+        if any(budget_counts[pod.identity] > 1 for pod in covered_pods):
+            yield budget, 0
+            continue
         allowed = count_allowed_disruptions(budget, existing_pods)
         is_met = budget.is_met  # enough pods are ready, as reported by its controller
         if is_met is None:
             is_met = allowed >= 0  # not reported: computed from the pods
-        covered_pods = [pod for pod in started_pods if has_budget(budget, pod)]
-        if any(budget_counts[pod.identity] > 1 for pod in covered_pods):
-            yield budget, 0
-            continue
-        if is_met or budget.evicts_unready:  # unready pods are free to go
-            covered_pods = [pod for pod in covered_pods if pod.condition.is_ready]
-        if covered_pods:
+        limited_pods = covered_pods
+        if is_met or budget.evicts_unready:  # unready pods may be evicted without a limit
+            limited_pods = [pod for pod in covered_pods if pod.condition.is_ready]
+        if limited_pods:
             yield budget, allowed

@@ -116,21 +116,8 @@ DOMAIN_FILTERS: Final[tuple[tuple[str, DomainFilter], ...]] = (
 
 # Order of the filters in kube-scheduler; it reports the first reason of a node.
 ORDER: Final = (
-    "node_names",
-    "node_unschedulable",
-    "node_name",
-    "taints",
-    "node_affinity",
-    "node_ports",
-    "resources",
-    "disks",
-    "claims",
-    "volume_limits",
-    "volumes",
-    "volume_zones",
-    "topology_spread",
-    "inter_pod_affinity",
-    "devices",
+    *("node_names", "node_unschedulable", "node_name", "taints", "node_affinity", "node_ports", "resources", "disks"),
+    *("claims", "volume_limits", "volumes", "volume_zones", "topology_spread", "inter_pod_affinity", "devices"),
 )
 
 # Reasons that evictions cannot remove, besides all of NODE_FILTERS: no victims are searched there.
@@ -151,7 +138,7 @@ NODE_SCORES: Final[tuple[NodeScoreRule, ...]] = (
         1,
         lambda pod: pod.images,
         image_locality.score,
-        image_locality.normalize_scores,
+        list,  # the scores are from 0 to 100 already
         is_applicable=lambda node: bool(node.images),
     ),
 )
@@ -176,8 +163,11 @@ DOMAIN_SCORES: Final[tuple[TopologyDomainScoreRule, ...]] = (
 
 def find_node_rejection(pod: PodSpec, node: Node) -> Rejection | None:
     """Return the first reason why a node does not permit a pod, regardless of its usage; None if it permits it."""
-    reasons = ((rule.name, rule.find_rejection(pod, node)) for rule in NODE_FILTERS)
-    return next((Rejection(node.name, rule_name, reason) for rule_name, reason in reasons if reason), None)
+    for rule in NODE_FILTERS:
+        reason = rule.find_rejection(pod, node)
+        if reason:
+            return Rejection(node.name, rule.name, reason)
+    return None
 
 
 def should_run_daemon(pod: PodSpec, node: Node) -> bool:

@@ -4,7 +4,7 @@ plugin/pkg/admission/resourcequota (texts of the reasons).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -28,7 +28,10 @@ class QuotaUsage:
 
     def list_quotas(self) -> tuple[ResourceQuota, ...]:
         """Return the quotas with the amounts used now."""
-        return tuple(replace(quota, used=tuple(sorted(amounts.items()))) for quota, amounts in self._usages)
+        quotas: list[ResourceQuota] = []
+        for quota, used_amounts in self._usages:
+            quotas.append(replace(quota, used=tuple(sorted(used_amounts.items()))))
+        return tuple(quotas)
 
     def remove(self, pod: PodSpec) -> None:
         """Remove a pod added before."""
@@ -40,10 +43,13 @@ class QuotaUsage:
             for name, amount in _compute_pod_amounts(quota, pod).items():
                 used_amounts[name] += sign * amount
 
-    def _list_usages(self, pod: PodSpec) -> list[tuple[ResourceQuota, Counter[str]]]:
-        """Return the quotas that count a pod, each with its used amounts: it matches the namespace and all scopes."""
-        usages = [(quota, used_amounts) for quota, used_amounts in self._usages if quota.namespace == pod.namespace]
-        return [usage for usage in usages if all(_is_in_quota_scope(scope, pod) for scope in usage[0].scopes)]
+    def _list_usages(self, pod: PodSpec) -> Iterator[tuple[ResourceQuota, Counter[str]]]:
+        """Yield the quotas that count a pod, each with its used amounts: it matches the namespace and all scopes."""
+        for quota, used_amounts in self._usages:
+            if quota.namespace != pod.namespace:
+                continue
+            if all(_is_in_quota_scope(scope, pod) for scope in quota.scopes):
+                yield quota, used_amounts
 
     def try_add(self, pod: PodSpec) -> str:
         """Add one more pod, or return why it is not created; "" if it is."""
@@ -77,15 +83,18 @@ def _find_quota_rejection(quota: ResourceQuota, used_amounts: Counter[str], pod:
 
 
 def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:
-    return ",".join(f"{name}={_format_amount(name, amounts.get(name, 0))}" for name in names)
-
-
-def _format_amount(name: str, amount: int) -> str:
-    """Format an amount as Kubernetes does: CPU, counted in milli, in whole units where possible."""
-    if not name.endswith("cpu"):
-        return str(amount)
-    units, remainder = divmod(amount, 1000)
-    return f"{amount}m" if remainder else str(units)
+    """Format the amounts of these names as Kubernetes does: `cpu=500m,pods=2`. CPU is counted in milli, and formatted
+    in whole units where possible. A missing amount is 0.
+    """
+    texts: list[str] = []
+    for name in names:
+        amount = amounts.get(name, 0)
+        text = str(amount)
+        if name.endswith("cpu"):
+            units, remainder = divmod(amount, 1000)
+            text = f"{amount}m" if remainder else str(units)
+        texts.append(f"{name}={text}")
+    return ",".join(texts)
 
 
 def _compute_pod_amounts(quota: ResourceQuota, pod: PodSpec) -> dict[str, int]:

@@ -66,26 +66,15 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
             continue  # the prediction is repeated with the difference: a changed decision is found there
         if difference.affects_scores_only and feasible_nodes < 2:
             continue  # scores choose among several nodes
-        if difference.is_affected(spec) and difference.is_in(version) is None:  # unknown
+        is_unknown = difference.is_in(version) is None
+        if is_unknown and difference.is_affected(spec):
             return True
     return False
-
-
-def _has_pod_level_requests(spec: PodSpec) -> bool:
-    return spec.container_scored_requests is not None and spec.container_scored_requests != spec.scored_requests
-
-
-def _apply_container_scores(spec: PodSpec) -> PodSpec:
-    return replace(spec, scored_requests=spec.container_scored_requests)
 
 
 def _has_negative_selector(term: PodTerm) -> bool:
     """Return whether a term would select a namespace without any label."""
     return term.namespace_selector != LabelSelector() and is_selected(term.namespace_selector, {})
-
-
-def _has_negative_namespace_term(spec: PodSpec) -> bool:
-    return any(map(_has_negative_selector, spec.affinity_terms))
 
 
 def _extend_term_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
@@ -108,11 +97,20 @@ def _apply_all_namespaces(spec: PodSpec) -> PodSpec:
 VERSION_DIFFERENCES: Final[tuple[SchedulerVersionDifference, ...]] = (
     # LeastAllocated uses the requests of a new pod's containers, not its pod-level requests.
     SchedulerVersionDifference(
-        "pod_level_requests", (1, 34), None, _has_pod_level_requests, _apply_container_scores, affects_scores_only=True
+        "pod_level_requests",
+        (1, 34),
+        until=None,
+        is_affected=lambda spec: spec.container_scored_requests not in (None, spec.scored_requests),
+        apply=lambda spec: replace(spec, scored_requests=spec.container_scored_requests),
+        affects_scores_only=True,
     ),
     # A negative namespaceSelector of the new pod selects every namespace (kubernetes#141526).
     SchedulerVersionDifference(
-        "negative_namespace_selectors", (1, 34), (1, 37), _has_negative_namespace_term, _apply_all_namespaces
+        "negative_namespace_selectors",
+        (1, 34),
+        until=(1, 37),
+        is_affected=lambda spec: any(map(_has_negative_selector, spec.affinity_terms)),
+        apply=_apply_all_namespaces,
     ),
     # BalancedAllocation compares the balance of a node before and after the new pod.
     SchedulerVersionDifference(

@@ -20,7 +20,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     VolumeNeed,
     is_recreated,
 )
-from nexusform.domains.pods.scheduling.kubelet_admission import NodeNumaCells, find_kubelet_rejection
+from nexusform.domains.pods.scheduling.kubelet_admission import NodeNumaCells, list_kubelet_rejections
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, format_pending_message
 from nexusform.domains.pods.scheduling.pod_spec_scheduler import BestNodes, FeasibleNodesCache, PodSpecScheduler
 from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, compute_eviction_allowances, select_victims
@@ -81,6 +81,8 @@ class SchedulingSession:
         self.age = 1  # of every pod that is made here: newer than every existing pod
         self._expected_counts = expected_counts  # number of pods under each budget of the cluster
         self._names = list(cluster.node_by_name)
+        # With more feasible nodes, kube-scheduler stops its search before it has scored all of them.
+        self._scored_node_limit = profile.compute_scored_node_limit(len(self._names))
         self._encoded_names = [name.encode() for name in self._names]
         # Nominated pods by node: their requests are reserved against pods of lower priority.
         self._nominated_groups: dict[int, list[PodSpecGroup]] = {}
@@ -135,10 +137,10 @@ class SchedulingSession:
         if scheduler is not None and scheduler.is_current(group, volume_needs):
             return scheduler
         # Capacity is reserved by nominated pods with at least the priority of this spec.
-        reserving_groups = {
-            node_index: [nominated for nominated in groups if nominated.spec.priority >= spec.priority]
-            for node_index, groups in self._nominated_groups.items()
-        }
+        reserving_groups: dict[int, list[PodSpecGroup]] = {}
+        for node_index, groups in self._nominated_groups.items():
+            reserving = [nominated for nominated in groups if nominated.spec.priority >= spec.priority]
+            reserving_groups[node_index] = reserving
         self._scheduler = PodSpecScheduler(self.cache, group, self.facts_cache, volume_needs, reserving_groups)
         return self._scheduler
 
@@ -200,7 +202,11 @@ class SchedulingSession:
             self._observer(workload, number, scheduler)
         if spec.gates:
             return build_gated_verdict(spec)
-        pod = ExistingPod(workload, number, node="", spec=spec, age=self._sample_pod_age(workload, number))
+        age = self.age
+        if self.has_random_ages:  # kubelets start pods in any order: a random age from a digest
+            digest = blake2b(f"{self.seed}|{workload}|{number}".encode(), digest_size=1).digest()
+            age += digest[0]
+        pod = ExistingPod(workload, number, node="", spec=spec, age=age)
         if spec.node_name:
             return self._start_bound_pod(scheduler, pod)
         if nomination is not None and scheduler.find_rejection(nomination) is None:  # its reserved node
@@ -216,27 +222,20 @@ class SchedulingSession:
 
     def _mark_uncertain_nodes(self, scheduler: PodSpecScheduler, choice: BestNodes) -> None:
         """Mark the possible nodes of an uncertain choice: all feasible ones, or the tied ones if ties alone decide."""
-        if self._uncertain_nodes or self._is_search_cut_short(choice) or self._find_doubt(scheduler, choice):
+        is_cut_short = choice.feasible_nodes > self._scored_node_limit
+        if self._uncertain_nodes or is_cut_short or self._find_doubt(scheduler, choice):
             self._uncertain_nodes |= scheduler.facts.mask
             return
         for node in choice.tied_nodes:
             self._uncertain_nodes |= 1 << node
 
-    def _is_search_cut_short(self, choice: BestNodes) -> bool:
-        """Return whether kube-scheduler stops its search before it has scored all feasible nodes."""
-        return choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names))
-
-    def _sample_pod_age(self, workload: str, number: int) -> int:
-        """Return the age of a new pod; kubelets start pods in any order."""
-        if not self.has_random_ages:
-            return self.age
-        digest = blake2b(f"{self.seed}|{workload}|{number}".encode(), digest_size=1).digest()
-        return self.age + digest[0]
-
     def _add_doubt(
         self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes = _NO_CHOICE
     ) -> PodVerdict:
-        return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice) or "ties")
+        """Return an uncertain verdict with its doubt: unknown facts, else ties; a certain one unchanged."""
+        if verdict.is_certain:
+            return verdict
+        return replace(verdict, doubt=self._find_doubt(scheduler, choice) or "ties")
 
     def _find_doubt(self, scheduler: PodSpecScheduler, choice: BestNodes) -> str:
         """Return the unknown facts that may change a decision, the first ones if several apply; "" if none does."""
@@ -295,7 +294,9 @@ class SchedulingSession:
             is_certain = not self._uncertain_nodes
             return _build_started_verdict(spec.node_name, "no such node", is_certain, feasible_nodes=0)
         is_certain = not self._uncertain_nodes & (1 << node_index)  # the bit of this node is not set
-        rejection_text = find_kubelet_rejection(spec, self.cache.nodes[node_index], self.cache.usage[node_index])
+        node, usage = self.cache.nodes[node_index], self.cache.usage[node_index]
+        # The first reason against the pod; "" if it runs.
+        rejection_text = next(list_kubelet_rejections(spec, node, usage), "")
         rejection_text = rejection_text or self._start_pod(scheduler, node_index, pod)
         return _build_started_verdict(spec.node_name, rejection_text, is_certain, int(not rejection_text))
 
@@ -436,7 +437,7 @@ class SchedulingSession:
 
     def _is_choice_certain(self, scheduler: PodSpecScheduler, choice: BestNodes) -> bool:
         """Return whether a choice is certain: one best node of all, and no effect of unknown facts or earlier ties."""
-        has_alternatives = len(choice.tied_nodes) > 1 or self._is_search_cut_short(choice)
+        has_alternatives = len(choice.tied_nodes) > 1 or choice.feasible_nodes > self._scored_node_limit
         if has_alternatives or self._find_doubt(scheduler, choice):
             return False
         if choice.feasible_nodes > 1 and self._has_uncertain_spread(scheduler):
@@ -451,9 +452,10 @@ class SchedulingSession:
         if not self._uncertain_nodes:
             return False
         namespace = scheduler.group.spec.namespace
-        selectors = [counter.constraint.selector for counter in scheduler.counts.soft_spread if counter.counts_new_pods]
-        for selector in selectors:
-            for group in self.cache.select_groups_of_namespace(selector, namespace):
+        for counter in scheduler.counts.soft_spread:
+            if not counter.counts_new_pods:
+                continue
+            for group in self.cache.select_groups_of_namespace(counter.constraint.selector, namespace):
                 if any(self._uncertain_nodes >> node & 1 for node in group.nodes):
                     return True
         return False

@@ -205,13 +205,16 @@ class _PodReplacement(Struct, frozen=True):
         """Place a new pod, and remove old ones evicted for it."""
         verdict = self.session.place_pod(self.workload.pod, self.workload.key, number)
         state = self.state
-        for pod in [pod for pod in state.remaining_pods if pod in verdict.victims]:
+        for pod in list(state.remaining_pods):
+            if pod not in verdict.victims:
+                continue
             state.remaining_pods.remove(pod)
             state.removed_pods.append(pod)
             self.quota_usage.remove(pod.spec)
         state.new_verdicts[number] = verdict
 
     def _remove_pod(self, pod: ExistingPod) -> None:
+        """Delete an old pod; in a rolling update it may hold its capacity until it has terminated."""
         self.session.remove_pod(pod, may_linger=self.workload.has_rolling_update)
         self.quota_usage.remove(pod.spec)
         self.state.remaining_pods.remove(pod)
@@ -336,7 +339,9 @@ class TemplateRollout:
         )
         removed_numbers = [*old_set_numbers, *list_numbers(pending_pods), *new_set_numbers][:deletable_count]
         self._spare_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
-        for pod in [pod for pod in progress.pending_outdated_pods if pod.number in removed_numbers]:
+        for pod in list(progress.pending_outdated_pods):
+            if pod.number not in removed_numbers:
+                continue
             progress.pending_outdated_pods.remove(pod)
             if len(progress.kept_pods) + len(progress.pods_to_place) < workload.replicas:
                 progress.pods_to_place.append(replace(pod, former_spec=None))  # replaced by one of the current template
@@ -521,15 +526,10 @@ class DaemonRollout:
         self._session.remove_pod(pod)
 
 
-# StatefulSets with podManagementPolicy OrderedReady. The controller processes ordinals from the lowest. It creates the
-# first missing pod and waits until it runs: later pods are not created, surplus pods are not deleted, and none is
-# replaced, not even a Pending one of a broken template. Existing pods are kept meanwhile. Source: kubernetes
-# pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
-
-
 def find_stuck_number(progress: WorkloadProgress) -> int:
-    """Return the lowest ordinal of an ordered workload's stuck pods (not ready, not starting); NONE_STUCK, above all
-    ordinals, for other workloads and without a stuck pod.
+    """Return the lowest ordinal of the stuck pods of an ordered workload: the pods not ready and not starting. Return
+    NONE_STUCK, above all ordinals, for other workloads and without a stuck pod. An ordered workload is a StatefulSet
+    with podManagementPolicy OrderedReady.
     """
     if not progress.workload.is_ordered:
         return NONE_STUCK
@@ -537,16 +537,14 @@ def find_stuck_number(progress: WorkloadProgress) -> int:
     return min(list_numbers(select_stuck_pods(pods)), default=NONE_STUCK)
 
 
-def build_waiting_verdict(earlier_pod: str) -> PodVerdict:
-    """Return the verdict on a pod that waits for an earlier one."""
-    return PodVerdict("", is_certain=True, feasible_nodes=0, reason=f"waits for {earlier_pod} to run")
-
-
 def drop_deferred_pods(progress: WorkloadProgress) -> None:
     """Drop the pods to place that an ordered StatefulSet does not create yet, and record their number and the reason.
 
-    Its controller creates a pod only after all pods with lower numbers run. A dropped pod with a node before the plan
-    is recorded as removed.
+    Its controller processes the pods from the lowest ordinal. It creates the first missing pod and waits until it runs.
+    Meanwhile later pods are not created, surplus pods are not deleted, and existing pods are kept. No pod is replaced,
+    not even a Pending one of a broken template. A dropped pod with a node before the plan is recorded as removed.
+
+    Source: kubernetes pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
     """
     if not progress.workload.is_ordered:
         return

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import compress
+from itertools import compress, product
 from typing import Final, TypeGuard
 
 from msgspec.structs import replace
@@ -44,7 +44,10 @@ class SpreadCounter(DomainCounter):
     `eligible_nodes`: nodes with pods and domains that count. `eligible_domains`: their domains.
     """
 
-    __slots__ = ("_levels", "_minimum", "constraint", "eligible_domains", "eligible_nodes", "matches_itself")
+    __slots__ = (
+        *("_levels", "_minimum", "constraint", "counts_itself", "counts_new_pods"),
+        *("eligible_domains", "eligible_nodes", "matches_itself"),
+    )
 
     def __init__(
         self,
@@ -59,19 +62,12 @@ class SpreadCounter(DomainCounter):
         self.constraint = constraint
         self.eligible_nodes = eligible_nodes
         self.matches_itself = matches_itself
+        # Whether new pods are counted; a selector that selects everything counts none.
+        self.counts_new_pods = _is_selective(constraint.selector)
+        self.counts_itself = self.counts_new_pods and matches_itself > 0  # each further pod of the spec is counted
         self.eligible_domains = eligible_domains
         self._levels: dict[int, int] = {}
         self._minimum = 0
-
-    @property
-    def counts_new_pods(self) -> bool:
-        """Whether new pods are counted; a selector that selects everything counts none."""
-        return _is_selective(self.constraint.selector)
-
-    @property
-    def counts_itself(self) -> bool:
-        """Whether each further pod of the spec is counted."""
-        return self.counts_new_pods and bool(self.matches_itself)
 
     def index_domains_by_count(self) -> None:
         """Index the domains by pod count once all existing pods are counted."""
@@ -114,14 +110,19 @@ class TopologyCounts:
         self.incoming_spec = spec = incoming_spec
         # Amount added to each counter by one more pod of the spec.
         self._own_increments: list[tuple[DomainCounter, int]] = []
-        self.affinity = [self._create_counter(term) for term in spec.affinity]  # pods selected by all terms
-        self._affinity_matches = 0  # pods selected by all terms of required affinity, counted once per term
+        self.affinity = list(map(self._create_counter, spec.affinity))  # pods selected by all terms
+        # Pods selected by all terms of required affinity: each counts once per term with a domain of its node.
+        self.affinity_matches = 0
         self.matches_itself = bool(spec.affinity) and self._is_selected_by_affinity(group)
-        self.anti_affinity = [self._count_selected_pods(term) for term in spec.anti_affinity]  # by one term each
+        self.anti_affinity = list(map(self._count_selected_pods, spec.anti_affinity))  # by one term each
         self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
         self.preferred_affinity: list[DomainCounter] = []  # points for preferences of this pod and of existing ones
         if spec.affinity:
-            self._count_pods_with_affinity(cache.select_term_groups(spec.affinity[0]))
+            # The pods of a group have one spec: all of them match the terms, or none does.
+            candidates = cache.select_term_groups(spec.affinity[0])
+            matching_groups = [candidate for candidate in candidates if self._is_selected_by_affinity(candidate)]
+            for matching_group, counter in product(matching_groups, self.affinity):
+                self.affinity_matches += _count_group(matching_group, counter, amount=1)
         if self.matches_itself:
             self._own_increments += [(counter, 1) for counter in self.affinity]
         self._count_affinity_terms()
@@ -130,22 +131,13 @@ class TopologyCounts:
         self.soft_spread = self._create_spread_counters(_list_scoring_constraints(spec))
         counters = (*self.hard_spread, *self.soft_spread)
         self._growing_spread = [counter for counter in counters if counter.counts_itself]
-
-    @property
-    def has_affinity_match(self) -> bool:
-        """Whether some pod in a domain of some term matches all terms of required affinity."""
-        return self._affinity_matches > 0
+        # Whether existing pods can make a node infeasible, apart from its usage: by a term, a constraint or a claim.
+        required_terms = (self.affinity, self.anti_affinity, self.existing_anti_affinity)
+        self.can_reject = any((*required_terms, self.hard_spread, group.spec.exclusive_claims))
 
     def _is_selected_by_affinity(self, group: PodSpecGroup) -> bool:
         """Return whether all terms of required affinity select the pods of a group; also without any term."""
         return all(self.cache.is_selected(term, group) for term in self.incoming_spec.affinity)
-
-    def _count_pods_with_affinity(self, groups: Iterable[PodSpecGroup]) -> None:
-        """Count the existing pods of these groups matching all terms of required affinity, by domain."""
-        for group in groups:
-            if self._is_selected_by_affinity(group):
-                for counter in self.affinity:
-                    self._affinity_matches += _count_group(group, counter, amount=1)
 
     def _create_counter(self, term: PodTerm) -> DomainCounter:
         topology = self.cache.get_topology(term.topology_key)
@@ -188,9 +180,11 @@ class TopologyCounts:
         self.preferred_affinity = list(points_by_key.values())
 
     def _select_own_terms(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
+        """Return the terms that select the pod to place."""
         return [term for term in terms if self.cache.is_selected(term, self.group)]
 
     def _get_counter(self, counters: dict[str, DomainCounter], term: PodTerm) -> DomainCounter:
+        """Return the counter for the topology key of a term, created on first use."""
         counter = counters.get(term.topology_key)
         if counter is None:
             counter = counters[term.topology_key] = self._create_counter(term)
@@ -214,7 +208,7 @@ class TopologyCounts:
         counter = SpreadCounter(
             constraint, domain_by_node, domain_count, eligible_nodes, eligible_domains, matches_itself
         )
-        if _is_selective(selector):  # one for all pods or none counts no existing pod
+        if counter.counts_new_pods:  # a selector of all pods or of none counts no existing pod either
             for group in self.cache.select_groups_of_namespace(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:
                     continue  # spreading ignores them
@@ -259,16 +253,9 @@ class TopologyCounts:
             counter.add(node, amount)
         if self.matches_itself:
             # Once per term with a domain of the node.
-            self._affinity_matches += sum(counter.domain_by_node[node] >= 0 for counter in self.affinity)
+            self.affinity_matches += sum(counter.domain_by_node[node] >= 0 for counter in self.affinity)
         for spread in self._growing_spread:
             spread.add_pod(node)
-
-    @property
-    def can_reject(self) -> bool:
-        """Whether existing pods can make a node infeasible, apart from its usage."""
-        spec = self.group.spec
-        counters = (self.affinity, self.anti_affinity, self.existing_anti_affinity, self.hard_spread)
-        return any((*counters, spec.exclusive_claims))
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
         """Count a pod of `other` added to a node (sign 1) or removed (sign -1), in the counters of filters only.
@@ -279,7 +266,7 @@ class TopologyCounts:
         cache, spec = self.cache, other.spec
         if self._is_selected_by_affinity(other):  # by all terms
             for counter in self.affinity:
-                self._affinity_matches += sign * counter.add(node, sign)
+                self.affinity_matches += sign * counter.add(node, sign)
         for term, counter in zip(self.incoming_spec.anti_affinity, self.anti_affinity, strict=True):
             if cache.is_selected(term, other):
                 counter.add(node, sign)

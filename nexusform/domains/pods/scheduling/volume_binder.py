@@ -67,7 +67,9 @@ class VolumeBinder:
         for pod in pods:  # all recorded volumes first: no other claim gets them
             for claim_name, volume in pod.volumes:
                 self._bind_claim(claim_name, volume)
-        for pod in [pod for pod in pods if pod.node]:
+        for pod in pods:
+            if not pod.node:
+                continue  # its claims are bound once it has one
             for claim in self._list_unbound_claims(pod.spec, pod.number):
                 is_provisioned = claim.provisioning_terms != ()  # (): the class never provisions a volume
                 if is_provisioned and not self._bind_prebound(claim):
@@ -112,12 +114,7 @@ class VolumeBinder:
                 needs.append(build_node_volume_need(names, reason))
         return tuple(needs)
 
-    def find_driver(self, claim: Claim) -> str:
-        """Return the CSI driver of a claim by its volume, else by its class; "" if there is none."""
-        volume = self._find_volume(claim)
-        return claim.driver if volume is None else volume.driver
-
-    def _find_volume(self, claim: Claim) -> Volume | None:
+    def find_volume(self, claim: Claim) -> Volume | None:
         """Return the volume of a claim; None if it is unbound, or provisioned without a record here."""
         return self._volumes.get(self._volume_by_claim.get(claim.name, _PROVISIONED))
 
@@ -138,8 +135,12 @@ class VolumeBinder:
 
     def list_bound_volumes(self, spec: PodSpec, number: int) -> tuple[tuple[str, str], ...]:
         """Return the claims of a pod bound to volumes of the cluster, not provisioned: (claim, volume) pairs."""
-        volumes = {claim.name: self._volume_by_claim.get(claim.name) for claim in spec.list_claims(number)}
-        return tuple((name, volume) for name, volume in volumes.items() if volume)  # else unbound or provisioned
+        volumes: dict[str, str] = {}
+        for claim in spec.list_claims(number):
+            volume = self._volume_by_claim.get(claim.name)
+            if volume:  # else unbound (None) or provisioned ("")
+                volumes[claim.name] = volume
+        return tuple(volumes.items())
 
     def _bind_claim(self, claim: str, volume: str) -> None:
         self._volume_by_claim[claim] = volume
@@ -158,7 +159,7 @@ class VolumeBinder:
         """Yield the node requirement of a claim already bound or required to be bound by now. For `provisioning_terms`
         None is every node, and () is no node: no volume is provisioned.
         """
-        volume = self._find_volume(claim)
+        volume = self.find_volume(claim)
         if claim.name in self._invalid_claims:
             yield VolumeNeed(terms=(), is_bound=True, error=self._invalid_claims[claim.name])
         elif volume is not None:
@@ -280,6 +281,7 @@ class AttachedVolumes:
         for name, driver in spec.bound_claims:
             yield driver, name
         for claim in spec.list_claims(number):
-            driver = self._binder.find_driver(claim)
+            volume = self._binder.find_volume(claim)
+            driver = claim.driver if volume is None else volume.driver  # else the driver of its class
             if driver:
                 yield driver, claim.name

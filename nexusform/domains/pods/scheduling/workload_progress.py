@@ -165,7 +165,7 @@ def _select_excess_pods(
     """
     excess_pods: list[ExistingPod] = []
     for pod_set, target_count in _compute_template_sizes(workload, pods):
-        excess_pods += sort_for_removal(pod_set.pods, pods, now)[: max(0, pod_set.count - target_count)]
+        excess_pods += sort_for_removal(pod_set.pods, pods, now)[: max(0, len(pod_set.pods) - target_count)]
     remaining_pods = [pod for pod in pods if pod not in excess_pods]
     # The current template never has more pods than requested.
     current_pods = workload.select_current_pods(remaining_pods)
@@ -182,12 +182,16 @@ def _select_excess_pods(
 def _compute_pod_limit(
     workload: Workload, pods: Iterable[ExistingPod], pending_outdated_numbers: Collection[int]
 ) -> int:
-    """Return the maximum number of pods of a workload, surge included while a rolling update is in progress."""
-    # Some pod of a former template has a node, or waits for one.
-    is_in_progress = workload.has_rolling_update and any(
-        not workload.is_current(pod.spec) and (pod.node or pod.number in pending_outdated_numbers) for pod in pods
-    )
-    return workload.replicas + (workload.max_surge if is_in_progress else 0)
+    """Return the maximum number of pods of a workload. It includes the surge while a rolling update is in progress:
+    some pod of a former template has a node, or waits for one (`pending_outdated_numbers`).
+    """
+    if not workload.has_rolling_update:
+        return workload.replicas
+    for pod in pods:
+        has_or_awaits_node = pod.node or pod.number in pending_outdated_numbers
+        if has_or_awaits_node and not workload.is_current(pod.spec):
+            return workload.replicas + workload.max_surge
+    return workload.replicas
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
@@ -255,11 +259,6 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
     )
 
 
-def sort_workload_queue(workloads: Iterable[Workload]) -> list[Workload]:
-    """Return DaemonSets first, then by priority, highest first; otherwise in the given order."""
-    return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
-
-
 def list_numbers(pods: Iterable[ExistingPod | PodToPlace]) -> list[int]:
     """Return the numbers of pods in their order."""
     return [pod.number for pod in pods]
@@ -282,11 +281,6 @@ class _TemplatePods(Struct, frozen=True):
     pods: list[ExistingPod]
     is_current: bool
 
-    @property
-    def count(self) -> int:
-        """Number of the pods."""
-        return len(self.pods)
-
 
 def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
     """Return the pods of each ReplicaSet of a scaled Deployment with their target number, in proportion to their number
@@ -298,25 +292,26 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
     sets = [_TemplatePods(own_pods, workload.is_current(own_pods[0].spec)) for own_pods in pods_by_template.values()]
     previous_maximum = workload.previous_max_pods
     maximum = workload.replicas + workload.max_surge if workload.replicas else 0
-    total_change = maximum - sum(pod_set.count for pod_set in sets)  # pods to add (negative: to remove)
+    total_change = maximum - sum(map(len, pods_by_template.values()))  # pods to add (negative: to remove)
     is_scaled = previous_maximum > 0 and workload.has_rolling_update
     if not is_scaled or len(sets) < 2 or not total_change:
         return []
     # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the older shrinks.
     sign = 1 if total_change > 0 else -1
     sorted_sets = sorted(
-        sets, key=lambda item: (-item.count, -sign * item.is_current, -sign * max(pod.age for pod in item.pods))
+        sets, key=lambda item: (-len(item.pods), -sign * item.is_current, -sign * max(pod.age for pod in item.pods))
     )
     assigned_change = 0
     target_counts: list[int] = []
     for pod_set in sorted_sets:
         # The change to the same share of the new maximum as of the previous one, rounded half up.
-        proportional_count = (2 * (pod_set.count * maximum) + previous_maximum) // (2 * previous_maximum)
-        change = proportional_count - pod_set.count
+        own_count = len(pod_set.pods)
+        proportional_count = (2 * (own_count * maximum) + previous_maximum) // (2 * previous_maximum)
+        change = proportional_count - own_count
         remaining_change = total_change - assigned_change
         change = min(change, remaining_change) if total_change > 0 else max(change, remaining_change)
         assigned_change += change
-        target_counts.append(pod_set.count + change)
+        target_counts.append(own_count + change)
     target_counts[0] = max(0, target_counts[0] + total_change - assigned_change)  # the remainder by rounding
     return list(zip(sorted_sets, target_counts, strict=True))
 
@@ -328,9 +323,10 @@ def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[
     former_specs: list[PodSpec] = []
     current_growth = 0
     for pod_set, target_count in _compute_template_sizes(workload, pods):
-        growth = target_count - pod_set.count
+        growth = target_count - len(pod_set.pods)
         if pod_set.is_current:
             current_growth = growth
         else:
-            former_specs += [pod_set.pods[0].spec] * growth  # none if negative
+            spec = pod_set.pods[0].spec  # equal for all pods of the set
+            former_specs += [spec] * growth  # none if negative
     return former_specs, current_growth

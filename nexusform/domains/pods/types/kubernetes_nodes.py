@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
@@ -94,8 +94,16 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     if reading.version and not parse_version(reading.version):
         detail = f'"{reading.version}" is not a Kubernetes version. Write major and minor number: "1.34".'
         return DataResult({}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)])
-    if not source.unread_kinds:  # else a kind may be missing because its file is
-        problems += _list_missing_kind_problems(find_missing_kinds(reading.objects.values()))
+    missing_kinds = find_missing_kinds(reading.objects.values())
+    if missing_kinds and not source.unread_kinds:  # with unread ones, a kind may be missing because its file is
+        kinds_text = " and no ".join(missing_kinds)
+        detail = (
+            f"No {kinds_text} in these files, although every cluster has some. Its claims, volumes, quotas, "
+            f"limits, budgets and priority classes are unknown. Create the files with: {COMMAND} > "
+            "cluster.json"
+        )
+        summary = f"the files hold no {kinds_text}"
+        problems.append(Problem(("files",), "incomplete-cluster", detail, Severity.WARNING, brief=summary))
     text = reading.encode()
     node_values = {
         name: {
@@ -128,20 +136,6 @@ def _read_kubectl_files(attributes: Mapping[str, Any], context: ReadContext) -> 
         except FileProblem as problem:
             problems.append(Problem(("files", index), "unreadable-file", str(problem)))
     return KubectlKindFiles(tuple(contents), unread_kinds=(), problems=tuple(problems))
-
-
-def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:
-    """Return one warning about the kinds without an object in the files (`kinds`); empty without such kinds."""
-    if not kinds:
-        return []
-    kinds_text = " and no ".join(kinds)
-    detail = (
-        f"No {kinds_text} in these files, although every cluster has some. Its claims, volumes, quotas, "
-        f"limits, budgets and priority classes are unknown. Create the files with: {COMMAND} > "
-        "cluster.json"
-    )
-    summary = f"the files hold no {kinds_text}"
-    return [Problem(("files",), "incomplete-cluster", detail, Severity.WARNING, brief=summary)]
 
 
 KUBERNETES_NODES: Final = ResourceType(

@@ -24,11 +24,6 @@ def score(pod: PodSpec, node: Node) -> int:
     return MAX_POINTS * (min(max(value, _MINIMUM), maximum) - _MINIMUM) // (maximum - _MINIMUM)
 
 
-def normalize_scores(raws: Sequence[int]) -> list[int]:
-    """Return the scores unchanged."""
-    return list(raws)
-
-
 def add_default_tag(image: str) -> str:
     """Return an image name as listed on nodes: `latest` is the default tag."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
@@ -46,23 +41,26 @@ def compute_image_values(sizes: Sequence[Mapping[str, int] | None]) -> list[Mapp
 
 
 def compute_extreme_image_values(sizes: Sequence[Mapping[str, int] | None]) -> tuple[Mapping[str, int], ...]:
-    """Return the smallest and the largest values of images with different sizes on nodes, () if there are none. The
-    scheduler uses the size on the first node read since its start.
+    """Return two mappings for the images with different sizes on nodes: their smallest and their largest values, by
+    image. Return () if there are no such images. The scheduler uses the size on the first node read since its start,
+    so the true value of such an image is unknown.
     """
-    sizes_by_image = _collect_sizes_by_image(sizes)
-    differing = [(image, own_sizes) for image, own_sizes in sizes_by_image.items() if len(set(own_sizes)) > 1]
-    if not differing:
-        return ()
-    smallest = {image: _compute_value(min(own), len(own), len(sizes)) for image, own in differing}
-    largest = {image: _compute_value(max(own), len(own), len(sizes)) for image, own in differing}
-    return smallest, largest
+    smallest: dict[str, int] = {}
+    largest: dict[str, int] = {}
+    for image, own_sizes in _collect_sizes_by_image(sizes).items():
+        if len(set(own_sizes)) > 1:
+            smallest[image] = _compute_value(min(own_sizes), len(own_sizes), len(sizes))
+            largest[image] = _compute_value(max(own_sizes), len(own_sizes), len(sizes))
+    return (smallest, largest) if smallest else ()
 
 
 def _compute_value(size: int, node_count: int, total_nodes: int) -> int:
+    """Return the value of an image: its size (bytes) times the share of the nodes with it."""
     return int(size * (node_count / total_nodes))
 
 
 def _collect_sizes_by_image(sizes: Iterable[Mapping[str, int] | None]) -> dict[str, list[int]]:
+    """Return the sizes of each image, one per node with the image; nodes with unknown images (None) do not count."""
     sizes_by_image: dict[str, list[int]] = {}
     for images in filter(None, sizes):
         for image, size in images.items():

@@ -35,7 +35,7 @@ def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
             return False  # the node lacks the topology key
         all_have_pods = all_have_pods and counter.counts[domain] > 0
     # The first pod of a group with affinity to itself may run on any node.
-    return all_have_pods or (counts.matches_itself and not counts.has_affinity_match)
+    return all_have_pods or (counts.matches_itself and not counts.affinity_matches)
 
 
 def score(counts: TopologyCounts, node: int, _sizes: Sequence[int]) -> int:

@@ -62,8 +62,10 @@ def is_term_satisfied(term: NodeSelectorTerm, node: Node) -> bool:
     """Return whether all expressions of a term match; a term without any matches no node."""
     if not term.labels and not term.fields:
         return False
-    has_labels = all(is_requirement_met(requirement, node.labels) for requirement in term.labels)
-    return has_labels and all(is_requirement_met(item, {"metadata.name": node.name}) for item in term.fields)
+    if not all(is_requirement_met(requirement, node.labels) for requirement in term.labels):
+        return False
+    fields = {"metadata.name": node.name}  # the only field that a term may use
+    return all(is_requirement_met(requirement, fields) for requirement in term.fields)
 
 
 def score(pod: PodSpec, node: Node) -> int:

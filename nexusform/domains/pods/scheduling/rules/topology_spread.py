@@ -39,8 +39,16 @@ def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None
 
 
 def normalize_scores(raws: Sequence[int | None]) -> list[int]:
-    """Scale the scores so that the emptiest node is best; a node without a key gets 0."""
+    """Return a score from 0 to 100 for each node, the highest for the emptiest one. `raws` are the results of `score`:
+    numbers of pods, weighted, or None for a node without a key, which gets 0.
+    """
     known_scores = [raw for raw in raws if raw is not None]
-    # Without pods anywhere all nodes are equal.
-    minimum, maximum = min(known_scores, default=0), max(known_scores, default=0) or 1
-    return [0 if raw is None else 100 * (maximum + minimum - raw) // maximum for raw in raws]
+    minimum = min(known_scores, default=0)
+    maximum = max(known_scores, default=0) or 1  # 1: there are no pods, and all nodes with the keys get 100
+    scores: list[int] = []
+    for raw in raws:
+        if raw is None:
+            scores.append(0)
+        else:
+            scores.append(100 * (maximum + minimum - raw) // maximum)
+    return scores

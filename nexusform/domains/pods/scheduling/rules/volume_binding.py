@@ -33,7 +33,10 @@ ZONE_LABELS: Final = {
 def find_pod_rejection(pod: PodSpec) -> str | None:
     """Return a reason if a claim is missing, or no node reaches a required volume: no node is checked."""
     reasons = [*pod.missing_objects]
-    reasons += [volume.error or UNBOUND for volume in pod.volumes if volume.is_unusable]
+    for volume in pod.volumes:
+        must_exist = volume.is_bound  # before its pod is scheduled
+        if must_exist and volume.terms == ():  # (): no node reaches it
+            reasons.append(volume.error or UNBOUND)
     return min(reasons, key=_rank_volume_reason, default=None)
 
 
@@ -48,8 +51,9 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return the reasons if a volume is unreachable from the node or cannot be provisioned there, else None."""
     reasons: set[str] = set()
     for volume in pod.volumes:
-        # Needs for attach limits and devices have filters of their own.
-        if volume.reason not in _OTHER_RULES and not is_any_term_satisfied(volume.terms, node):
+        if volume.reason in _OTHER_RULES:
+            continue  # needs for attach limits and devices have filters of their own
+        if not is_any_term_satisfied(volume.terms, node):
             default_reason = CONFLICT if volume.is_bound else NO_VOLUME
             reasons.add(volume.reason or default_reason)
     return ", ".join(sorted(reasons)) or None
@@ -57,8 +61,10 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
 
 def find_unsatisfied_need(pod: PodSpec, node: Node, *, reasons: tuple[str, ...]) -> str | None:
     """Return the reason of the first need not satisfied by the node, among needs with these reasons."""
-    needs = (need for need in pod.volumes if need.reason in reasons)
-    return next((need.reason for need in needs if not is_any_term_satisfied(need.terms, node)), None)
+    for need in pod.volumes:
+        if need.reason in reasons and not is_any_term_satisfied(need.terms, node):
+            return need.reason
+    return None
 
 
 def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
