@@ -75,6 +75,7 @@ def add_claims(pod: PodSpec, volumes: PodVolumes, devices: PodDeviceClaims) -> P
         disks=volumes.disks,
         claim_count=volumes.claim_count,
         bound_claims=volumes.bound_claims,
+        single_node_claims=volumes.single_node_claims,
         device_claims=devices.claims,
         has_unknown_rules=pod.has_unknown_rules or devices.is_unknown,
     )

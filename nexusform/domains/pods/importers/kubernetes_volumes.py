@@ -34,6 +34,8 @@ from nexusform.kubernetes.quantity import read_quantity_or_zero
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _SINGLE_POD_MODE: Final = "ReadWriteOncePod"
+_SINGLE_NODE_MODE: Final = "ReadWriteOnce"
+_SHARED_MODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _LOST: Final = "Lost"
@@ -162,7 +164,8 @@ class PodVolumes(Struct, frozen=True):
     """Node requirements of a pod's volumes: those with fixed nodes (`needs`), and `claims` still to be bound.
     `bound_claims` have a volume, each with its CSI driver.
     `exclusive_claims` are ReadWriteOncePod claims (`namespace/name`), `disks` those named without a claim.
-    `claim_count` counts all claims. `missing_objects` are reasons for missing objects.
+    `claim_count` counts all claims. `missing_objects` are reasons for missing objects. `single_node_claims`: their
+    volumes can be attached to one node at a time (`namespace/name`).
     """
 
     needs: tuple[VolumeNeed, ...] = ()
@@ -172,6 +175,7 @@ class PodVolumes(Struct, frozen=True):
     claim_count: int = 0
     missing_objects: tuple[str, ...] = ()
     bound_claims: Pairs = ()
+    single_node_claims: tuple[str, ...] = ()
 
 
 def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields], storage: Storage) -> PodVolumes:
@@ -184,6 +188,7 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
     disks: list[InlineVolume] = []
     missing_objects: list[str] = []
     bound_claims: list[tuple[str, str]] = []
+    single_node_claims: list[str] = []
     template_names: set[str] = set()
     claim_count = 0
     for template in templates:
@@ -203,7 +208,10 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
             claims.append(_build_unbound_claim(claim_name, claim, (claim, "storageClassName"), storage))
         elif "persistentVolumeClaim" in volume:
             claim_count += 1
-            claim_volumes = _parse_claim_volume(namespace, volume.get_mapping("persistentVolumeClaim"), storage)
+            source = volume.get_mapping("persistentVolumeClaim")
+            if _is_for_one_node(namespace, source.get_text("claimName"), storage):
+                single_node_claims.append(f"{namespace}/{source.get_text('claimName')}")
+            claim_volumes = _parse_claim_volume(namespace, source, storage)
             needs += claim_volumes.needs
             claims += claim_volumes.claims
             exclusive_claims += claim_volumes.exclusive_claims
@@ -219,6 +227,7 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
         claim_count=claim_count,
         missing_objects=tuple(missing_objects),
         bound_claims=tuple(bound_claims),
+        single_node_claims=tuple(single_node_claims),
     )
 
 
@@ -271,6 +280,21 @@ def _report_missing_claim(name: str, reference: _FieldReference, storage: Storag
 def _list_exclusive_claims(namespace: str, name: str, claim: Fields) -> tuple[str, ...]:
     """Return the name of a claim (`namespace/name`) for one pod only; empty for others."""
     return (f"{namespace}/{name}",) if _SINGLE_POD_MODE in claim.get_texts("accessModes") else ()
+
+
+def _is_for_one_node(namespace: str, name: str, storage: Storage) -> bool:
+    """Return whether the volume of a claim can be attached to one node at a time, by its access modes as compared by
+    Kubernetes' attach controller. Volumes without a CSI driver, such as NFS and local ones, are not attached.
+    """
+    claim = storage.claims.get((namespace, name))
+    if claim is None:
+        return False
+    spec = read_silently(claim, "spec")
+    volume = storage.volumes.get(spec.get_text("volumeName"), storage.reserved_volumes.get((namespace, name)))
+    if volume is not None and not csi_objects.find_volume_driver(volume):
+        return False
+    modes = (spec if volume is None else read_silently(volume, "spec")).get_texts("accessModes")
+    return _SINGLE_NODE_MODE in modes and not _SHARED_MODES.intersection(modes)
 
 
 def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:

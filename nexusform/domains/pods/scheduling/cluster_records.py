@@ -326,6 +326,7 @@ class PodSpec(Struct, frozen=True):
     scored requests of the containers alone, if the pod has requests of its own. `has_unknown_rules`: another scheduler,
     uncounted devices or doubtful admission also decide. `compares_balance`: BalancedAllocation scores a node before the
     pod. `device_claims` are its ResourceClaims. `container_requests`: CPU and memory of its containers, without others.
+    `single_node_claims`: their volumes can be attached to one node at a time (`namespace/name`).
     """
 
     namespace: str = "default"
@@ -364,6 +365,7 @@ class PodSpec(Struct, frozen=True):
     compares_balance: bool = False
     device_claims: tuple[DeviceClaim, ...] = ()
     container_requests: tuple[int, int] = (0, 0)
+    single_node_claims: tuple[str, ...] = ()
 
     @property
     def has_own_claims(self) -> bool:

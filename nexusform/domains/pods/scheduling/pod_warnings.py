@@ -9,7 +9,7 @@ from math import inf
 from operator import attrgetter
 from typing import Final
 
-from nexusform.diagnostics.phrases import group_by, select_word_form
+from nexusform.diagnostics.phrases import format_list, group_by, select_word_form
 from nexusform.domains.pods.scheduling import profile, workload_warnings
 from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Cluster, ExistingPod, Node, PodState
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
@@ -270,6 +270,22 @@ def _warn_unknown_volume_limits(context: WorkloadContext) -> Iterator[WorkloadWa
     yield context.build_warning(workload_warnings.VOLUMES, detail, summary=summary)
 
 
+def _warn_volume_on_several_nodes(context: WorkloadContext) -> Iterator[WorkloadWarning]:
+    """Yield a warning for pods on several nodes with one ReadWriteOnce volume, which kube-scheduler does not check."""
+    claims = context.workload.pod.single_node_claims
+    nodes = sorted({outcome.node for outcome in context.running_outcomes})
+    if not claims or len(nodes) < 2:
+        return
+    detail = (
+        f"its pods on {len(nodes)} nodes ({format_names(nodes)}) mount the ReadWriteOnce claim "
+        f"{format_list(claims)}. Its volume is attached to one of them, so the other pods stay in ContainerCreating, "
+        "unless its CSI driver has attachRequired: false. Use ReadWriteMany, one replica, or a StatefulSet with "
+        "volumeClaimTemplates."
+    )
+    summary = f"pods on {len(nodes)} nodes mount the ReadWriteOnce claim {format_list(claims)}"
+    yield context.build_warning(workload_warnings.VOLUME_ON_NODES, detail, summary=summary)
+
+
 def _warn_preemption(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     """Yield a warning for pods of lower priority evicted for pods of the workload."""
     preemptors = [outcome for outcome in context.outcomes if outcome.victims]
@@ -515,6 +531,7 @@ _RULES: Final = (
     _warn_uncreated_pods,
     _warn_daemon_without_node,
     _warn_unknown_volume_limits,
+    _warn_volume_on_several_nodes,
     _warn_preemption,
     _warn_no_execute_evictions,
 )

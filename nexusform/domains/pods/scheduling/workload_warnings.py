@@ -25,6 +25,7 @@ GATED: Final = "scheduling-gated-pods"
 NOT_MADE: Final = "pods-not-created"
 NOWHERE: Final = "daemonset-without-pods"
 VOLUMES: Final = "unknown-volume-limits"
+VOLUME_ON_NODES: Final = "volume-on-several-nodes"
 PREEMPTS: Final = "pods-evicted"
 NO_EXECUTE_EVICTS: Final = "no-execute-eviction"
 

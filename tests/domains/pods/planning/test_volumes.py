@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from nexusform.planning.conclusion.plan_result import PlanResult
@@ -150,3 +151,48 @@ def test_unusual_number_of_volumes_on_node_is_reported() -> None:
 
     assert "unknown-volume-limits" not in list_diagnostic_ids(8)
     assert "unknown-volume-limits" in list_diagnostic_ids(9), "18 claims of two pods on one node"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "modes", "volume", "is_reported"),
+    [
+        (2, ["ReadWriteOnce"], None, True),
+        (1, ["ReadWriteOnce"], None, False),
+        (2, ["ReadWriteMany"], None, False),
+        (2, ["ReadWriteOnce", "ReadOnlyMany"], None, False),
+        (2, ["ReadWriteOnce"], {"csi": {"driver": "disk.csi.azure.com", "volumeHandle": "v"}}, True),
+        (2, ["ReadWriteOnce"], {"nfs": {"server": "s", "path": "/"}}, False),
+    ],
+)
+def test_read_write_once_volume_on_two_nodes_is_reported(
+    replicas: int, modes: list[str], volume: dict[str, Any] | None, is_reported: bool
+) -> None:
+    """Example: kube-scheduler runs both replicas, and the second one waits for its volume."""
+    spec = {"accessModes": modes, "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "disks"}
+    objects = [CLASS.replace('"local"', '"disks"').replace("kubernetes.io/no-provisioner", "disk.csi.azure.com")]
+    if volume is not None:
+        spec["volumeName"] = "v"
+        body = {"capacity": {"storage": "1Gi"}, "accessModes": modes, "storageClassName": "disks", **volume}
+        objects.append(
+            json.dumps({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": body})
+        )
+    metadata = {"name": "shared", "namespace": "default"}
+    objects.append(
+        json.dumps({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+    )
+    mount = {
+        "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "shared"}}],
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": HOSTNAME,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": "web"}},
+            }
+        ],
+    }
+    objects.append(build_deployment("web", replicas, spec=mount))
+    result = require_success(plan(RACKS + build_workers(2) + build_manifest("m", *objects)))
+    details = [item.detail for item in result.plan.diagnostics if item.id == "volume-on-several-nodes"]
+    expected = "pods on 2 nodes (a-np-0, a-np-1) mount the ReadWriteOnce claim default/shared"
+    assert [expected in detail for detail in details] == [True] * is_reported
