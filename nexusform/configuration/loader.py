@@ -212,7 +212,10 @@ class _FileReader:
     def __init__(self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]) -> None:
         self._confinement = confinement
         self._unsaved = unsaved
-        self._cache = _open_syntax_tree_cache(cache_directory)
+        self._cache: _SyntaxTreeCache | None = None
+        cache_key = _read_or_create_cache_key(Path(cache_directory)) if cache_directory else None
+        if cache_directory and cache_key is not None:
+            self._cache = _SyntaxTreeCache(Path(cache_directory), cache_key)
         self._modules: dict[str, ModuleFiles] = {}
         self.problems: list[Diagnostic] = []
 
@@ -234,7 +237,11 @@ class _FileReader:
             diagnostic_id = "unreadable-module-directory" if call else "unreadable-configuration-directory"
             self._add_error(diagnostic_id, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
             return None
-        files = [self._read_and_parse_file(directory, name) for name in names if _is_configuration_file_name(name)]
+        files = [
+            self._read_and_parse_file(directory, name)
+            for name in names
+            if name.endswith((NATIVE, JSON)) and not name.startswith((".", "#"))  # hidden files, copies of editors
+        ]
         if not files:
             detail = (
                 f'The directory "{directory}" contains no nexusform configuration files (*{NATIVE} or '
@@ -290,10 +297,6 @@ class _FileReader:
         if not problems:  # an entry has no problems
             self._cache.put(source, body)
         return body, problems
-
-
-def _is_configuration_file_name(name: str) -> bool:
-    return name.endswith((NATIVE, JSON)) and not name.startswith((".", "#"))  # such as hidden files
 
 
 def _is_override(name: str) -> bool:
@@ -398,15 +401,6 @@ class _SyntaxTreeCache:
     def _compute_cache_entry_digest(self, name: str, tree: bytes) -> bytes:
         """Compute the digest, including the entry's name, so that entries cannot be exchanged."""
         return hmac.new(self._key, name.encode() + tree, "sha256").digest()
-
-
-def _open_syntax_tree_cache(cache_directory: str | None) -> _SyntaxTreeCache | None:
-    """Return the cache below a directory; None without a directory, or without a private key."""
-    if not cache_directory:
-        return None
-    directory = Path(cache_directory)
-    key = _read_or_create_cache_key(directory)
-    return None if key is None else _SyntaxTreeCache(directory, key)
 
 
 def _read_or_create_cache_key(directory: Path) -> bytes | None:

@@ -180,18 +180,13 @@ def _decode_json_body(
             decoder.decode_level(json_property.value, labels=(), blocks=blocks)
         elif not partial:
             diagnostics.append(_build_extraneous_json_property_error(json_property, schema))
-    end = _get_end_span(body)
-    diagnostics += _check_required_arguments(schema, attributes, end)
-    return BodyContent(attributes, tuple(blocks), end), diagnostics
-
-
-def _get_end_span(body: syntax.JsonBody) -> Span:
-    """Return the closing brace of a body (the last one, of several objects)."""
-    span = body.objects[-1].span if body.objects else body.span
-    end = span.end
-    if span.start == end:
-        return span  # an unreadable file has no text
-    return Span(span.filename, Position(end.line, end.column - 1, end.byte - 1), end)
+    span = body.objects[-1].span if body.objects else body.span  # of several objects the last one
+    end_span = span  # of an unreadable file, which has no text
+    if span.start != span.end:  # the closing brace
+        last_character = Position(span.end.line, span.end.column - 1, span.end.byte - 1)
+        end_span = Span(span.filename, last_character, span.end)
+    diagnostics += _check_required_arguments(schema, attributes, end_span)
+    return BodyContent(attributes, tuple(blocks), end_span), diagnostics
 
 
 def _list_json_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty]:

@@ -369,15 +369,12 @@ def find_missing_files(directory: str) -> tuple[str, ...]:
     missing_names = () if ".gitignore" in names else (".gitignore",)
     if not any(name.endswith((NATIVE, JSON)) for name in names):
         return ("main.nf.hcl", *missing_names)
-    return missing_names if _is_in_work_tree(Path(directory)) else ()
+    top = Path(directory).absolute()
+    is_in_work_tree = any((folder / ".git").exists() for folder in (top, *top.parents))
+    return missing_names if is_in_work_tree else ()
 
 
 def write_first_file(directory: str, name: str) -> None:
     """Write one of the offered files; existing files are kept. Raises OSError."""
     with os.fdopen(create_file(Path(directory) / name, 0o666), "wb") as stream:
         stream.write(_TEXTS[name].encode())
-
-
-def _is_in_work_tree(directory: Path) -> bool:
-    top = directory.absolute()
-    return any((folder / ".git").exists() for folder in (top, *top.parents))

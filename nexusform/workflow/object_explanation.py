@@ -19,7 +19,7 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning.vm_object import find_placement_origin, get_previous_machine
-from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable
+from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.explanation_text import DomainAnswer, PoolPlacement, VmCountByTrigger
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
 from nexusform.scheduling.placement_decision import PlacementCertainty
@@ -334,20 +334,15 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
     for table in planned.plan.placement_tables:
         if not pattern.is_match(table.address) or name not in ("", table.pool):
             continue
-        pool = _find_pool_of_table_row(planned, table)
+        planned_object = planned.objects.get(table.address)
+        configured_pools = planned_object.pools if planned_object is not None else ()
+        pool = next((pool for pool in configured_pools if pool.pool == table.pool), None)
         if pool is None:  # a pool of an earlier configuration
             continue
         zones = None if pool.zones is None else tuple(sorted(pool.zones))
         origins = _collect_placement_origins(table.address, pool, rows, state)
         placements.append(PoolPlacement(table.address, table, zones, origins, pool.names))
     return tuple(placements)
-
-
-def _find_pool_of_table_row(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
-    """Return the requested pool of a placement table row; None if the configuration has it no more."""
-    if table.address not in planned.objects:
-        return None
-    return next((pool for pool in planned.objects[table.address].pools if pool.pool == table.pool), None)
 
 
 def _collect_placement_origins(

@@ -85,11 +85,6 @@ class LocalTime(Struct, frozen=True):
         """Nanoseconds on the scale shared by all moments."""
         return self.day * _DAY + self.nanosecond - self.offset * _UNITS["m"]
 
-    def add_nanoseconds(self, nanoseconds: int) -> LocalTime:
-        """Return the moment later by this duration, on the same clock."""
-        days, nanosecond = divmod(self.nanosecond + nanoseconds, _DAY)
-        return LocalTime(self.day + days, nanosecond, self.offset)
-
 
 def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> LocalTime:
     """Parse an RFC 3339 text with its offset. Raises FunctionProblem for the argument at `position`.
@@ -206,7 +201,9 @@ def parse_duration(text: str, position: int) -> int:
 
 def _add_duration_to_timestamp(timestamp: str, duration: str) -> str:
     """Add a duration to a timestamp; return RFC 3339 text, without fractions of a second."""
-    moment = parse_timestamp(timestamp).add_nanoseconds(parse_duration(duration, position=1))
+    start = parse_timestamp(timestamp)
+    days, nanosecond = divmod(start.nanosecond + parse_duration(duration, position=1), _DAY)
+    moment = LocalTime(start.day + days, nanosecond, start.offset)
     year, month, day = moment.date
     hour, minute, second = moment.clock
     sign = "-" if year < 0 else ""
@@ -254,10 +251,6 @@ def build_clock_functions(
     plan_time: Callable[[], datetime], now: Callable[[], datetime] | None
 ) -> tuple[Function, ...]:
     """Build timestamp() and plantimestamp(); without `now`, during planning, timestamp() is unknown."""
-
-    def compute_timestamp() -> Value:
-        return Value(STRING, UNKNOWN if now is None else _format_utc_timestamp(now()))
-
     return (
         Function(
             "plantimestamp",
@@ -267,5 +260,11 @@ def build_clock_functions(
             lambda: Value(STRING, _format_utc_timestamp(plan_time())),
             (Example("timecmp(plantimestamp(), plantimestamp())", "0"),),
         ),
-        Function("timestamp", "The time of the apply, known only then.", (), STRING, compute_timestamp),
+        Function(
+            "timestamp",
+            "The time of the apply, known only then.",
+            (),
+            STRING,
+            lambda: Value(STRING, UNKNOWN if now is None else _format_utc_timestamp(now())),
+        ),
     )

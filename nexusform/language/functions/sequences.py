@@ -220,10 +220,9 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
         raise FixedProblem("cannot slice a set, because its elements do not have indices", argument=0)
     if not isinstance(sequence.type, (ListType, TupleType)):
         raise FixedProblem("must be a list or tuple value", argument=0)
-    if _is_unsuitable_index(start):
-        raise FixedProblem("start index must be a whole number that is not negative", argument=1)
-    if _is_unsuitable_index(end):
-        raise FixedProblem("end index must be a whole number that is not negative", argument=2)
+    for position, name, index in ((1, "start", start), (2, "end", end)):  # the position is that of the argument
+        if index.raw is not UNKNOWN and (not isinstance(index.raw, int) or index.raw < 0):
+            raise FixedProblem(f"{name} index must be a whole number that is not negative", argument=position)
     if not isinstance(start.raw, int) or not isinstance(end.raw, int):  # one is unknown
         return sequence.type if isinstance(sequence.type, ListType) else DYNAMIC  # a tuple's type has all its elements
     elements = sequence.raw if isinstance(sequence.type, ListType) else sequence.type.elements
@@ -234,11 +233,6 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
     if isinstance(sequence.type, ListType):
         return sequence.type
     return TupleType(sequence.type.elements[start.raw : end.raw])
-
-
-def _is_unsuitable_index(index: Value) -> bool:
-    """Check for a known number other than a whole one from 0."""
-    return index.raw is not UNKNOWN and (not isinstance(index.raw, int) or index.raw < 0)
 
 
 def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:

@@ -104,7 +104,8 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
         return _render_lines(value, indent)
-    if isinstance(raw, str) and "\n" in raw and _can_be_block_scalar(raw):
+    # A block scalar accepts neither control characters nor lines with trailing blanks.
+    if isinstance(raw, str) and "\n" in raw and not re.search(_NOT_IN_BLOCK, raw) and " \n" not in f"{raw}\n":
         # The block text after `|`. The header gives the number of line ends (`-` none, nothing for one, `+` all),
         # and the indent if the first line does not show it.
         body = raw.rstrip("\n")
@@ -138,11 +139,6 @@ def _render_long_text(text: str, indent: int, column: int) -> list[str]:
             pieces.append(piece)
             column += len(piece)
     return [*lines, "".join([*pieces, '"'])]
-
-
-def _can_be_block_scalar(text: str) -> bool:
-    # A block scalar accepts neither control characters nor lines with trailing blanks.
-    return not re.search(_NOT_IN_BLOCK, text) and all(line == line.rstrip(" ") for line in text.split("\n"))
 
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+\Z")
@@ -293,12 +289,8 @@ def _collect_merged_entries(value: Value) -> dict[str, Value]:
 
 
 def _require_matching_yaml_tag(tag: str | None, kind: str) -> None:
-    if tag not in {None, _TAG + kind}:
-        raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(tag)}"', argument=0)
-
-
-def _trim_yaml_tag_prefix(tag: str | None) -> str:
-    return str(tag).replace(_TAG, "!!")
+    if tag is not None and tag != _TAG + kind:
+        raise FunctionProblem(f'unsupported tag "{tag.replace(_TAG, "!!")}"', argument=0)
 
 
 def _parse_scalar(event: Any) -> Value:
@@ -314,7 +306,7 @@ def _parse_scalar(event: Any) -> Value:
     if kind in {"str", "binary"}:
         return Value(STRING, text)
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
-        raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(event.tag)}"', argument=0)
+        raise FunctionProblem(f'unsupported tag "{event.tag.replace(_TAG, "!!")}"', argument=0)
     # As in other implementations, quotes count more than the tag around a text that may begin a number, bool or null.
     if event.style in {"'", '"'} and text[:1] in _NON_TEXT_BEGINNINGS:
         return Value(STRING, text)  # "123" stays text even as !!int

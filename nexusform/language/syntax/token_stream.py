@@ -279,16 +279,13 @@ class TokenStream(Struct):
     def enter_level(self) -> None:
         """Enter one more level; exceeding the maximum is a syntax error. At its end the caller decrements `depth`."""
         self.depth += 1
-        self.reach = max(self.reach, self.depth)
-        self._check_nesting_depth()
+        self.add_nesting_levels(max(self.depth - self.reach, 0))  # only a level deeper than all before adds one
 
     def add_nesting_levels(self, levels: int = 1) -> None:
-        """Move the current expression down, below one or several new nodes."""
+        """Move the current expression down, below one or several new nodes. Raises MalformedSyntaxError, with a
+        diagnostic, beyond the maximum depth.
+        """
         self.reach += levels
-        self._check_nesting_depth()
-
-    def _check_nesting_depth(self) -> None:
-        """Raise MalformedSyntaxError, with a diagnostic, beyond the maximum depth."""
         if self.reach > MAX_DEPTH:
             raise self.report_error(
                 "configuration-nested-too-deeply",

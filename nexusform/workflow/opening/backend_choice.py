@@ -31,7 +31,6 @@ from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.syntax.syntax_nodes import Expression
-from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, Type
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
@@ -182,7 +181,13 @@ def read_configured_choice(
     values: dict[str, Any] = {}
     problems: list[Diagnostic] = []
     if block is not None:
-        body, misplaced = build_prepared_body(block.body, _make_attributes_optional(backend.schema), block.header_span)
+        # -backend-config may set what is missing in the block, so no attribute of the block is required.
+        optional_attributes = {
+            name: replace(attribute, required=False, optional=True)
+            for name, attribute in backend.schema.attributes.items()
+        }
+        schema = replace(backend.schema, attributes=optional_attributes)
+        body, misplaced = build_prepared_body(block.body, schema, block.header_span)
         evaluated, _, invalid = body.evaluate(EMPTY_SCOPE)
         problems += [*misplaced, *invalid]
         values.update(evaluated)
@@ -227,14 +232,6 @@ def explain_rejected_settings(
     if not rejected_names:
         return ""
     return context.explain_rejection(f'The setting {rejected_names} of the backend "{kind}"')
-
-
-def _make_attributes_optional(schema: BlockSchema) -> BlockSchema:
-    """Return the schema with all attributes optional: -backend-config may set those missing in the block."""
-    attributes = {
-        name: replace(attribute, required=False, optional=True) for name, attribute in schema.attributes.items()
-    }
-    return replace(schema, attributes=attributes)
 
 
 def _parse_setting(name: str, text: str, value_type: Type) -> tuple[Any, list[Diagnostic]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -25,6 +26,10 @@ TEST_DIRECTORY: Final = "tests"
 _CHECKS: Final[Mapping[str, Callable[[CommandContext, str, dict[str, SourceFile]], list[Diagnostic]]]] = LazyTable(
     collect_validate_checks()
 )
+
+
+# Equal diagnostics have equal values of these.
+_get_identity: Final = attrgetter("id", "detail", "subject", "address")
 
 
 class DirectoryValidation(Struct, frozen=True):
@@ -92,7 +97,3 @@ def _select_new_diagnostics(candidates: Iterable[Diagnostic], known: Iterable[Di
     """Return the diagnostics, except the known ones."""
     known_identities = {_get_identity(diagnostic) for diagnostic in known}
     return [diagnostic for diagnostic in candidates if _get_identity(diagnostic) not in known_identities]
-
-
-def _get_identity(diagnostic: Diagnostic) -> tuple[object, ...]:
-    return diagnostic.id, diagnostic.detail, diagnostic.subject, diagnostic.address

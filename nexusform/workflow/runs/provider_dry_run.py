@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Span, build_diagnostic, build_error, select_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_diagnostic, build_error, select_errors
 from nexusform.interfaces.plugins import (
     UNFINISHED_KEY,
     ChangeRequest,
@@ -146,7 +146,10 @@ def _find_blocks_of_error(error: Diagnostic, blocks: Iterable[ResourceBlock]) ->
     """Return the addresses of the blocks around an error, and the block of its address, if it has one."""
     addresses: set[str] = set()
     if error.subject is not None:
-        addresses = {str(block.address) for block in blocks if _is_within(error.subject, block.span)}
+        for block in blocks:
+            span = block.span
+            if span.filename == error.subject.filename and span.start <= error.subject.start < span.end:
+                addresses.add(str(block.address))
     if error.address:
         with suppress(AddressProblem):  # the address of a module
             addresses.add(str(parse_address(error.address).config_address))
@@ -162,7 +165,3 @@ def _explain_error(blocks_with_errors: set[str], dependencies: Mapping[str, Sequ
         if dependency in blocks_with_errors:
             return f"it depends on {dependency}, which has an error"
     return ""
-
-
-def _is_within(span: Span, block_span: Span) -> bool:
-    return span.filename == block_span.filename and block_span.start <= span.start < block_span.end

@@ -166,9 +166,14 @@ class Run(Struct):
 
     def plan(self, options: PlanOptions) -> PlanResult:
         """Plan against the stored state, within the time limit; exceeding it gives a failed plan."""
-        limits = self.project.configuration.settings.limits
+        seconds = self.project.context.get_planning_seconds(self.project.configuration.settings.limits)
+        time_limit: AbstractContextManager[None] = nullcontext()
+        if seconds:  # 0 = unlimited
+            from nexusform.workflow.runs.planning_time_limit import limit_time
+
+            time_limit = limit_time(seconds)
         try:
-            with _limit_planning_time(self.project.context.get_planning_seconds(limits)), pause_garbage_collection():
+            with time_limit, pause_garbage_collection():
                 result = self._refresh_and_plan(options)
         except DiagnosticsError as failure:
             result = self.build_failed_plan(options, failure.diagnostics)
@@ -189,7 +194,8 @@ class Run(Struct):
             return self.build_failed_plan(options, import_problems)
         diagnostics += import_problems
         request = self.build_request(options)  # with the configuration generated for imports
-        if options.refresh and (request.state.instances or self._has_observing_provider()):  # there may be changes
+        has_observing_provider = any(provider.observes_objects for provider in self.providers.values())
+        if options.refresh and (request.state.instances or has_observing_provider):  # there may be changes
             from nexusform.workflow.runs.state_refresh import refresh_request
 
             try:
@@ -200,15 +206,17 @@ class Run(Struct):
             self._record_confirmed_identities()
         with log_duration("plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
-            count_before = self._count_server_answers()
+            # Responses of servers to data sources: planning adds those that it fetches.
+            answers = self.project.servers.answers if self.project.servers is not None else {}
+            count_before = len(answers)
             result = make_plan(replace(request, imports=all_imports))
-        diagnostics += self._compare_identities(options, is_connected=self._count_server_answers() > count_before)
+        diagnostics += self._compare_identities(options, is_connected=len(answers) > count_before)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
         # Only by choice of the user: imports read the systems themselves; a plan from state has a warning of its own.
-        if options.dry_run_skip_reason and not self.unreachable and self._has_observing_provider():
+        if options.dry_run_skip_reason and not self.unreachable and has_observing_provider:
             detail = "-refresh=false: the plan uses the recorded state. Changes made outside of nexusform are unknown."
             diagnostics.append(build_warning("refresh-skipped", detail))
         return self._complete_plan(replace(result, plan=self._add_provider_records(result.plan)), diagnostics)
@@ -224,13 +232,6 @@ class Run(Struct):
         observed = self.identities.observed
         titles = tuple(iterate_system_descriptions(self.providers, observed))
         return replace(plan, providers=observed, provider_titles=titles)
-
-    def _has_observing_provider(self) -> bool:
-        return any(provider.observes_objects for provider in self.providers.values())
-
-    def _count_server_answers(self) -> int:
-        """Return the number of responses of servers to data sources so far."""
-        return len(self.project.servers.answers) if self.project.servers is not None else 0
 
     def _compare_identities(self, options: PlanOptions, *, is_connected: bool) -> list[Diagnostic]:
         """Compare the systems behind the providers after a plan with -refresh=false: with the server if a data source
@@ -467,15 +468,6 @@ def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
             project.context.directory, project.context.environment, project.context.directory_confinement
         ),
     )
-
-
-def _limit_planning_time(seconds: int) -> AbstractContextManager[None]:
-    """Return a context manager that limits the time of planning; 0 = unlimited."""
-    if not seconds:
-        return nullcontext()
-    from nexusform.workflow.runs.planning_time_limit import limit_time
-
-    return limit_time(seconds)
 
 
 @contextmanager

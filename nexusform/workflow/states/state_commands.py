@@ -422,16 +422,15 @@ def _check_state_drift(
             return [], [build_error("refresh-failed", str(problem))], opened.sources
     failures = [*failures, *check.diagnostics]
     drift = collect_drifted_objects(stored.state, refreshed)
-    return [_build_drift_warning(drift)] if drift else [], failures, opened.sources
-
-
-def _build_drift_warning(drift: Sequence[Drift]) -> Diagnostic:
-    line_text = format_first_lines([_format_drift(object_drift) for object_drift in drift], MAX_LISTED_OBJECTS, " - ")
-    return build_warning(
+    if not drift:
+        return [], failures, opened.sources
+    drift_lines = format_first_lines(list(map(_format_drift, drift)), MAX_LISTED_OBJECTS, " - ")
+    drift_warning = build_warning(
         "provider-drift",
-        f"The site differs from the state:\n{line_text}\n`nexusform plan` shows the values; `nexusform "
+        f"The site differs from the state:\n{drift_lines}\n`nexusform plan` shows the values; `nexusform "
         "apply -refresh-only` updates the state.",
     )
+    return [drift_warning], failures, opened.sources
 
 
 def _format_drift(drift: Drift) -> str:
