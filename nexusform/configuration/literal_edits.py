@@ -56,7 +56,7 @@ def apply_literal_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdi
 def is_literal_expression(expression: syntax.Expression) -> bool:
     """Check whether an expression is a literal: a number, bool, null, text without interpolation, a list of these."""
     if isinstance(expression, syntax.TupleCons):
-        return all(is_literal_expression(item) for item in expression.items)
+        return all(map(is_literal_expression, expression.items))
     if isinstance(expression, syntax.Unary):
         return isinstance(expression.operand, syntax.Literal)  # a negative number
     if isinstance(expression, syntax.Template):
@@ -125,7 +125,7 @@ _ESCAPES: Final = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
 def _format_hcl_literal(value: Any) -> str:
     """Format plain data as HCL: JSON's literals are valid, except for the marks of templates."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_format_hcl_literal(item) for item in value)}]"
+        return f"[{', '.join(map(_format_hcl_literal, value))}]"
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False).translate(_ESCAPES)
         return text.replace("${", "$${").replace("%{", "%%{")

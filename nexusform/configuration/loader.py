@@ -110,7 +110,7 @@ def load_configuration(
         root = reader.read_module(directory, call=None)
         if root is None:
             return Configuration(Module(path=(), directory=""), Settings(), files={}), reader.problems
-        root = replace(root, files=(*root.files, *[reader.parse_source(source) for source in extra]))
+        root = replace(root, files=(*root.files, *map(reader.parse_source, extra)))
         known_types = KnownTypes(managed, data)
         configuration, new_problems = decode_configuration(root, reader.read_called_module, known_types, read_constants)
     return configuration, [*reader.problems, *new_problems]

@@ -356,7 +356,7 @@ def copy_deep_plain_data(plain: Any) -> Any:
     if plain.__class__ is dict:
         return {k: copy_deep_plain_data(v) for k, v in plain.items()}
     if plain.__class__ is list:
-        return [copy_deep_plain_data(v) for v in plain]
+        return list(map(copy_deep_plain_data, plain))
     return plain
 
 

@@ -157,7 +157,7 @@ def is_version_allowed(version: str, constraint: str) -> bool | None:
 
     Pre-release and build suffixes are ignored.
     """
-    terms = [_CONSTRAINT_TERM.fullmatch(part) for part in constraint.split(",")]
+    terms = list(map(_CONSTRAINT_TERM.fullmatch, constraint.split(",")))
     actual = _parse_version_triple(re.split(r"[^0-9.]", version, maxsplit=1)[0])  # without a suffix
     is_satisfied = True
     for term in terms:

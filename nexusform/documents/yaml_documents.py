@@ -165,8 +165,14 @@ class _DocumentReader:
         if depth > MAX_DEPTH:
             raise _InvalidDocument(position, _TOO_DEEP)
         alias, scalar, sequence = self.kinds
-        if isinstance(event, alias):
-            return self._resolve_alias(event.anchor or "", position)
+        if isinstance(event, alias):  # the value of an anchor, shared
+            anchor = event.anchor or ""
+            if anchor not in self.anchors:
+                detail = f'the alias "*{anchor}" is not defined; write "&{anchor}" before it.'
+                raise _InvalidDocument(position, detail)
+            anchored_data, anchor_position, node_count = self.anchors[anchor]
+            self._count_nodes_toward_limit(node_count, position)  # else aliases of aliases could make a huge value
+            return anchored_data, anchor_position
         previous_count = self.nodes
         self._count_nodes_toward_limit(1, position)
         data: Any
@@ -189,14 +195,6 @@ class _DocumentReader:
         if self.nodes > MAX_NODES:
             detail = f"the document expands to more than {MAX_NODES:,} nodes. Split it into several files."
             raise _InvalidDocument(position, detail)
-
-    def _resolve_alias(self, anchor: str, position: TextPosition) -> tuple[Any, TextPosition]:
-        """Return the value of an anchor, shared, and its position; it counts with all of its nodes."""
-        if anchor not in self.anchors:
-            raise _InvalidDocument(position, f'the alias "*{anchor}" is not defined; write "&{anchor}" before it.')
-        data, anchor_position, size = self.anchors[anchor]
-        self._count_nodes_toward_limit(size, position)
-        return data, anchor_position
 
     def _parse_sequence(self, position: TextPosition, depth: int) -> list[Any]:
         """Parse the items up to the end of a sequence; their positions are added to `position`."""

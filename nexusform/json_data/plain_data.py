@@ -89,7 +89,7 @@ def _convert_raw_value(value: Value) -> Any:
     if raw_class in _SHARED_CLASSES:
         return raw  # plain data already, as is UNKNOWN
     if raw_class is tuple:
-        return [_convert_raw_value(v) for v in raw]
+        return list(map(_convert_raw_value, raw))
     if raw_class is dict:
         return {k: _convert_raw_value(v) for k, v in raw.items()}
     return convert_number(raw)  # a Fraction
@@ -158,8 +158,9 @@ def convert_to_value(
     and paths are ignored. Raises ConversionProblem if the data does not fit.
     """
     value = _build_value(plain, target)
-    for path, refinement in refinements:
-        value = _change_value_at_path(value, path, partial(_add_plain_refinement, refinement=refinement))
+    for path, plain_refinement in refinements:
+        refinement = _convert_bounds(plain_refinement, lambda bound: build_number(bound).raw)
+        value = _change_value_at_path(value, path, partial(add_refinement, refinement=refinement))
     for path in sensitive:
         value = _change_value_at_path(value, path, lambda part: part.add_marks(SENSITIVE))
     return value
@@ -270,11 +271,6 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
     raise ConversionProblem(path=(), message=f"not plain data: {kind.__name__}")
 
 
-def _add_plain_refinement(value: Value, refinement: Refinement) -> Value:
-    """Add a refinement with bounds as plain data to an unknown value; a known value is unchanged."""
-    return add_refinement(value, _convert_bounds(refinement, lambda bound: build_number(bound).raw))
-
-
 def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
     """Return the value with `change` applied to the part at a path; the same value without such a part.
 
@@ -343,7 +339,7 @@ def replace_unknown(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: replace_unknown(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [replace_unknown(part) for part in value]
+        return list(map(replace_unknown, value))
     return value
 
 

@@ -153,7 +153,7 @@ class _TypeParser:
             if not isinstance(argument, TupleCons):
                 self._add_error("Tuple type constructor requires a list of element types.", argument, call)
                 return DYNAMIC
-            return TupleType(tuple([self.parse_type(item) for item in argument.items]))
+            return TupleType(tuple(map(self.parse_type, argument.items)))
         return _COLLECTIONS[name](self.parse_type(argument))  # a list, set or map
 
     def _parse_object(self, argument: Expression, call: Call) -> Type:

@@ -137,7 +137,7 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
     power = -point
     while True:
         power += 1  # as an integer, number * 10**power has one more digit than before, at first one
-        above, below = _build_power_of_ten(power)  # 10**power == above / below
+        above, below = 10 ** max(power, 0), 10 ** max(-power, 0)  # 10**power == above / below
         # The candidate is an integer next to number * 10**power; both gaps are in units of 1 / (scale * below).
         down, low_gap = divmod(exact * above, scale * below)
         high_gap = scale * below - low_gap
@@ -160,13 +160,9 @@ def _find_decimal_point(numerator: int, denominator: int) -> int:
 
 
 def _is_power_of_ten_reached(numerator: int, denominator: int, power: int) -> bool:
-    above, below = _build_power_of_ten(power)
-    return numerator * below >= denominator * above
-
-
-def _build_power_of_ten(power: int) -> tuple[int, int]:
-    """Return the numerator and the denominator of 10**power."""
-    return (10**power, 1) if power >= 0 else (1, 10**-power)
+    above: int = 10 ** max(power, 0)
+    below: int = 10 ** max(-power, 0)
+    return numerator * below >= denominator * above  # 10**power == above / below
 
 
 def compute_quotient(left: Number, right: Number) -> Number:
@@ -317,7 +313,7 @@ class Value:
         if self.raw.__class__ is dict:
             return {name: change(part) for name, part in self.raw.items()}
         if self.raw.__class__ is tuple:
-            return tuple([change(part) for part in self.raw])
+            return tuple(map(change, self.raw))
         return self.raw
 
     @property
@@ -354,7 +350,7 @@ def compute_order_key(value: Value) -> Any:
     if raw is UNKNOWN:
         return (2,)
     if raw.__class__ is tuple:
-        return (0, *[compute_order_key(v) for v in raw])
+        return (0, *map(compute_order_key, raw))
     if raw.__class__ is dict:
         return (0, *[(k, compute_order_key(v)) for k, v in raw.items()])
     return (0, raw)  # text by code point, numbers by size
@@ -364,7 +360,7 @@ def collect_marks(value: Value) -> frozenset[str]:
     """Collect the marks of a value and of all its parts."""
     if not value.has_marks:
         return NO_MARKS
-    return value.marks.union(*[collect_marks(part) for part in value.parts])
+    return value.marks.union(*map(collect_marks, value.parts))
 
 
 def remove_all_marks(value: Value) -> tuple[Value, frozenset[str]]:

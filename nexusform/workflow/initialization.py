@@ -157,7 +157,7 @@ def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Set
     if backend is None:
         return True  # assume a state, to lose none
     try:
-        workspace_backends = [backend.select_workspace(name) for name in backend.list_workspaces()]
+        workspace_backends = list(map(backend.select_workspace, backend.list_workspaces()))
         return any(
             workspace_backend.read() is not None or workspace_backend.read_journal()
             for workspace_backend in workspace_backends

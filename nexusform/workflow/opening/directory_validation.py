@@ -95,5 +95,5 @@ def find_planning_problems(
 
 def _select_new_diagnostics(candidates: Iterable[Diagnostic], known: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return the diagnostics, except the known ones."""
-    known_identities = {_get_identity(diagnostic) for diagnostic in known}
+    known_identities = set(map(_get_identity, known))
     return [diagnostic for diagnostic in candidates if _get_identity(diagnostic) not in known_identities]

@@ -193,7 +193,7 @@ def _execute_plan(
     return ApplyOutcome(
         applied=replace(applied, state=state),
         diagnostics=tuple(problems),
-        imported=sum(1 for change in plan.changes if change.importing),
+        imported=sum(bool(change.importing) for change in plan.changes),
         sends=any(run.providers[name].sends_changes for name in involved_providers if name in run.providers),
         wrong_outputs=tuple(map(_build_wrong_prediction, results.changed_outputs)),
         wrong_certain_predictions=wrong_certain,
@@ -339,10 +339,8 @@ def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bo
     try:
         recorder.flush()
         remaining = None if complete else recorder.get_unfinished_apply()  # for `apply -resume`
-        preserved = [
-            journal.encode_journal_record(record)
-            for record in (*recorder.list_open_intents(), *(remaining.build_records() if remaining else []))
-        ]
+        preserved_records = (*recorder.list_open_intents(), *(remaining.build_records() if remaining else ()))
+        preserved = list(map(journal.encode_journal_record, preserved_records))
         run.project.backend.write_merged_state(document, preserved)
         record_backend_choice(run.project.configuration.settings, run.project.context)
     except BackendProblem as problem:

@@ -219,7 +219,7 @@ def _evaluate_arguments(
     if not has_errors(problems):
         unpacked, unpack_problems = kind.unpack_arguments(values, request.files)
         values = {**values, **unpacked}
-        problems += [convert_problem(problem) for problem in unpack_problems]
+        problems += map(convert_problem, unpack_problems)
     return values, problems
 
 
@@ -335,7 +335,7 @@ def _build_hcl2_expression(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_quote_text(str(name)): _build_hcl2_expression(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_build_hcl2_expression(part) for part in value]
+        return list(map(_build_hcl2_expression, value))
     if isinstance(value, Fraction):
         return float(format_number(value))
     return value

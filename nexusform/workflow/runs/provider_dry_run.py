@@ -74,8 +74,7 @@ def build_skipped_checks_diagnostics(
 
 def _select_changes(result: PlanResult, provider: str, actions: AbstractSet[Action] = _SENT_ACTIONS) -> list[Change]:
     """Return the changes of a provider with one of the actions, without deletions by default."""
-    own_changes = (change for change in result.plan.changes if change.provider == provider)
-    return [change for change in own_changes if change.action in actions]
+    return [change for change in result.plan.changes if change.provider == provider and change.action in actions]
 
 
 def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, Problem]]) -> Iterator[Diagnostic]:
@@ -90,7 +89,7 @@ def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, 
 def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
     """Return the summaries of providers about their dry run, without empty ones."""
     texts = (provider.describe_dry_run() for provider in providers.values() if isinstance(provider, DryRunProvider))
-    return tuple(text for text in texts if text)
+    return tuple(filter(None, texts))
 
 
 def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> ChangeRequest:

@@ -177,7 +177,7 @@ def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> l
     stored, problems = read_stored_state(target, checks_objects=False)
     if stored is None:
         return [] if force else problems
-    addresses = [str(address) for address in sorted(stored.state.instances, key=compute_address_order)]
+    addresses = list(map(str, sorted(stored.state.instances, key=compute_address_order)))
     if not addresses:
         return problems
     listed_addresses = format_first_lines(addresses, MAX_LISTED_OBJECTS, "  ")
