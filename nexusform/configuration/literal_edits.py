@@ -12,6 +12,7 @@ from nexusform.configuration.declarations.configuration import (
     ResourceBlock,
     get_repetition_argument,
 )
+from nexusform.configuration.reference_graph import list_modules
 from nexusform.diagnostics.diagnostic import SourceFile, Span
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.resources.address import Address
@@ -71,17 +72,12 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
         call = module.calls.get(step.name)
         if call is None or get_repetition_argument(call.count, call.for_each):
             return None  # a missing module, or one with several instances
-        if _count_calls(root, call.module.directory) > 1:
+        directories = [called.directory for called in list_modules(root)]  # one for each call
+        if directories.count(call.module.directory) > 1:
             return None  # an edit would change the files of another call, too
         module = call.module
     block = module.resources.get((address.mode, address.type, address.name))
     return None if block is None or get_repetition_argument(block.count, block.for_each) else block
-
-
-def _count_calls(module: Module, directory: str) -> int:
-    """Count the calls of the module in a directory, below a module."""
-    called = [call.module for call in module.calls.values()]
-    return sum((child.directory == directory) + _count_calls(child, directory) for child in called)
 
 
 def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:

@@ -170,10 +170,6 @@ class _ReferenceChecker:
         advice = f' This variable can be declared with a variable "{traversal.first_name}" {{}} block.'
         return _check_declared_name(traversal, self.module.variables, "input variable", article="an", advice=advice)
 
-    def check_reference_to_local(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
-        """Check `local.x`."""
-        return _check_declared_name(traversal, self.module.locals, "local value", article="a", advice="")
-
     def check_call(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `module.x`, `module.x.output`."""
         name = traversal.first_name
@@ -334,7 +330,9 @@ _FOREIGN_LITERALS: Final[Mapping[str, str]] = {
 
 _ROOT_CHECKS: Final[Mapping[str, Callable[[_ReferenceChecker, Traversal, ReferenceScope], Iterator[Diagnostic]]]] = {
     "var": _ReferenceChecker.check_variable,
-    "local": _ReferenceChecker.check_reference_to_local,
+    "local": lambda checker, traversal, _scope: _check_declared_name(
+        traversal, checker.module.locals, "local value", article="a", advice=""
+    ),
     "module": _ReferenceChecker.check_call,
     "data": _ReferenceChecker.check_data,
     "path": lambda _checker, traversal, _scope: _check_builtin_attribute(traversal),

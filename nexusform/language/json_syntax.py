@@ -277,15 +277,15 @@ def build_expression(
 ) -> tuple[syntax.Expression, list[Diagnostic]]:
     """Build the expression of a JSON value in an argument's position. With `has_templates`, texts may be templates."""
     diagnostics: list[Diagnostic] = []
-    convert_text = _convert_json_string_to_expression if has_templates else _build_literal_text
+    convert_text: _ConvertText = (
+        _convert_json_string_to_expression
+        if has_templates
+        else lambda text, span, _diagnostics: syntax.StringLiteral(text, span)
+    )
     return _convert_value(value, diagnostics, convert_text), diagnostics
 
 
 _ConvertText: TypeAlias = Callable[[str, Span, list[Diagnostic]], syntax.Expression]
-
-
-def _build_literal_text(text: str, span: Span, _diagnostics: list[Diagnostic]) -> syntax.Expression:
-    return syntax.StringLiteral(text, span)
 
 
 def _convert_value(

@@ -186,8 +186,10 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
     if mode == "f":
         scaled = str(round(size * 10**places)).rjust(places + 1, "0")  # with a digit before the point
         digits = format_digits(scaled, len(scaled) - places)
-    elif mode in "eE":
-        digits = _render_scientific(size, places, mode)
+    elif mode in "eE":  # one digit, `places` decimals, and a signed exponent of two digits or more
+        significant_digits, point = _compute_decimal_digits(size, places + 1)
+        significant_digits = significant_digits[: places + 1]  # rounding up may have added a zero
+        digits = f"{format_digits(significant_digits.ljust(places + 1, '0'), 1)}{mode}{point - 1:+03d}"
     else:
         digits = _render_general(size, verb.precision, mode)  # without a precision as short as possible
     return _render_signed_number(verb, number < 0, digits)
@@ -204,13 +206,6 @@ def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[st
     multiple = round(Fraction(size) / 10**power) if power >= 0 else round(size * 10**-power)
     text = str(multiple)
     return text, power + len(text)  # rounding up may add a digit
-
-
-def _render_scientific(size: int | Fraction, places: int, mode: str) -> str:
-    """Render a size (not below 0) as %e or %E (`mode`): one digit, `places` decimals, signed exponent of 2+ digits."""
-    digits, point = _compute_decimal_digits(size, places + 1)
-    digits = digits[: places + 1].ljust(places + 1, "0")  # cut: rounding up may have added a zero
-    return f"{format_digits(digits, 1)}{mode}{point - 1:+03d}"
 
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
