@@ -33,10 +33,9 @@ from nexusform.configuration.static_arguments import (
     describe_duplicate,
     find_single_block,
     format_block_header,
-    sort_by_position,
     unpack_result,
 )
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, sort_by_position, suggest_name
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.evaluation_run import Scope
 from nexusform.language.syntax.scanner import describe_span

@@ -21,7 +21,6 @@ from nexusform.configuration.reference_graph import (
     list_modules,
     skip_instance_key,
 )
-from nexusform.configuration.static_arguments import sort_by_position
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     Span,
@@ -29,6 +28,7 @@ from nexusform.diagnostics.diagnostic import (
     build_warning,
     find_nearest_name,
     find_nearest_names,
+    sort_by_position,
     suggest_name,
 )
 from nexusform.json_data.plain_data import Path, format_path

@@ -148,16 +148,6 @@ def find_single_block(blocks: Iterable[syntax.Block], kind: str, problems: list[
     return matches[0] if matches else None
 
 
-def sort_by_position(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Sort by file name and position in the file; problems without a position are first."""
-
-    def get_position(problem: Diagnostic) -> tuple[str, int]:
-        subject = problem.subject
-        return (subject.filename, subject.start.byte) if subject else ("", -1)
-
-    return sorted(problems, key=get_position)
-
-
 class _EmptyScope:
     """Scope without names."""
 

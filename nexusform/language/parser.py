@@ -26,6 +26,7 @@ from nexusform.diagnostics.diagnostic import (
     build_error,
     build_warning,
     has_errors,
+    sort_by_position,
 )
 from nexusform.language.body_parser import BodyParser
 from nexusform.language.expression_parser import ExpressionParser
@@ -72,7 +73,7 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
     with pause_garbage_collection():
         stream = TokenStream(scan_text(source.text), positions, diagnostics=[])
         body = BodyParser(stream).parse_file()
-    return body, _sort_diagnostics(stream.diagnostics)
+    return body, sort_by_position(stream.diagnostics)
 
 
 def parse_expression(source: SourceFile, start: Position | None = None) -> tuple[Expression | None, list[Diagnostic]]:
@@ -124,7 +125,7 @@ def _parse_text_as_expression(
             expression: Expression | None = read(stream)
         except MalformedSyntaxError:
             expression = None
-    return (None if has_errors(stream.diagnostics) else expression), _sort_diagnostics(stream.diagnostics)
+    return (None if has_errors(stream.diagnostics) else expression), sort_by_position(stream.diagnostics)
 
 
 def check_source_length(source: SourceFile, positions: CharacterPositions) -> Diagnostic | None:
@@ -165,10 +166,6 @@ def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
         "docs/language-differences.md lists the forms to stay clear of.",
         CharacterPositions(source.name, text).build_span(begin, min(begin + 1, len(text))),
     )
-
-
-def _sort_diagnostics(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
-    return sorted(diagnostics, key=lambda diagnostic: diagnostic.subject.start.byte if diagnostic.subject else 0)
 
 
 class _CachedSyntaxTree(Struct, array_like=True):

@@ -59,14 +59,17 @@ def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
 
 def check_function_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the problems about unknown functions in a constant by a better reason: it can call no function."""
-    return [_build_call_error(problem) if problem.id == "call-to-unknown-function" else problem for problem in problems]
-
-
-def _build_call_error(problem: Diagnostic) -> Diagnostic:
-    detail = "Functions may not be called here."
-    return build_error(
-        "function-calls-not-allowed", detail, problem.subject, context=problem.context, values=problem.values
-    )
+    checked_problems = list(problems)
+    for index, problem in enumerate(problems):
+        if problem.id == "call-to-unknown-function":
+            checked_problems[index] = build_error(
+                "function-calls-not-allowed",
+                "Functions may not be called here.",
+                problem.subject,
+                context=problem.context,
+                values=problem.values,
+            )
+    return checked_problems
 
 
 class _NoNames:

@@ -121,23 +121,18 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
             last_number += 1
             found_object = replace(found_object, creation=last_number)
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
-        if target.block is None:
-            blocks.append(_generate_block(target.address, found_object, request.registries))
+        if target.block is None:  # render the missing block
+            schema = request.registries.resource_types[target.address.type].schema
+            arguments = dict(found_object.attributes)
+            if found_object.provider != DEFAULT_PROVIDER:  # not the simulated one: facts of the site are no arguments
+                arguments |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
+            blocks.append(render_resource_block(target.address, schema, arguments))
     attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
     for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
         imported = result.objects[address]
         result.objects[address] = replace(imported, object=replace(imported.object, attributes=attributes))
     result.generated_configuration = GENERATED_HEADER + "\n".join(blocks) if blocks else ""
     return result
-
-
-def _generate_block(address: Address, found_object: ObjectState, registries: PluginRegistries) -> str:
-    """Render the missing block of an imported object, without the facts that a real provider reads."""
-    schema = registries.resource_types[address.type].schema
-    attributes = dict(found_object.attributes)
-    if found_object.provider != DEFAULT_PROVIDER:  # not the simulated one
-        attributes |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
-    return render_resource_block(address, schema, attributes)
 
 
 def add_computed_attributes(
