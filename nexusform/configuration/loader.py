@@ -335,11 +335,14 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
 
 
 def list_automatic_variable_files(directory: str) -> list[str]:
-    """Return the variable files that are read automatically, lowest precedence first."""
+    """Return the paths of the variable files that are read automatically, lowest precedence first.
+
+    These are `nexusform.nfvars.hcl` and `.json`, then all files with names such as `*.auto.nfvars.hcl`.
+    """
     names = list_directory(directory)
     fixed_names = [name for name in names if name in _VARIABLE_FILES]
-    other_names = [name for name in names if name.endswith(_AUTO) and not name.startswith(".")]
-    paths = (os.path.join(directory, name) for name in (*fixed_names, *other_names))  # noqa: PTH118 - a shown path
+    automatic_names = [name for name in names if name.endswith(_AUTO) and not name.startswith(".")]
+    paths = (os.path.join(directory, name) for name in (*fixed_names, *automatic_names))  # noqa: PTH118 - a shown path
     return list(map(os.path.normpath, paths))
 
 

@@ -310,10 +310,14 @@ class _ReferenceChecker:
         return build_error("reference-to-undeclared-resource", detail, traversal.span)
 
     def _suggest_similar_resource(self, mode: Mode, kind: str, name: str) -> str:
-        """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name."""
+        """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name.
+
+        Only blocks of the same mode count: a data block is no suggestion for a managed resource.
+        """
         prefix = MODE_PREFIXES[mode]  # "data." or ""
         blocks = [block for block in self.module.resources.values() if block.mode == mode]
-        nearest_name = find_nearest_name(name, [block.name for block in blocks if block.type == kind])
+        names_of_type = [block.name for block in blocks if block.type == kind]
+        nearest_name = find_nearest_name(name, names_of_type)
         if nearest_name:
             return f" Did you mean {prefix}{kind}.{nearest_name}?"
         full_names = [f"{block.type}.{block.name}" for block in blocks]

@@ -319,16 +319,21 @@ def _parse_scalar(event: Any) -> Value:
 
 
 def _parse_plain_scalar(text: str) -> Value:
-    """Parse an unquoted scalar by YAML 1.2's rules, but also with the bools and timestamps of YAML 1.1."""
+    """Parse an unquoted scalar by YAML 1.2's rules, but also with the bools and timestamps of YAML 1.1.
+
+    The result is null, a bool, a number, or text. Text of the form of a timestamp is completed. Raises FunctionProblem
+    for a number that is not finite, or has too many digits.
+    """
     if text in _NULLS:
         return NULL
     word = text.lower()
     is_usual_case = text in {word, word.upper(), word.capitalize()}  # "yes", "YES" or "Yes", but not "yEs"
     if word in _TRUE | _FALSE and is_usual_case:
         return TRUE if word in _TRUE else FALSE
-    if _HEXADECIMAL.match(text) or _OCTAL.match(text):
-        if len(text) >= 500:
-            return parse_number(text)  # fails: too many digits
+    has_base_prefix = _HEXADECIMAL.match(text) or _OCTAL.match(text)  # `0x` or `0o`
+    if has_base_prefix and len(text) >= 500:
+        return parse_number(text)  # fails: too many digits
+    if has_base_prefix:
         return parse_number(str(int(text, base=0)))  # the base is that of its prefix
     if _INTEGER.match(text) or _FLOAT.match(text):
         return parse_number(text)

@@ -219,14 +219,19 @@ def read_configured_choice(
 def explain_rejected_settings(
     kind: str, values: Mapping[str, Any], context: CommandContext, from_flags: Mapping[str, str] = NO_FLAGS
 ) -> str:
-    """Explain why a sandboxed run must not use settings of a backend, except those of `from_flags`; "" if it may."""
+    """Explain why a sandboxed run must not use settings of a backend, except those of `from_flags`; "" if it may.
+
+    Settings come from an untrusted configuration: they could send the state to another server. Accepted are those that
+    the operator typed, and those of an address if -allow-remote covers all addresses.
+    """
     if kind in _LOCAL_KINDS or not context.confinement.root:  # the confinement itself limits paths
         return ""
     backend = BACKENDS[kind]
     settings = {name: value for name, value in values.items() if value is not None}
     accepted_names = {*from_flags}
     addresses = backend.list_server_urls(settings)
-    if addresses and all(map(context.is_allowed, addresses)):  # by -allow-remote
+    has_only_allowed_addresses = bool(addresses) and all(map(context.is_allowed, addresses))  # by -allow-remote
+    if has_only_allowed_addresses:
         accepted_names.update(backend.address_settings)
     rejected_names = ", ".join(f'"{name}"' for name in settings if name not in accepted_names)
     if not rejected_names:

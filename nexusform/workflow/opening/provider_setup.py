@@ -186,7 +186,8 @@ def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) 
     for provider in providers.values():
         for problem in provider.list_warnings():
             is_known = (problem.id, problem.brief) in known_findings
-            diagnostics += [] if is_known or problem.address in deleted else [convert_problem(problem)]
+            if not is_known and problem.address not in deleted:  # "" for a problem of no single object
+                diagnostics.append(convert_problem(problem))
     return diagnostics
 
 

@@ -124,10 +124,10 @@ def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, 
             problems.append(Problem(("config",), "unknown-backend-setting", detail))
         elif value is not None:
             values[name] = _convert_setting(name, value, attributes[name], problems)
-    missing = [name for name, attribute in attributes.items() if attribute.required and name not in values]
+    required_names = [name for name, attribute in attributes.items() if attribute.required]
+    missing = [f'"{name}"' for name in required_names if name not in values]
     if missing and not problems:  # a misspelled name explains a missing one
-        names = " and ".join(f'"{name}"' for name in missing)
-        detail = f'The backend "{query.backend}" needs {names} in config.'
+        detail = f'The backend "{query.backend}" needs {" and ".join(missing)} in config.'
         problems.append(Problem(("config",), "missing-backend-setting", detail))
     return (None if problems else values), problems
 

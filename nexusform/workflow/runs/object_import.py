@@ -138,20 +138,26 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
 def add_computed_attributes(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
 ) -> dict[Address, dict[str, Any]]:
-    """Return the objects with missing attributes computed by nexusform from VMs, such as a cluster's capacity."""
+    """Return the objects with missing attributes computed by nexusform from VMs, such as a cluster's capacity.
+
+    An attribute counts as missing if it is absent or null; all others keep their values.
+    """
     vm_objects = [SiteObject(address, attributes, creation=0) for address, attributes in objects.items()]
     layout = build_site_layout(vm_objects, registries)
     complete = {address: dict(attributes) for address, attributes in objects.items()}
     for kind, vm_object in layout.objects:
-        if kind.vms is None:
+        if kind.vms is None:  # a type without VMs
             continue
         values = complete[vm_object.address]
-        computed_names = {name for name, schema in kind.schema.attributes.items() if not schema.is_configurable}
-        arguments = {name: values[name] for name in values if name not in computed_names}  # and nested blocks
+        arguments = dict(values)  # only what a user may configure: arguments and nested blocks
+        for name, schema in kind.schema.attributes.items():
+            if not schema.is_configurable:
+                arguments.pop(name, None)
         placed, unplaced = kind.vms.list_existing_vms(values), kind.vms.list_unplaced_vms(values)
         computed = kind.vms.build_computed_attributes(arguments, layout.context, placed, unplaced)
-        existing = {name: value for name, value in values.items() if value is not None}
-        values |= {**computed, **existing}
+        for name, value in computed.items():
+            if values.get(name) is None:
+                values[name] = value
     return complete
 
 

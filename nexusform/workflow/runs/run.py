@@ -293,10 +293,14 @@ class Run(Struct):
         return list(check_consistency(self.stored.state, self.project.registries.resource_types, PROVIDERS))
 
     def _complete_plan(self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]) -> PlanResult:
-        """Return the result with further diagnostics, lint findings of a normal plan, and the capacity of the sites."""
+        """Return the result with further diagnostics, lint findings of a normal plan, and the capacity of the sites.
+
+        `further_diagnostics` were found outside of the planner, for example by a server-side dry run.
+        """
         plan, errors = result.plan, select_errors(further_diagnostics)
-        if not plan.errored and all(error.id == "field-conflict" and error.address for error in errors):
-            # The provider rejects single changes, and the plan is complete: another flag permits them.
+        rejects_only_single_changes = all(error.id == "field-conflict" and error.address for error in errors)
+        if not plan.errored and rejects_only_single_changes:
+            # The plan is complete: another flag permits these changes. Without errors, none is rejected.
             plan = replace(plan, rejected=tuple(sorted({error.address for error in errors})))
         if further_diagnostics:
             errored = plan.errored or bool(errors)
@@ -304,7 +308,8 @@ class Run(Struct):
         result = replace(result, plan=plan)
         if plan.mode is Mode.NORMAL:
             findings: list[Diagnostic] = []
-            if not result.plan.errored and any(map(_is_linted, result.objects.values())):
+            has_pools_to_lint = any(map(_is_linted, result.objects.values()))
+            if has_pools_to_lint and not result.plan.errored:
                 from nexusform.workflow.opening.linting import lint_plan
 
                 findings = lint_plan(result, self.project.configuration)
@@ -322,14 +327,12 @@ class Run(Struct):
         if not has_sampled_verdicts(saved_plan):
             options = replace(options, samples=0)
         instances = self.stored.state.instances
-        imports = {
-            change.address: _build_import(change, instances.get(change.address))
-            for change in saved_plan.changes
-            if change.importing
-        }
-        request = replace(
-            self.build_request(options), refreshed_objects=dict(saved_plan.refreshed_objects), imports=imports
-        )
+        imports: dict[Address, ImportedObject] = {}
+        for change in saved_plan.changes:
+            if change.importing:
+                imports[change.address] = _build_import(change, instances.get(change.address))
+        refreshed_objects = dict(saved_plan.refreshed_objects)
+        request = replace(self.build_request(options), refreshed_objects=refreshed_objects, imports=imports)
         plan = self._complete_plan(make_plan(request), self._check_state_consistency()).plan
         # Captures are read by providers, so they are taken from the saved plan.
         captures = [read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)]
