@@ -35,9 +35,10 @@ from nexusform.configuration.static_arguments import (
     format_block_header,
     unpack_result,
 )
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, sort_by_position, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, suggest_name
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.evaluation_run import Scope
+from nexusform.language.parser import sort_by_position
 from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.resources.address import MODES, ConfigAddress, Mode

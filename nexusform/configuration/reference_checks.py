@@ -28,10 +28,10 @@ from nexusform.diagnostics.diagnostic import (
     build_warning,
     find_nearest_name,
     find_nearest_names,
-    sort_by_position,
     suggest_name,
 )
 from nexusform.json_data.plain_data import Path, format_path
+from nexusform.language.parser import sort_by_position
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.resources.address import MODE_PREFIXES, OTHER_MODES, Mode

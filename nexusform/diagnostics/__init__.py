@@ -5,8 +5,7 @@ PUBLIC = {
     "diagnostic": (
         "build_diagnostic build_error build_warning convert_problem build_development_file_error Diagnostic "
         "DiagnosticsError extract_suggested_name find_nearest_name find_nearest_names get_text_line has_errors "
-        "locate_line_in_text Position Problem select_errors Severity sort_by_position SourceFile Span suggest_name "
-        "ValueNote"
+        "locate_line_in_text Position Problem select_errors Severity SourceFile Span suggest_name ValueNote"
     ),
     "levels": "get_diagnostic_level get_warning_level PlacementImpact Level UNKNOWN_CAPACITY_IDS VMS_WITHOUT_MACHINE",
     "phrases": (

@@ -241,14 +241,6 @@ def select_errors(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     return [diagnostic for diagnostic in diagnostics if diagnostic.severity is Severity.ERROR]
 
 
-def sort_by_position(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Sort by file name and position in the file; problems without a position are first."""
-    return sorted(
-        problems,
-        key=lambda problem: (problem.subject.filename, problem.subject.start.byte) if problem.subject else ("", -1),
-    )
-
-
 def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return a closing sentence ` Did you mean "x"?` with the nearest of `known`, or ""."""
     nearest_name = find_nearest_name(name, known)

@@ -149,23 +149,15 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
     is_too_large = high is not None and size > high
     if not is_too_small and not is_too_large:
         return ""
-    bounds = _describe_size_bounds(low, high, size)
+    # The maximum of an integer type is no news to a user; it is mentioned only if it is exceeded.
+    is_usual_maximum = high is None or high in _INTEGER_MAXIMUMS
+    bounds = f"{low} to {high}"
+    if low is None or is_usual_maximum:
+        bounds = f"{low} or more" if is_too_small else f"at most {high}"
     if is_number:
         return f"must be {bounds}, not {size}."
     unit = "characters" if isinstance(data, str) else "items"
     return f"must have {bounds} {unit}, not {size}."
-
-
-def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
-    """Describe the exceeded bounds of a size: "1 or more", "at most 63" or "1 to 63".
-
-    The maximum of an integer type is no news to a user; it is mentioned only if it is exceeded.
-    """
-    is_usual_maximum = high is None or high in _INTEGER_MAXIMUMS
-    if low is not None and not is_usual_maximum:
-        return f"{low} to {high}"
-    is_too_small = low is not None and size < low
-    return f"{low} or more" if is_too_small else f"at most {high}"
 
 
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:

@@ -28,18 +28,11 @@ def replace_scalars(data: Any, change: Callable[[Path, Any], Any], path: Path = 
     A scalar changed to OMITTED is left out of its mapping; in a list it becomes null, for equal positions.
     """
     if isinstance(data, Mapping):
-        fields: dict[str, Any] = {}
-        for name, part in data.items():
-            changed_part = replace_scalars(part, change, (*path, name))
-            if changed_part is not OMITTED:
-                fields[name] = changed_part
-        return fields
+        fields = {name: replace_scalars(item, change, (*path, name)) for name, item in data.items()}
+        return {name: part for name, part in fields.items() if part is not OMITTED}
     if isinstance(data, list):
-        items: list[Any] = []
-        for number, part in enumerate(data):
-            changed_part = replace_scalars(part, change, (*path, number))
-            items.append(None if changed_part is OMITTED else changed_part)
-        return items
+        items = [replace_scalars(item, change, (*path, number)) for number, item in enumerate(data)]
+        return [None if part is OMITTED else part for part in items]
     return change(path, data)
 
 

@@ -220,7 +220,9 @@ class _DocumentReader:
             if is_merge:
                 merged_sources += _list_merge_sources(data, value_position)
                 continue
-            key = _convert_mapping_key_to_text(name, key_position)
+            if not isinstance(name, (str, int, float)):  # null, a list or a mapping
+                raise _InvalidDocument(key_position, "a key must be a text or a number.")
+            key = str(name).lower() if isinstance(name, bool) else str(name)  # as in JSON: true, 1
             if key in entries:
                 detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'
                 problem = build_problem(self.file, key_position, "duplicate-yaml-key", detail, Severity.WARNING)
@@ -243,13 +245,6 @@ def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dic
     if isinstance(data, list) and all(isinstance(part, dict) for part in data):
         return [(part, position.children[index]) for index, part in enumerate(data)]
     raise _InvalidDocument(position, "only a mapping, or a list of mappings, can be merged with <<.")
-
-
-def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
-    """Convert a key to text, as in JSON (true, 1). Raises _InvalidDocument for null, a list or a mapping."""
-    if isinstance(name, (str, int, float)):
-        return str(name).lower() if isinstance(name, bool) else str(name)
-    raise _InvalidDocument(position, "a key must be a text or a number.")
 
 
 _TAG: Final = "tag:yaml.org,2002:"

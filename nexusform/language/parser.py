@@ -9,7 +9,7 @@ array that starts with the name of its class, according to the annotations of th
 """
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import cache
@@ -26,7 +26,6 @@ from nexusform.diagnostics.diagnostic import (
     build_error,
     build_warning,
     has_errors,
-    sort_by_position,
 )
 from nexusform.language.body_parser import BodyParser
 from nexusform.language.expression_parser import ExpressionParser
@@ -165,6 +164,14 @@ def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
         "This is valid HCL, but tools built on the Python package hcl2 stop reading here. "
         "docs/language-differences.md lists the forms to stay clear of.",
         CharacterPositions(source.name, text).build_span(begin, min(begin + 1, len(text))),
+    )
+
+
+def sort_by_position(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Sort by file name and position in the file; problems without a position are first."""
+    return sorted(
+        problems,
+        key=lambda problem: (problem.subject.filename, problem.subject.start.byte) if problem.subject else ("", -1),
     )
 
 

@@ -185,7 +185,12 @@ class _ExplanationQuery(Struct, frozen=True):
         )
         if reasons:  # the plan places it
             return Explanations(tuple(reasons), diagnostics=errors)
-        removals = self._select_removal_rows(planned, name)
+        removals = tuple(
+            row
+            for row in planned.plan.placements
+            if (row.kind, row.action, row.object) == (VM, PlacementAction.REMOVE, name)
+            and self.pattern.is_match(row.address)
+        )
         if removals:
             return Explanations(removals=removals, diagnostics=errors)
         reasons = self._plan_existing_again(current_vms, name)
@@ -277,15 +282,6 @@ class _ExplanationQuery(Struct, frozen=True):
             )
             for reason in reasons
         ]
-
-    def _select_removal_rows(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
-        """Return the planned removals of VMs with this name, of objects at an address that matches the pattern."""
-        removals: list[PlacementChange] = []
-        for row in planned.plan.placements:
-            is_removed_vm = row.kind == VM and row.action is PlacementAction.REMOVE
-            if is_removed_vm and row.object == name and self.pattern.is_match(row.address):
-                removals.append(row)
-        return tuple(removals)
 
     def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:
         """Build the error for an address without VMs: its placements have no rules, or it has none at all."""

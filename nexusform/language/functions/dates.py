@@ -70,11 +70,6 @@ class LocalTime(Struct, frozen=True):
         return shifted_date.year + (cycles - 1) * _CYCLE_YEARS, shifted_date.month, shifted_date.day
 
     @property
-    def weekday(self) -> int:
-        """Weekday, 0 for Monday."""
-        return (self.day - 1) % 7
-
-    @property
     def clock(self) -> tuple[int, int, int]:
         """Hour, minute and second."""
         seconds = self.nanosecond // _UNITS["s"]
@@ -131,8 +126,8 @@ _VERBS: Final[dict[str, Callable[[LocalTime], str]]] = {
     "M": lambda t: str(t.date[1]),
     "DD": lambda t: f"{t.date[2]:02d}",
     "D": lambda t: str(t.date[2]),
-    "EEEE": lambda t: _DAYS[t.weekday],
-    "EEE": lambda t: _DAYS[t.weekday][:3],
+    "EEEE": lambda t: _DAYS[(t.day - 1) % 7],  # the first day of the calendar is a Monday
+    "EEE": lambda t: _DAYS[(t.day - 1) % 7][:3],
     "hh": lambda t: f"{t.clock[0]:02d}",
     "h": lambda t: str(t.clock[0]),
     "HH": lambda t: f"{t.clock[0] % 12 or 12:02d}",

@@ -291,7 +291,8 @@ class _Scanner:
                     self.tokens.add(CLOSE_QUOTE, begin, end)
                     self.stack.pop()
                 elif group in {3, 4}:
-                    self._enter_template_sequence(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
+                    self.tokens.add(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
+                    self.stack.append(_OpenTemplateSequence())
                 elif group == 5:
                     # The string ends with its line, so a missing quotation mark does not affect the rest of the file.
                     self.tokens.add(QUOTED_NEWLINE, begin, end)
@@ -394,10 +395,6 @@ class _Scanner:
         if ends_line:
             self.tokens.add(NEWLINE, newline_begin, end)
 
-    def _enter_template_sequence(self, kind: str, begin: int, end: int) -> None:
-        self.tokens.add(kind, begin, end)
-        self.stack.append(_OpenTemplateSequence())
-
     def _scan_unquoted_piece(self, mode: _OpenTemplate) -> None:
         """Scan the next piece of a heredoc or of a bare template: at most one line."""
         text, begin = self.text, self.offset
@@ -411,7 +408,8 @@ class _Scanner:
             self.tokens.add(PLAIN_TEXT, begin, end)
         else:
             mode.line_start = False
-            self._enter_template_sequence(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
+            self.tokens.add(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
+            self.stack.append(_OpenTemplateSequence())
 
     def _scan_heredoc_end(self, marker: str) -> bool:
         """Scan the heredoc's end marker if it is all of the current line. Return whether it is."""

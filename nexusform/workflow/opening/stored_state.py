@@ -63,9 +63,10 @@ def read_stored_state(
     state: State | None = EMPTY
     problems: list[Diagnostic] = []
     if is_encrypted(document or (lines[0] if lines else b"")):  # EncryptedBackend returns decrypted ones
-        from nexusform.workflow.opening.encryption_settings import build_encrypted_error
+        from nexusform.workflow.opening.encryption_settings import format_missing_settings
 
-        return None, [build_encrypted_error(backend.describe())]
+        detail = format_missing_settings(backend.describe(), "state")
+        return None, [build_error("encrypted-state", detail)]
     if document is not None:
         from nexusform.state import state_codec
 

@@ -86,12 +86,6 @@ def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, 
         yield build_diagnostic(problem.severity, problem.id, problem.detail, change.source, **details)
 
 
-def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
-    """Return the summaries of providers about their dry run, without empty ones."""
-    texts = (provider.describe_dry_run() for provider in providers.values() if isinstance(provider, DryRunProvider))
-    return tuple(filter(None, texts))
-
-
 def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> ChangeRequest:
     """Build the request of a change for its provider; `flaw` is the reason to skip it, "" if it is valid."""
     key = ObjectKey(change.address.type, change.id, change.creation)

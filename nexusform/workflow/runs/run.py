@@ -29,6 +29,7 @@ from nexusform.files.run_log import log_duration, log_event
 from nexusform.interfaces.plugins import (
     ChangeValidatingProvider,
     Clock,
+    DryRunProvider,
     ExternalQueryProblem,
     Provider,
     ProviderProblem,
@@ -272,10 +273,12 @@ class Run(Struct):
             return result, build_skipped_checks_diagnostics(result, self.providers, options.dry_run_skip_reason)
         diagnostics = check_existing_objects(result.plan, self.providers)
         if has_validator:
-            from nexusform.workflow.runs.provider_dry_run import collect_verdicts, validate_changes_at_providers
+            from nexusform.workflow.runs.provider_dry_run import validate_changes_at_providers
 
             diagnostics += validate_changes_at_providers(result, self.providers, request, diagnostics)
-            result = replace(result, plan=replace(result.plan, dry_run_messages=collect_verdicts(self.providers)))
+            dry_run_providers = [item for item in self.providers.values() if isinstance(item, DryRunProvider)]
+            verdicts = [provider.describe_dry_run() for provider in dry_run_providers]  # "" without a verdict
+            result = replace(result, plan=replace(result.plan, dry_run_messages=tuple(filter(None, verdicts))))
         return result, [*diagnostics, *collect_provider_diagnostics(result.plan, self.providers)]
 
     def build_failed_plan(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
