@@ -235,10 +235,11 @@ class _Decoder:
     def _decode_blocks_of_module(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
         """Read blocks, and name each in its problems, except in those about the text of a called module."""
         for block, location in blocks:
-            previous_count = len(self.problems)
+            previous_count = len(self.problems)  # the later problems are those of this block
             _READERS[block.type](self, block, location)
             header = format_block_header(block)
             for index, problem in enumerate(self.problems[previous_count:], start=previous_count):
+                # The reader of a `module` block reads the called module, too: its problems name blocks of their own.
                 is_about_block = block.type != "module" or _is_about_block(problem, block)
                 if is_about_block and not problem.block:
                     self.problems[index] = replace(problem, block=header)

@@ -83,7 +83,8 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
 def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
     """Find the argument at a path of block types and a name, such as ("agent_pool", "core", "count").
 
-    A label or number follows a block type, unless there is only one block of this type, without a label.
+    A label or number follows a block type, unless there is only one block of this type, without a label. Return None
+    without such an argument, and for a block in JSON.
     """
     if isinstance(body, syntax.JsonBody) or not path:
         return None  # JSON is not edited; a path needs a name

@@ -373,7 +373,10 @@ def locate_literal_part(expression: Expression, path: Path) -> Span:
 
 
 def _find_literal_element(expression: Expression, step: PathStep) -> Expression | None:
-    """Return the element of a literal list or object; None without it, or if the expression is neither."""
+    """Return the element of a literal list or object; None without it, or if the expression is neither.
+
+    A step is the index of an item, or the key of an entry. A key that is computed by an expression matches no step.
+    """
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
     if isinstance(expression, ObjectCons):

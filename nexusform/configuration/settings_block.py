@@ -200,7 +200,11 @@ _FALLBACK_SCHEMA: Final = BodySchema(attributes={"method": True}, blocks={"fallb
 
 
 def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -> Encryption:
-    """Decode the body of an `encryption` block; errors are added to `problems`."""
+    """Decode the body of an `encryption` block; errors are added to `problems`.
+
+    A method is named by its two labels, a type and a name: ("aes_gcm", "main"). It may use a key provider, which is
+    named in the same way. The blocks `state`, `plan` and `remote_state_data_sources` refer to methods.
+    """
     parts = unpack_result(decode_body(body, _ENCRYPTION_SCHEMA), problems)
     providers: dict[MethodName, KeyProviderBlock] = {}
     methods: dict[MethodName, MethodName | None] = {}  # the key provider's name by method; None without one
