@@ -135,7 +135,7 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
         for key, element in list_key_value_pairs(collection):
             run.count_work(1)
             _set_loop_names(names, node, key, element)
-            if conditions.should_include():
+            if conditions.should_include():  # evaluates the `if` clause with these names
                 add()
             if conditions.has_failed or run.has_failed_since(before):
                 conditions.has_failed = True

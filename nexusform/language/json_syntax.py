@@ -158,11 +158,12 @@ class _JsonReader:
         match = next_member(text, self.offset)
         has_comma = False
         while match is not None:
-            name, value, mark = match.groups()
+            name, value, mark = match.groups()  # the mark is the comma or brace after the value
             begin, end = match.span(1)
             name_span = span(begin - 1, end + 1)  # with the quotation marks
             begin, end = match.span(2)
-            scalar = syntax.JsonScalar(normalize_text(value), span(begin - 1, end + 1))
+            value_span = span(begin - 1, end + 1)
+            scalar = syntax.JsonScalar(normalize_text(value), value_span)
             properties.append(syntax.JsonProperty(normalize_text(name), scalar, name_span))
             self.offset = match.end()
             has_comma = mark == ","

@@ -231,13 +231,15 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
     lists: dict[int, Value] = {}  # by position in the call: the pattern is argument 0
     has_unknown_list = False
     for position, argument in enumerate(arguments, 1):
-        if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None:
+        is_sequence = isinstance(argument.type, (ListType, SetType, TupleType))
+        if is_sequence and argument.raw is not None:
             lists[position] = argument
             has_unknown_list |= argument.raw is UNKNOWN or _find_known_sequence_length(argument) is None
         has_unknown_list |= argument.type is DYNAMIC and argument.raw is UNKNOWN  # it may be a list, too
-    count = _find_common_length(lists)
+    count = _find_common_length(lists)  # of the texts
     if pattern.raw is UNKNOWN or has_unknown_list:
         return Value(_STRINGS, UNKNOWN)
+    # One column for each argument, with its value in every text; a row has the arguments of one text.
     columns = [lists[i].raw if i in lists else (argument,) * count for i, argument in enumerate(arguments, 1)]
     texts = []  # a text is unknown if one of its arguments is
     for iteration, *item_arguments in zip(range(count), *columns, strict=True):  # the arguments of one text

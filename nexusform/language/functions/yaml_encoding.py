@@ -100,7 +100,10 @@ def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
 
 
 def _render_value(value: Value, indent: int, column: int) -> list[str]:
-    """Render the lines of a value: the first begins at `column`, the caller indents the others to column `indent`."""
+    """Render the lines of a value: the first begins at `column`, the caller indents the others to column `indent`.
+
+    Text of several lines becomes a block (`|`) if YAML allows it. Other text is quoted, and wrapped if it is long.
+    """
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
         return _render_lines(value, indent)
