@@ -239,7 +239,10 @@ class _DocumentReader:
 
 
 def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dict[str, Any], TextPosition]]:
-    """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument."""
+    """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument.
+
+    `data` is the value of the key `<<`, and `position` has the positions of its parts in `children`.
+    """
     if isinstance(data, dict):
         return [(data, position)]
     if isinstance(data, list) and all(isinstance(part, dict) for part in data):
@@ -301,7 +304,11 @@ def _convert_to_float(number: Any, text: str, position: TextPosition) -> float:
 
 
 def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
-    """Parse a scalar without quotes: null, a boolean, a number, else its text."""
+    """Parse a scalar without quotes: null, a boolean, a number, else its text.
+
+    Integers may have a base: `0x1f`, `0b11`, and `0o17` or `017` in octal. Raises _InvalidDocument for infinity, NaN
+    and numbers too large for a float.
+    """
     if text in _NULLS:
         return None
     if text in _BOOLS:
@@ -504,7 +511,7 @@ class _JsonListReader:
                 return items, list_position
 
     def _has_next_item(self, end: str) -> bool:
-        """Skip a comma, or the mark `end`; return whether it was a comma."""
+        """Skip a comma, or the mark `end`; return whether it was a comma. Raises _UnsupportedJson for another mark."""
         has_comma = self.text[self.offset] == ","
         self._require_and_skip_character("," if has_comma else end)
         return has_comma

@@ -103,7 +103,10 @@ def list_refinements(value: Value) -> Refinements:
 
 
 def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list[tuple[Path, Refinement]]) -> None:
-    """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths."""
+    """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths.
+
+    `path` is that of the value itself. Parts without any known limit are omitted.
+    """
     if value.raw is UNKNOWN:
         refinement = value.refinement or NO_REFINEMENT
         if refinement != NO_REFINEMENT:
@@ -187,7 +190,10 @@ def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
 
 
 def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
-    """Build a primitive, or a value of an inferred type for the open type. Raises ConversionProblem."""
+    """Build a primitive, or a value of an inferred type for the open type. Raises ConversionProblem.
+
+    The open type (DYNAMIC) is a primitive type, too; a mapping becomes an object for it, and a list a tuple.
+    """
     if target is DYNAMIC:
         return _build_value_of_inferred_type(plain)
     if target is NUMBER:

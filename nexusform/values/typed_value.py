@@ -420,6 +420,7 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
     """Return the only raw value within the known limits of an unknown, non-null value; UNKNOWN if there are several.
 
     A number between equal bounds is that bound. A list with exactly two elements is a list of two unknown elements.
+    An empty map is known, but not a map with elements: its keys are open.
     """
     if value_type is NUMBER:
         lowest, highest = refinement.lowest, refinement.highest  # None: no bound
@@ -429,7 +430,7 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
     if not has_known_length or not isinstance(value_type, (ListType, MapType, SetType)):
         return UNKNOWN
     if isinstance(value_type, MapType):
-        return UNKNOWN if length else {}  # its keys are unknown
+        return UNKNOWN if length else {}
     if isinstance(value_type, SetType) and length > 1:
         return UNKNOWN  # its elements must differ
     return (Value(value_type.element, UNKNOWN),) * length

@@ -91,7 +91,11 @@ def _prepare_backend(
     saved_choice: BackendChoice | None,
     options: InitOptions,
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Open the chosen backend, migrate the state of the old one if requested, save the choice. Return lines to show."""
+    """Open the chosen backend, migrate the state of the old one if requested, save the choice. Return lines to show.
+
+    The old backend is that of the last `init`. Without one it is the default backend, if it has a state. With errors
+    the old choice stays recorded, and there are no lines.
+    """
     backend, problems = _open_backend(choice, context, settings)
     if backend is None:
         return [], problems

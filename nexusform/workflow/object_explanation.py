@@ -159,7 +159,10 @@ class _ExplanationQuery(Struct, frozen=True):
     name: str
 
     def explain(self) -> Explanations:
-        """Explain a VM placed by the plan, or place an unchanged one again. For other names return pools."""
+        """Explain a VM placed by the plan, or place an unchanged one again. For other names return pools.
+
+        A VM has a name in the configuration, and may have another one on the platform: both are accepted.
+        """
         current_vms = self._index_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False, lint=False)
         planned = make_plan(plain_request)

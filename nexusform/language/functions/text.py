@@ -58,12 +58,11 @@ def _convert_to_title_case(text: str) -> str:
     """Build the title form: words start with capitals. Outside of ASCII only space separates words."""
     capital = _build_character_mapping(str.title)
     result = []
-    at_start = True
+    is_word_start = True
     for character in text:
-        result.append(capital(character) if at_start else character)
-        is_ascii_word = character.isascii() and (character.isalnum() or character == "_")
-        is_word = is_ascii_word or (not character.isascii() and not character.isspace())
-        at_start = not is_word
+        result.append(capital(character) if is_word_start else character)
+        is_ascii_word = character.isalnum() or character == "_"
+        is_word_start = not is_ascii_word if character.isascii() else character.isspace()
     return "".join(result)
 
 

@@ -367,7 +367,10 @@ class _Scanner:
         return False
 
     def _scan_brace(self, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
-        """Scan a brace. Return whether it ends the enclosing sequence."""
+        """Scan a brace. Return whether it ends the enclosing sequence, `${ }` or `%{ }`.
+
+        `mode` is that sequence, None outside of all. A brace in it may also be one of an object: these are counted.
+        """
         word = self.text[begin:end]
         if word == "~":  # not before a brace: a token that no syntax allows
             self.tokens.add(word, begin, end)

@@ -119,8 +119,12 @@ def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
 
 
 def _check_default_backend(choice: BackendChoice, settings: Settings, context: CommandContext) -> Diagnostic | None:
-    """Return an error if init never ran, and the default backend has objects to be created again in the chosen one."""
-    if choice == DEFAULT_CHOICE or context.backend_config or context.state_path:  # default, or named by a flag
+    """Return an error if init never ran, and the default backend has objects to be created again in the chosen one.
+
+    The objects of a state that the chosen backend lacks would look new to a plan.
+    """
+    is_named_by_flags = context.backend_config or context.state_path
+    if choice == DEFAULT_CHOICE or is_named_by_flags:
         return None
     default_backend, _ = open_chosen_backend(DEFAULT_CHOICE, settings, context)
     if default_backend is None:

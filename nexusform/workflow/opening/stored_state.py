@@ -53,6 +53,8 @@ def read_stored_state(
 ) -> tuple[StoredState | None, list[Diagnostic]]:
     """Read the state and its journal; empty if there is none, None with errors. `checks_objects` validates all
     attributes by their schemas; without it, a state with invalid objects can be inspected and repaired.
+
+    The journal has the changes of an apply since the document was written; replaying it gives the current state.
     """
     types = load_schemas() if checks_objects else None
     try:

@@ -159,7 +159,10 @@ def _execute_plan(
     options: PlanApplyOptions,
     unverified: Sequence[Step] = (),
 ) -> ApplyOutcome:
-    """Execute the plan, verify its predictions (also of `unverified` steps), compute outputs, and save the state."""
+    """Execute the plan, verify its predictions (also of `unverified` steps), compute outputs, and save the state.
+
+    Also after a failed step, predictions are verified and the state is saved, with the results of the completed steps.
+    """
     write_only, problems = evaluate_write_only(plan, build_plan_request(run.project, run.stored, plan))
     if problems:
         return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(problems))

@@ -245,8 +245,9 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
 
 
 def _move_module(module: Module, root: str, directory: str) -> Module:
-    """Return a module and its child modules relative to another root directory."""
-    new_directory = os.path.normpath(Path(directory, os.path.relpath(module.directory, root)))
+    """Return a module and its child modules below another root directory: `directory` in place of `root`."""
+    path_in_root = os.path.relpath(module.directory, root)
+    new_directory = os.path.normpath(Path(directory, path_in_root))
     calls = {
         name: replace(call, module=_move_module(call.module, root, directory)) for name, call in module.calls.items()
     }
@@ -275,7 +276,11 @@ def check_variables_unchanged(context: CommandContext, configuration: Configurat
 def read_ephemeral_variables(
     context: CommandContext, configuration: Configuration, plan: Plan
 ) -> tuple[dict[str, Value], list[Diagnostic]]:
-    """Read the ephemeral variables again: plans do not store them. Exactly those set for the plan must be set."""
+    """Read the ephemeral variables again: plans do not store them. Exactly those set for the plan must be set.
+
+    Return the values of the set ones. A variable that is set now but was not for the plan is an error, and so is the
+    reverse.
+    """
     declared = {name: variable for name, variable in configuration.root.variables.items() if variable.ephemeral}
     if not declared:
         return {}, []

@@ -181,7 +181,11 @@ class Run(Struct):
         return replace(result, plan=record_evaluation(result.plan, self.project))
 
     def _refresh_and_plan(self, options: PlanOptions) -> PlanResult:
-        """Import, refresh, plan and dry-run. A failed plan has the diagnostics of the first step with errors."""
+        """Import, refresh, plan and dry-run. A failed plan has the diagnostics of the first step with errors.
+
+        The steps in order: check the state, identify the systems of the providers, find objects to import, read the
+        existing objects, plan, and validate the plan at the providers.
+        """
         diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
             diagnostics += self.check_identities()
@@ -238,7 +242,8 @@ class Run(Struct):
         """Compare the systems behind the providers after a plan with -refresh=false: with the server if a data source
         has just connected to one (`is_connected`), else by settings only.
         """
-        if options.refresh or not options.dry_run_skip_reason or self.unreachable:  # compared before, or not expected
+        is_expected = bool(options.dry_run_skip_reason) and not self.unreachable
+        if options.refresh or not is_expected:  # with a refresh they were compared before it
             return []
         if is_connected:
             diagnostics = self.check_identities()
@@ -429,6 +434,8 @@ def get_plan_options(plan: Plan) -> PlanOptions:
 def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObject:
     """Build the import recorded in a change. `recorded` is the object already in the state, if its provider changed:
     its other data is kept, and the private note of the new provider (in the change) is merged.
+
+    The object is taken from the change, which has its attributes before the plan; no provider is read.
     """
     attributes, creation_number = change.before or {}, change.prior_creation
     imported_object = ObjectState(attributes, creation_number, change.sensitive_before, provider=change.provider)

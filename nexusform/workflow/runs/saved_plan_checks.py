@@ -56,7 +56,11 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
 
 
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
-    """Compare a plan with a new one. If serial or inputs changed, equal changes suffice, else every part must match."""
+    """Compare a plan with a new one. If serial or inputs changed, equal changes suffice, else every part must match.
+
+    With `replan`, or after such a change, the new plan reads the providers. Otherwise it uses the recorded inputs of
+    the saved plan, and a difference means that the plan file was modified.
+    """
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
         if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
@@ -284,11 +288,9 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     configuration, _ = load_project_configuration(run.project.context)
     if not configuration.files:
         return []
-    current_texts = configuration.file_texts
-    planned_texts = saved.configuration_files
-    changed_files = [
-        name for name in {**planned_texts, **current_texts} if planned_texts.get(name) != current_texts.get(name)
-    ]
+    current_texts, planned_texts = configuration.file_texts, saved.configuration_files
+    all_names = {**planned_texts, **current_texts}  # also of new and of deleted files
+    changed_files = [name for name in all_names if planned_texts.get(name) != current_texts.get(name)]
     changed_files += _list_changed_files(saved.plan.basis.files, run.project.files)
     if not changed_files:
         return []

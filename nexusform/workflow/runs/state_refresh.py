@@ -62,7 +62,10 @@ def _read_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Read objects from one provider; return the changed ones (None: no longer there). Raises ProviderProblem."""
+    """Read objects from one provider; return the changed ones (None: no longer there). Raises ProviderProblem.
+
+    Attributes with another value, and another private note of the provider, count as a change.
+    """
     requests: list[ReadRequest] = []
     for address, recorded in objects:
         object_id = str(recorded.attributes.get("id", ""))
