@@ -435,7 +435,7 @@ def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObj
     """Build the import recorded in a change. `recorded` is the object already in the state, if its provider changed:
     its other data is kept, and the private note of the new provider (in the change) is merged.
 
-    The object is taken from the change, which has its attributes before the plan; no provider is read.
+    The change has the attributes of the object before the plan, so no provider is read.
     """
     attributes, creation_number = change.before or {}, change.prior_creation
     imported_object = ObjectState(attributes, creation_number, change.sensitive_before, provider=change.provider)
