@@ -8,7 +8,6 @@ are the names of object properties.
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -95,7 +94,10 @@ class _JsonReader:
         if self.kind in {_PLAIN, _ESCAPED}:
             scalar = syntax.JsonScalar(self.decode_string(), self.get_span())
         elif self.kind == _NUMBER:
-            scalar = syntax.JsonScalar(self._parse_number(), self.get_span())
+            number = parse_exact_number(self.word)
+            if number is None:  # above the limits of length and exponent
+                raise self.build_error("This number is too long or too large.")
+            scalar = syntax.JsonScalar(number, self.get_span())
         elif self.kind == _WORD and self.word in _KEYWORDS:
             scalar = syntax.JsonScalar(_KEYWORDS[self.word], self.get_span())
         elif self.kind in {"{", "["}:
@@ -224,13 +226,6 @@ class _JsonReader:
         # Characters beyond the basic plane are written as two escapes, to be joined here.
         joined = decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return normalize_text(joined)
-
-    def _parse_number(self) -> int | Decimal:
-        """Parse the current number exactly. Raises MalformedJsonError above the limits of length and exponent."""
-        number = parse_exact_number(self.word)
-        if number is None:
-            raise self.build_error("This number is too long or too large.")
-        return number
 
 
 def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:

@@ -253,8 +253,14 @@ def _migrate_workspace(
 ) -> tuple[str, list[Diagnostic]]:
     """Copy the state of one workspace under both locks; return a line about it, "" if it has none or with errors."""
     problems: list[Diagnostic] = []
+    # Without a saved choice, other commands need the settings of the new backend as flags.
+    environment_prefix = "" if name == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(name)} "
+    unlock_new_backend = (
+        f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` and the "
+        "backend settings of this init, then migrate again"
+    )
     with ExitStack() as exit_stack:
-        for backend, remedy in ((source, _UNLOCK_OLD_BACKEND), (target, _format_unlock_advice(name))):
+        for backend, remedy in ((source, _UNLOCK_OLD_BACKEND), (target, unlock_new_backend)):
             lock, new_problems = acquire_lock(
                 backend,
                 "migrate",
@@ -292,15 +298,6 @@ def _migrate_workspace(
             return "", [*problems, _build_write_error(context, problem)]
         target.write_merged_state(state_codec.encode_state(stored.state), stored.list_preserved_lines())
     return f'Migrated the state of workspace "{name}" to {target.describe()}.', problems
-
-
-def _format_unlock_advice(workspace: str) -> str:
-    """Return the advice for a locked new backend: without a saved choice, commands need its settings as flags."""
-    environment_prefix = "" if workspace == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(workspace)} "
-    return (
-        f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` and the "
-        "backend settings of this init, then migrate again"
-    )
 
 
 def _check_target_state(source: State, target_state: State, name: str, target: StateBackend) -> Diagnostic | None:
