@@ -139,6 +139,7 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     first, second = left.raw, right.raw
     if first is UNKNOWN or second is UNKNOWN:
         return None if _can_equal_unknown(left, right) else False
+    # Here both values are known; parts of them may be unknown.
     if first is None or second is None:
         return first is second  # equal only if both are null
     if not _may_be_equal(left.type, right.type):

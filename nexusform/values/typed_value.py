@@ -408,6 +408,8 @@ def build_unknown(value_type: Type = DYNAMIC) -> Value:
 def add_refinement(value: Value, refinement: Refinement) -> Value:
     """Add known limits to an unknown value; a known value, or one of unknown type, is unchanged. A number between two
     equal bounds becomes known, and so does a list with a known number of unknown elements.
+
+    The result has only these limits: those of the value before are dropped.
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
         return value

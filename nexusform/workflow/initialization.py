@@ -365,7 +365,10 @@ _TEXTS: Final = {"main.nf.hcl": _CONFIGURATION, ".gitignore": _GITIGNORE}
 
 
 def find_missing_files(directory: str) -> tuple[str, ...]:
-    """Return the files to offer: main.nf.hcl if there is no configuration; .gitignore then, or in a git work tree."""
+    """Return the files to offer: main.nf.hcl if there is no configuration; .gitignore then, or in a git work tree.
+
+    A file that exists is never offered.
+    """
     names = list_directory(directory)
     missing_names = () if ".gitignore" in names else (".gitignore",)
     if not any(name.endswith((NATIVE, JSON)) for name in names):

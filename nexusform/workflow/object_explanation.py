@@ -327,7 +327,10 @@ def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]
 
 
 def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, name: str) -> tuple[PoolPlacement, ...]:
-    """Return the pools at the pattern; with a `name`, only the pool of this name."""
+    """Return the pools at the pattern; with a `name`, only the pool of this name.
+
+    A pool has its placement table, its zones (None: any), and the triggers of the applies that placed its VMs.
+    """
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == VM}
     placements: list[PoolPlacement] = []
     for table in planned.plan.placement_tables:
@@ -347,7 +350,10 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
 def _collect_placement_origins(
     address: Address, pool: PoolDemand, rows: Mapping[tuple[Address, str], PlacementChange], state: State
 ) -> tuple[VmCountByTrigger, ...]:
-    """Count a pool's VMs by trigger and serial of the apply (None: placed by this plan)."""
+    """Count a pool's VMs by trigger and serial of the apply (None: placed by this plan).
+
+    A VM without a record of its placement is not counted.
+    """
     current = get_current_object(state.instances.get(address))
     note = current.note if current is not None else {}
     counts: Counter[tuple[str, int | None]] = Counter()

@@ -77,7 +77,7 @@ def _parse_integer(text: Value, base: Value) -> Value:
         raise FunctionProblem(f'cannot parse "{numeral}" as a base {radix} integer', argument=0)
     result = 0
     for digit in digits:
-        result = result * radix + radix_digits.index(digit)
+        result = result * radix + radix_digits.index(digit)  # the value of a digit is its place in _DIGITS
     return Value(NUMBER, normalize_number(-result if numeral[0] == "-" else result))
 
 

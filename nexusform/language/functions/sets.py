@@ -79,8 +79,10 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
     """Return a set of tuples if any factor is a set, else a list of tuples. Raises FunctionProblem."""
     if len(arguments) < 2:
         raise FixedProblem("at least two arguments are required")
-    parts = TupleType(tuple([_find_product_factor_type(a.type, i) for i, a in enumerate(arguments)]))
-    return SetType(parts) if any(isinstance(a.type, SetType) for a in arguments) else ListType(parts)
+    part_types = [_find_product_factor_type(argument.type, position) for position, argument in enumerate(arguments)]
+    row_type = TupleType(tuple(part_types))  # of one combination
+    has_set = any(isinstance(argument.type, SetType) for argument in arguments)
+    return SetType(row_type) if has_set else ListType(row_type)
 
 
 def _compute_cartesian_product(*sets: Value) -> Value:
