@@ -329,7 +329,7 @@ def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]
 def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, name: str) -> tuple[PoolPlacement, ...]:
     """Return the pools at the pattern; with a `name`, only the pool of this name.
 
-    A pool has its placement table, its zones (None: any), and the triggers of the applies that placed its VMs.
+    A pool has its placement table, its zones (None: all), and the triggers of the applies with placements of its VMs.
     """
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == VM}
     placements: list[PoolPlacement] = []

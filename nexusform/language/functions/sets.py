@@ -39,7 +39,7 @@ def _find_common_type(arguments: Sequence[Value]) -> Type:
 
 
 def _combine_sets(combine: _Combine, *sets: Value) -> Value:
-    """Combine sets by a function of two dicts of elements by a key, which is equal for equal elements (`combine`).
+    """Combine sets by a function of two dicts (`combine`). The dicts have the elements by a key; equal ones share it.
 
     The result of the first two sets is combined with the third one, and so on. With unknown parts it is unknown.
     """
