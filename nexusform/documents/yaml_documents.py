@@ -276,7 +276,7 @@ def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPositio
 def _parse_scalar(event: Any, position: TextPosition) -> Any:
     """Parse a scalar by its tag (`!!int 1`); without a tag by YAML's rules if plain (no quotes), else as text.
 
-    Raises _InvalidDocument for a value unfit for its tag.
+    A text such as 1.5 is unfit for `!!int`. Raises _InvalidDocument for a value unfit for its tag, and for another tag.
     """
     text, tag = event.value, event.tag
     if tag is None:

@@ -459,7 +459,10 @@ def _describe_range(position: int, length: int) -> str:
 
 
 def _get_map_entry(value: Value, key: Value) -> Value | Problem:
-    """Return the entry of a map or object at a key (unknown if either is unknown), or the problem."""
+    """Return the entry of a map or object at a key (unknown if either is unknown), or the problem.
+
+    The keys of an object are known from its type even if its value is unknown; those of a map are not.
+    """
     value_type = value.type
     try:
         name = convert_value(key, STRING).raw

@@ -60,7 +60,7 @@ class FormattingResult(Struct):
         return None
 
     def format_document(self, raw: bytes, name: str) -> FormattedFile | None:
-        """Format the bytes of a file and record it with its problems; None after an error."""
+        """Format the bytes of a file and record it with its problems; None after an error. Nothing is written here."""
         if len(raw) > MAX_FILE_BYTES:
             self.problems.append(_build_size_error(name))
             return None

@@ -216,7 +216,10 @@ class _YamlReader:
             raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", argument=0)
 
     def _parse_node(self, depth: int) -> Value:
-        """Parse the value at the next event, with its parts."""
+        """Parse the value at the next event, with its parts.
+
+        The parser reports events: a scalar, an alias, or the start and the end of a sequence or mapping.
+        """
         import yaml
 
         if depth > MAX_DEPTH:

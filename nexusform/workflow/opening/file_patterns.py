@@ -154,7 +154,10 @@ def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
 
 
 def _parse_segment(name: str, pattern: str) -> _Segment:
-    """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`. Raises FileProblem."""
+    """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`. Raises FileProblem.
+
+    A segment has the signs `*`, `?` and `[...]`; a backslash before a sign makes it a plain character.
+    """
     import re2
 
     if name == "**":
