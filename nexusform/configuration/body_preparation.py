@@ -52,12 +52,17 @@ def build_prepared_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[
 def _prepare_new_body(
     body: AnyBody, schema: BlockSchema, location: Span, problems: list[Diagnostic], body_schema: BodySchema
 ) -> PreparedBody:
-    """Prepare a body: validate it against its schema once, for evaluation per instance."""
+    """Prepare a body: validate it against its schema once, for evaluation per instance.
+
+    Constant arguments are evaluated here, into a template with the values of every instance. The others are evaluated
+    for each instance, as are the blocks.
+    """
     parts = unpack_result(decode_body(body, body_schema), problems)
-    # Values of every instance; a computed attribute without a default has none until it is configured or planned.
-    template: dict[str, Any] = {
-        n: a.default for n, a in schema.attributes.items() if not a.computed or a.default is not None
-    }
+    template: dict[str, Any] = {}
+    for name, attribute in schema.attributes.items():
+        # A computed attribute without a default has no value until it is configured or planned.
+        if not attribute.computed or attribute.default is not None:
+            template[name] = attribute.default
     arguments = _prepare_arguments(parts.attributes, schema, location, template, problems)
     varying = []  # arguments to evaluate for each instance
     for argument in arguments.values():
@@ -91,10 +96,13 @@ def _prepare_new_body(
 
 
 def _is_argument_set(argument: PreparedArgument | None) -> bool:
-    """Check whether an argument is set to something other than null."""
+    """Check whether an argument is set to something other than null; an argument with references counts as set."""
     if argument is None:
         return False
-    return not is_constant_value(argument.attribute.expression) or argument.evaluate(EMPTY_SCOPE)[0] is not None
+    if not is_constant_value(argument.attribute.expression):
+        return True
+    value, *_ = argument.evaluate(EMPTY_SCOPE)
+    return value is not None
 
 
 @lru_cache(maxsize=1024)

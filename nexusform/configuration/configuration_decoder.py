@@ -33,12 +33,12 @@ from nexusform.configuration.static_arguments import (
     describe_duplicate,
     find_single_block,
     format_block_header,
-    sort_by_position,
     unpack_result,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, suggest_name
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.evaluation_run import Scope
+from nexusform.language.parser import sort_by_position
 from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.resources.address import MODES, ConfigAddress, Mode
@@ -235,10 +235,11 @@ class _Decoder:
     def _decode_blocks_of_module(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
         """Read blocks, and name each in its problems, except in those about the text of a called module."""
         for block, location in blocks:
-            previous_count = len(self.problems)
+            previous_count = len(self.problems)  # the later problems are those of this block
             _READERS[block.type](self, block, location)
             header = format_block_header(block)
             for index, problem in enumerate(self.problems[previous_count:], start=previous_count):
+                # The reader of a `module` block reads the called module, too: its problems name blocks of their own.
                 is_about_block = block.type != "module" or _is_about_block(problem, block)
                 if is_about_block and not problem.block:
                     self.problems[index] = replace(problem, block=header)

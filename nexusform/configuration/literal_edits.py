@@ -12,6 +12,7 @@ from nexusform.configuration.declarations.configuration import (
     ResourceBlock,
     get_repetition_argument,
 )
+from nexusform.configuration.reference_graph import list_modules
 from nexusform.diagnostics.diagnostic import SourceFile, Span
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.resources.address import Address
@@ -56,7 +57,7 @@ def apply_literal_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdi
 def is_literal_expression(expression: syntax.Expression) -> bool:
     """Check whether an expression is a literal: a number, bool, null, text without interpolation, a list of these."""
     if isinstance(expression, syntax.TupleCons):
-        return all(is_literal_expression(item) for item in expression.items)
+        return all(map(is_literal_expression, expression.items))
     if isinstance(expression, syntax.Unary):
         return isinstance(expression.operand, syntax.Literal)  # a negative number
     if isinstance(expression, syntax.Template):
@@ -71,23 +72,19 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
         call = module.calls.get(step.name)
         if call is None or get_repetition_argument(call.count, call.for_each):
             return None  # a missing module, or one with several instances
-        if _count_calls(root, call.module.directory) > 1:
+        directories = [called.directory for called in list_modules(root)]  # one for each call
+        if directories.count(call.module.directory) > 1:
             return None  # an edit would change the files of another call, too
         module = call.module
     block = module.resources.get((address.mode, address.type, address.name))
     return None if block is None or get_repetition_argument(block.count, block.for_each) else block
 
 
-def _count_calls(module: Module, directory: str) -> int:
-    """Count the calls of the module in a directory, below a module."""
-    called = [call.module for call in module.calls.values()]
-    return sum((child.directory == directory) + _count_calls(child, directory) for child in called)
-
-
 def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
     """Find the argument at a path of block types and a name, such as ("agent_pool", "core", "count").
 
-    A label or number follows a block type, unless there is only one block of this type, without a label.
+    A label or number follows a block type, unless there is only one block of this type, without a label. Return None
+    without such an argument, and for a block in JSON.
     """
     if isinstance(body, syntax.JsonBody) or not path:
         return None  # JSON is not edited; a path needs a name
@@ -125,7 +122,7 @@ _ESCAPES: Final = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029"})
 def _format_hcl_literal(value: Any) -> str:
     """Format plain data as HCL: JSON's literals are valid, except for the marks of templates."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_format_hcl_literal(item) for item in value)}]"
+        return f"[{', '.join(map(_format_hcl_literal, value))}]"
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False).translate(_ESCAPES)
         return text.replace("${", "$${").replace("%{", "%%{")

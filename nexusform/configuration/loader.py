@@ -110,7 +110,7 @@ def load_configuration(
         root = reader.read_module(directory, call=None)
         if root is None:
             return Configuration(Module(path=(), directory=""), Settings(), files={}), reader.problems
-        root = replace(root, files=(*root.files, *[reader.parse_source(source) for source in extra]))
+        root = replace(root, files=(*root.files, *map(reader.parse_source, extra)))
         known_types = KnownTypes(managed, data)
         configuration, new_problems = decode_configuration(root, reader.read_called_module, known_types, read_constants)
     return configuration, [*reader.problems, *new_problems]
@@ -212,7 +212,10 @@ class _FileReader:
     def __init__(self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]) -> None:
         self._confinement = confinement
         self._unsaved = unsaved
-        self._cache = _open_syntax_tree_cache(cache_directory)
+        self._cache: _SyntaxTreeCache | None = None
+        cache_key = _read_or_create_cache_key(Path(cache_directory)) if cache_directory else None
+        if cache_directory and cache_key is not None:
+            self._cache = _SyntaxTreeCache(Path(cache_directory), cache_key)
         self._modules: dict[str, ModuleFiles] = {}
         self.problems: list[Diagnostic] = []
 
@@ -234,7 +237,11 @@ class _FileReader:
             diagnostic_id = "unreadable-module-directory" if call else "unreadable-configuration-directory"
             self._add_error(diagnostic_id, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
             return None
-        files = [self._read_and_parse_file(directory, name) for name in names if _is_configuration_file_name(name)]
+        files = [
+            self._read_and_parse_file(directory, name)
+            for name in names
+            if name.endswith((NATIVE, JSON)) and not name.startswith((".", "#"))  # hidden files, copies of editors
+        ]
         if not files:
             detail = (
                 f'The directory "{directory}" contains no nexusform configuration files (*{NATIVE} or '
@@ -292,10 +299,6 @@ class _FileReader:
         return body, problems
 
 
-def _is_configuration_file_name(name: str) -> bool:
-    return name.endswith((NATIVE, JSON)) and not name.startswith((".", "#"))  # such as hidden files
-
-
 def _is_override(name: str) -> bool:
     stem = name.removesuffix(NATIVE).removesuffix(JSON)
     return stem == "override" or stem.endswith("_override")
@@ -332,11 +335,14 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
 
 
 def list_automatic_variable_files(directory: str) -> list[str]:
-    """Return the variable files that are read automatically, lowest precedence first."""
+    """Return the paths of the variable files that are read automatically, lowest precedence first.
+
+    These are `nexusform.nfvars.hcl` and `.json`, then all files with names such as `*.auto.nfvars.hcl`.
+    """
     names = list_directory(directory)
     fixed_names = [name for name in names if name in _VARIABLE_FILES]
-    other_names = [name for name in names if name.endswith(_AUTO) and not name.startswith(".")]
-    paths = (os.path.join(directory, name) for name in (*fixed_names, *other_names))  # noqa: PTH118 - a shown path
+    automatic_names = [name for name in names if name.endswith(_AUTO) and not name.startswith(".")]
+    paths = (os.path.join(directory, name) for name in (*fixed_names, *automatic_names))  # noqa: PTH118 - a shown path
     return list(map(os.path.normpath, paths))
 
 
@@ -398,15 +404,6 @@ class _SyntaxTreeCache:
     def _compute_cache_entry_digest(self, name: str, tree: bytes) -> bytes:
         """Compute the digest, including the entry's name, so that entries cannot be exchanged."""
         return hmac.new(self._key, name.encode() + tree, "sha256").digest()
-
-
-def _open_syntax_tree_cache(cache_directory: str | None) -> _SyntaxTreeCache | None:
-    """Return the cache below a directory; None without a directory, or without a private key."""
-    if not cache_directory:
-        return None
-    directory = Path(cache_directory)
-    key = _read_or_create_cache_key(directory)
-    return None if key is None else _SyntaxTreeCache(directory, key)
 
 
 def _read_or_create_cache_key(directory: Path) -> bytes | None:

@@ -149,7 +149,10 @@ def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Di
 
 
 def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
-    """Replace single arguments of a body, and all blocks of a type, by those of its override; merge `lifecycle`."""
+    """Replace single arguments of a body, and all blocks of a type, by those of its override; merge `lifecycle`.
+
+    A dynamic block counts as a block of the type that it generates: an override replaces it, or is replaced by it.
+    """
     base = _convert_json_body(base, body_schema, problems)
     override = _convert_json_body(override, body_schema, problems)
     attributes = {attribute.name: attribute for attribute in (*base.attributes, *override.attributes)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -335,7 +335,13 @@ def check_block_count(
             detail = f'At least {nested.min_items} "{name}" blocks are required.'
             yield build_error("insufficient-blocks", detail, location, headline=f"Insufficient {name} blocks")
     if maximum is not None and len(blocks) > maximum:
-        yield _build_surplus_blocks_error(name, maximum, [span for _, span in blocks])
+        first_surplus_span = blocks[maximum][1]
+        if maximum == 1:
+            detail = f"Only one {name} block is allowed. Another was given at {place_of(blocks[0][1])}."
+            yield build_error("duplicate-block", detail, first_surplus_span, headline=f"Duplicate {name} block")
+        else:
+            detail = f'No more than {maximum} "{name}" blocks are allowed.'
+            yield build_error("too-many-blocks", detail, first_surplus_span, headline=f"Too many {name} blocks")
     if nested.nesting is Nesting.MAP:
         first_spans: dict[str, Span] = {}
         for label, span in blocks:
@@ -345,21 +351,12 @@ def check_block_count(
                 yield build_error("duplicate-block", detail, span, headline=f"Duplicate {name} block")
 
 
-def _build_surplus_blocks_error(name: str, maximum: int, spans: Sequence[Span]) -> Diagnostic:
-    """Build the error about too many blocks, at the first one above the maximum."""
-    if maximum == 1:
-        detail = f"Only one {name} block is allowed. Another was given at {place_of(spans[0])}."
-        return build_error("duplicate-block", detail, spans[1], headline=f"Duplicate {name} block")
-    detail = f'No more than {maximum} "{name}" blocks are allowed.'
-    return build_error("too-many-blocks", detail, spans[maximum], headline=f"Too many {name} blocks")
-
-
 def copy_deep_plain_data(plain: Any) -> Any:
     """Return a copy that shares no list or mapping with the original."""
     if plain.__class__ is dict:
         return {k: copy_deep_plain_data(v) for k, v in plain.items()}
     if plain.__class__ is list:
-        return [copy_deep_plain_data(v) for v in plain]
+        return list(map(copy_deep_plain_data, plain))
     return plain
 
 
@@ -376,7 +373,10 @@ def locate_literal_part(expression: Expression, path: Path) -> Span:
 
 
 def _find_literal_element(expression: Expression, step: PathStep) -> Expression | None:
-    """Return the element of a literal list or object; None without it, or if the expression is neither."""
+    """Return the element of a literal list or object; None without it, or if the expression is neither.
+
+    A step is the index of an item, or the key of an entry. A key that is computed by an expression matches no step.
+    """
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
     if isinstance(expression, ObjectCons):
@@ -442,9 +442,14 @@ def _describe_schema_violation(schema: schemas.AttributeSchema, value: Any, *, h
     Choices and patterns are for text, bounds for numbers. `hidden` keeps the value out of the message.
     """
     if schema.choices and value not in schema.choices:
-        requirement = _format_quoted_alternatives(schema.choices)
+        *first_choices, last_choice = [f'"{choice}"' for choice in schema.choices]  # there are two or more
+        requirement = f"{', '.join(first_choices)} or {last_choice}"
     elif not is_within_bounds(value, schema.minimum, schema.maximum):
-        requirement = _describe_number_range(schema.minimum, schema.maximum)
+        requirement = f"between {schema.minimum} and {schema.maximum}"
+        if schema.maximum is None:
+            requirement = f"at least {schema.minimum}"
+        elif schema.minimum is None:
+            requirement = f"at most {schema.maximum}"
     elif schema.pattern and not re.fullmatch(schema.pattern, value):
         requirement = schema.pattern_hint
     else:
@@ -454,15 +459,3 @@ def _describe_schema_violation(schema: schemas.AttributeSchema, value: Any, *, h
     if isinstance(value, str):
         return f'must be {requirement}, not "{value}".{suggest_name(value, schema.choices)}'
     return f"must be {requirement}, not {value}."
-
-
-def _describe_number_range(low: int | None, high: int | None) -> str:
-    if low is not None and high is not None:
-        return f"between {low} and {high}"
-    return f"at least {low}" if low is not None else f"at most {high}"
-
-
-def _format_quoted_alternatives(names: Iterable[str]) -> str:
-    """Format two or more names as `"a", "b" or "c"`."""
-    quoted = [f'"{name}"' for name in names]
-    return f"{', '.join(quoted[:-1])} or {quoted[-1]}"

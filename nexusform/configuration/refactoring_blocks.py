@@ -81,7 +81,9 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
     expression = unwrap_quoted_expression(target.expression, problems)
     if expression is None:
         return None  # reported as a syntax error
-    if not _is_resource_address(expression):
+    traversal = _replace_computed_keys(expression)  # the values of keys are not checked here
+    pattern = build_address_pattern(traversal, problems=[]) if traversal is not None else None  # reported below
+    if pattern is None or not pattern.type or pattern.mode != "managed":  # no address, a module, or a data source
         detail = 'The "to" argument must name a resource or one of its instances, e.g. nexus_rack.r1.'
         problems.append(build_error("invalid-import-address", detail, target.expression.span))
         return None
@@ -92,13 +94,6 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
         span=block.header_span,
         provider=read_provider_key(arguments.get("provider"), problems),
     )
-
-
-def _is_resource_address(expression: Expression) -> bool:
-    """Check whether an expression is the address of resources of this configuration, with any keys."""
-    traversal = _replace_computed_keys(expression)
-    pattern = build_address_pattern(traversal, problems=[]) if traversal is not None else None  # the caller reports
-    return pattern is not None and bool(pattern.type) and pattern.mode == "managed"
 
 
 def _replace_computed_keys(expression: Expression) -> Traversal | None:
@@ -155,7 +150,11 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
 
 
 def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModulePathStep, ...], int]:
-    """Return the modules at the start of an address, and the number of parts they take."""
+    """Return the modules at the start of an address, and the number of parts they take.
+
+    The parts of `module.a["k"].module.b.t.n` are "module", "a", ("k",), "module", "b", "t", "n": two modules of five
+    parts.
+    """
     steps: list[ModulePathStep] = []
     index = 0
     while index + 1 < len(parts) and parts[index] == "module" and isinstance(parts[index + 1], str):

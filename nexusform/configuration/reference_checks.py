@@ -21,7 +21,6 @@ from nexusform.configuration.reference_graph import (
     list_modules,
     skip_instance_key,
 )
-from nexusform.configuration.static_arguments import sort_by_position
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     Span,
@@ -32,6 +31,7 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.json_data.plain_data import Path, format_path
+from nexusform.language.parser import sort_by_position
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.resources.address import MODE_PREFIXES, OTHER_MODES, Mode
@@ -169,10 +169,6 @@ class _ReferenceChecker:
         """Check `var.x`."""
         advice = f' This variable can be declared with a variable "{traversal.first_name}" {{}} block.'
         return _check_declared_name(traversal, self.module.variables, "input variable", article="an", advice=advice)
-
-    def check_reference_to_local(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
-        """Check `local.x`."""
-        return _check_declared_name(traversal, self.module.locals, "local value", article="a", advice="")
 
     def check_call(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `module.x`, `module.x.output`."""
@@ -314,10 +310,14 @@ class _ReferenceChecker:
         return build_error("reference-to-undeclared-resource", detail, traversal.span)
 
     def _suggest_similar_resource(self, mode: Mode, kind: str, name: str) -> str:
-        """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name."""
+        """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name.
+
+        Only blocks of the same mode count: a data block is no suggestion for a managed resource.
+        """
         prefix = MODE_PREFIXES[mode]  # "data." or ""
         blocks = [block for block in self.module.resources.values() if block.mode == mode]
-        nearest_name = find_nearest_name(name, [block.name for block in blocks if block.type == kind])
+        names_of_type = [block.name for block in blocks if block.type == kind]
+        nearest_name = find_nearest_name(name, names_of_type)
         if nearest_name:
             return f" Did you mean {prefix}{kind}.{nearest_name}?"
         full_names = [f"{block.type}.{block.name}" for block in blocks]
@@ -334,7 +334,9 @@ _FOREIGN_LITERALS: Final[Mapping[str, str]] = {
 
 _ROOT_CHECKS: Final[Mapping[str, Callable[[_ReferenceChecker, Traversal, ReferenceScope], Iterator[Diagnostic]]]] = {
     "var": _ReferenceChecker.check_variable,
-    "local": _ReferenceChecker.check_reference_to_local,
+    "local": lambda checker, traversal, _scope: _check_declared_name(
+        traversal, checker.module.locals, "local value", article="a", advice=""
+    ),
     "module": _ReferenceChecker.check_call,
     "data": _ReferenceChecker.check_data,
     "path": lambda _checker, traversal, _scope: _check_builtin_attribute(traversal),

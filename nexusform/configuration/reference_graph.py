@@ -218,7 +218,7 @@ def list_declarations(module: Module) -> list[Declaration]:
         *declare("variable", module.variables),
         *declare("local", module.locals),
         *declare("output", module.outputs),
-        *map(build_resource_declaration, module.resources.values()),
+        *map(build_resource_declaration, module.resources.values()),  # resource and data blocks
         *declare("module", module.calls),
         *declare("provider", module.providers),
         *declare("import", map(str, range(len(module.imports)))),  # by position
@@ -229,7 +229,11 @@ def list_declarations(module: Module) -> list[Declaration]:
 def _add_module_edges(
     module: Module, call: ModuleCall | None, root: Module, references: ReferencesByModule, edges: _Edges
 ) -> None:
-    """Add the dependencies of each declaration of a module (called by `call`; None: the root), and of its calls."""
+    """Add the dependencies of each declaration of a module (called by `call`; None: the root), and of its calls.
+
+    `edges` has for each declaration those that it refers to, with the span of the first reference to each. A resource
+    also depends on its provider block in the root module.
+    """
     for node in list_declarations(module):
         dependencies = edges.setdefault(node, {})  # the span of the reference, by declaration
         if call is not None:  # everything in a module waits for its call
@@ -272,7 +276,10 @@ def _list_referenced_declarations(module: Module, traversal: Traversal, *, every
 def _list_module_call_declarations(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
-    """List the call and the output named by `steps`, all outputs without it; `everything`: all declarations below."""
+    """List the call and the output named by `steps`, all outputs without it; `everything`: all declarations below.
+
+    `steps` follow the name of the call: an instance key, if it has one, and the name of an output.
+    """
     yield Declaration(path, "module", call.name)
     if everything:
         for module in list_modules(call.module):

@@ -179,8 +179,12 @@ def _check_type(block: syntax.Block, mode: Mode, known_types: KnownTypes, proble
     if label.value in (known_types.get_types(other_mode) or {}):
         header = f'{MODE_KEYWORDS[other_mode]} "{label.value}" "{block.labels[1].value}"'
         hint = f" It is {_MODE_TEXTS[other_mode].type_description}: write {header}."
+    elif label.value.startswith(("azapi_", "azurerm_")):
+        hint = " To check a Terraform plan: nexusform predict -terraform-plan=FILE -inventory=DIR"
+    elif label.value in _OTHER_TYPES:
+        hint = f' Did you mean "{_OTHER_TYPES[label.value]}"?'
     else:
-        hint = _find_unknown_type_hint(label.value) or suggest_name(label.value, types)
+        hint = suggest_name(label.value, types)
     texts = _MODE_TEXTS[mode]
     detail = f'nexusform has no {texts.type_noun} "{label.value}".{hint}'
     problems.append(build_error(texts.invalid_type, detail, label.span))
@@ -194,13 +198,6 @@ _OTHER_TYPES: Final = {
     "nexus_pool": "nexus_agent_pool",
     "nexus_node_pool": "nexus_agent_pool",
 }
-
-
-def _find_unknown_type_hint(name: str) -> str:
-    """Return the hint for a type of another tool, or a short name; "" if there is none."""
-    if name.startswith(("azapi_", "azurerm_")):
-        return " To check a Terraform plan: nexusform predict -terraform-plan=FILE -inventory=DIR"
-    return f' Did you mean "{_OTHER_TYPES[name]}"?' if name in _OTHER_TYPES else ""
 
 
 def read_repetition(
@@ -331,7 +328,10 @@ def _decode_conditions(blocks: Sequence[syntax.Block], kind: str, problems: list
 
 
 def remove_decoded_parts(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
-    """Return the body without the decoded arguments and blocks."""
+    """Return the body without the decoded arguments and blocks.
+
+    Each object of a JSON body remains, with its other properties only.
+    """
     if isinstance(body, syntax.JsonBody):
         names = {*decoded_schema.attributes, *decoded_schema.blocks}
         objects = []

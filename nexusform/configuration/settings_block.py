@@ -157,17 +157,20 @@ def is_version_allowed(version: str, constraint: str) -> bool | None:
 
     Pre-release and build suffixes are ignored.
     """
-    terms = [_CONSTRAINT_TERM.fullmatch(part) for part in constraint.split(",")]
+    terms = list(map(_CONSTRAINT_TERM.fullmatch, constraint.split(",")))
     actual = _parse_version_triple(re.split(r"[^0-9.]", version, maxsplit=1)[0])  # without a suffix
     is_satisfied = True
     for term in terms:
         if term is None:
             return None  # not a constraint
         operator, required = term.group(1) or "", term.group(2)  # such as ">=" and "1.2"
-        if operator == "~>":
-            is_satisfied &= _parse_version_triple(required) <= actual < _compute_upper_bound(required)
+        required_version = _parse_version_triple(required)
+        if operator == "~>":  # `~> 1.2.3` allows versions below 1.3.0; `~> 1.2` and `~> 1` those below 2.0.0
+            major, minor, _ = required_version
+            upper_bound = (major, minor + 1, 0) if required.count(".") == 2 else (major + 1, 0, 0)
+            is_satisfied &= required_version <= actual < upper_bound
         else:
-            is_satisfied &= _COMPARE[operator](actual, _parse_version_triple(required))
+            is_satisfied &= _COMPARE[operator](actual, required_version)
     return is_satisfied
 
 
@@ -175,12 +178,6 @@ def _parse_version_triple(text: str) -> _Version:
     parts = [int(part) for part in text.split(".") if part]
     first, second, third = [*parts, 0, 0, 0][:3]
     return first, second, third
-
-
-def _compute_upper_bound(text: str) -> _Version:
-    """Return the first version too high for `~> TEXT`: 1.3.0 for `1.2.3`, 2.0.0 for `1.2` and `1`."""
-    major, *minor_and_patch = [int(part) for part in text.split(".")]
-    return (major, minor_and_patch[0] + 1, 0) if len(minor_and_patch) == 2 else (major + 1, 0, 0)
 
 
 UNENCRYPTED: Final = "unencrypted"
@@ -203,7 +200,11 @@ _FALLBACK_SCHEMA: Final = BodySchema(attributes={"method": True}, blocks={"fallb
 
 
 def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -> Encryption:
-    """Decode the body of an `encryption` block; errors are added to `problems`."""
+    """Decode the body of an `encryption` block; errors are added to `problems`.
+
+    A method is named by its two labels, a type and a name: ("aes_gcm", "main"). It may use a key provider, which is
+    named in the same way. The blocks `state`, `plan` and `remote_state_data_sources` refer to methods.
+    """
     parts = unpack_result(decode_body(body, _ENCRYPTION_SCHEMA), problems)
     providers: dict[MethodName, KeyProviderBlock] = {}
     methods: dict[MethodName, MethodName | None] = {}  # the key provider's name by method; None without one

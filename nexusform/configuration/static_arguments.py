@@ -148,16 +148,6 @@ def find_single_block(blocks: Iterable[syntax.Block], kind: str, problems: list[
     return matches[0] if matches else None
 
 
-def sort_by_position(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Sort by file name and position in the file; problems without a position are first."""
-
-    def get_position(problem: Diagnostic) -> tuple[str, int]:
-        subject = problem.subject
-        return (subject.filename, subject.start.byte) if subject else ("", -1)
-
-    return sorted(problems, key=get_position)
-
-
 class _EmptyScope:
     """Scope without names."""
 
@@ -184,9 +174,11 @@ _CONSTANT_NODES: Final = (
 
 def is_constant_value(expression: syntax.Expression) -> bool:
     """Check whether the expression consists of literals alone (no reference or call); bare object keys are texts."""
+    if not isinstance(expression, _CONSTANT_NODES):
+        return False
     if isinstance(expression, syntax.ObjectCons) and any(key.is_ambiguous for key, _ in expression.items):
         return False  # an error when it is evaluated
-    return isinstance(expression, _CONSTANT_NODES) and all(map(is_constant_value, list_child_expressions(expression)))
+    return all(map(is_constant_value, list_child_expressions(expression)))
 
 
 def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE) -> tuple[Value, list[Diagnostic]]:
@@ -255,6 +247,6 @@ def evaluate_bool(attribute: syntax.Attribute | None, problems: list[Diagnostic]
 
 
 def evaluate_string_list(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
-    """Evaluate a constant list of strings, without nulls."""
-    values = _evaluate_as_type(attribute, ListType(STRING), problems)
-    return tuple(v.raw for v in values or () if isinstance(v.raw, str))
+    """Evaluate a constant list of strings, without nulls; an absent or invalid one is empty."""
+    values = _evaluate_as_type(attribute, ListType(STRING), problems) or ()
+    return tuple(value.raw for value in values if isinstance(value.raw, str))

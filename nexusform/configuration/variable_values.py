@@ -99,7 +99,13 @@ def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diag
         Assignment(name, attribute.expression, VariableValueSource(source.name, attribute.span))
         for name, attribute in attributes.items()
     ]
-    return assignments, [_redact_syntax_problem(problem) for problem in (*problems, *new_problems)]
+    # Keep position and kind of a problem, but none of the text: its variable, and so its sensitivity, is unknown.
+    redacted_problems: list[Diagnostic] = []
+    for problem in (*problems, *new_problems):
+        cause = _CAUSES.get(problem.id, "The assignment is not valid.")
+        detail = f"{cause} The text is hidden because a variables file may contain secrets."
+        redacted_problems.append(build_diagnostic(problem.severity, problem.id, detail, problem.subject))
+    return assignments, redacted_problems
 
 
 _QUOTE: Final = "A quotation mark is missing: write text in quotes, on one line."
@@ -140,16 +146,6 @@ _CAUSES: Final[Mapping[str, str]] = {
     "unterminated-string-literal": _QUOTE,
     "unterminated-template-string": ("A text or a heredoc (<<NAME) has no end: its last line must be NAME alone."),
 }
-
-
-def _redact_syntax_problem(problem: Diagnostic) -> Diagnostic:
-    """Redact a syntax problem of a variable file: keep its position and its kind, without any of the text.
-
-    The variable of the text, and therefore its sensitivity, is unknown.
-    """
-    cause = _CAUSES.get(problem.id, "The assignment is not valid.")
-    detail = f"{cause} The text is hidden because a variables file may contain secrets."
-    return build_diagnostic(problem.severity, problem.id, detail, problem.subject)
 
 
 def resolve_variable_values(

@@ -46,7 +46,7 @@ def format_first_items(texts: Sequence[str], max_items: int, separator: str = ",
 
 def join_texts(texts: Iterable[str], separator: str = ", ") -> str:
     """Join the nonempty texts."""
-    return separator.join(text for text in texts if text)
+    return separator.join(filter(None, texts))
 
 
 def enclose(before: str, text: object, after: str = "") -> str:

@@ -138,41 +138,38 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
 
     The bounds limit the value of a number, and the length of a text, a list or a mapping.
     """
-    low, high = shape.minimum, shape.maximum
+    low, high = shape.minimum, shape.maximum  # None: no bound
     if (low, high) == (None, None):
         return ""
     is_number = FieldKind.NUMBER.is_valid(data)
     if shape.kind is FieldKind.AMOUNT and not is_number:
         return ""  # a text such as "25%" has no bounds
     size = data if is_number else len(data)
-    is_large_enough = low is None or low <= size
-    if is_large_enough and (high is None or size <= high):
+    is_too_small = low is not None and size < low
+    is_too_large = high is not None and size > high
+    if not is_too_small and not is_too_large:
         return ""
-    bounds = _describe_size_bounds(low, high, size)
+    # The maximum of an integer type is no news to a user; it is mentioned only if it is exceeded.
+    is_usual_maximum = high is None or high in _INTEGER_MAXIMUMS
+    bounds = f"{low} to {high}"
+    if low is None or is_usual_maximum:
+        bounds = f"{low} or more" if is_too_small else f"at most {high}"
     if is_number:
         return f"must be {bounds}, not {size}."
     unit = "characters" if isinstance(data, str) else "items"
     return f"must have {bounds} {unit}, not {size}."
 
 
-def _describe_size_bounds(low: int | None, high: int | None, size: int) -> str:
-    """Describe the exceeded bounds of a size: "1 or more", "at most 63" or "1 to 63".
-
-    The maximum of an integer type is no news to a user; it is mentioned only if it is exceeded.
-    """
-    is_usual_maximum = high is None or high in _INTEGER_MAXIMUMS
-    if low is not None and not is_usual_maximum:
-        return f"{low} to {high}"
-    is_too_small = low is not None and size < low
-    return f"{low} or more" if is_too_small else f"at most {high}"
-
-
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
-    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid."""
+    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid.
+
+    The reason is the end of a sentence that starts with the name of the field.
+    """
     if shape.choices and data not in shape.choices:
         hint = suggest_name(data, shape.choices)
         return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{hint}'
-    if shape.pattern and isinstance(data, str) and not re.fullmatch(shape.pattern, data, re.ASCII):
+    has_pattern = bool(shape.pattern) and isinstance(data, str)  # a number of an amount need not match
+    if has_pattern and not re.fullmatch(shape.pattern, data, re.ASCII):
         number_hint = ""
         if shape.kind is FieldKind.AMOUNT and data.isdecimal():  # valid as a number
             number_hint = f", or a number, without quotes: {data}"

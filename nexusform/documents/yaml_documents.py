@@ -165,8 +165,14 @@ class _DocumentReader:
         if depth > MAX_DEPTH:
             raise _InvalidDocument(position, _TOO_DEEP)
         alias, scalar, sequence = self.kinds
-        if isinstance(event, alias):
-            return self._resolve_alias(event.anchor or "", position)
+        if isinstance(event, alias):  # the value of an anchor, shared
+            anchor = event.anchor or ""
+            if anchor not in self.anchors:
+                detail = f'the alias "*{anchor}" is not defined; write "&{anchor}" before it.'
+                raise _InvalidDocument(position, detail)
+            anchored_data, anchor_position, node_count = self.anchors[anchor]
+            self._count_nodes_toward_limit(node_count, position)  # else aliases of aliases could make a huge value
+            return anchored_data, anchor_position
         previous_count = self.nodes
         self._count_nodes_toward_limit(1, position)
         data: Any
@@ -189,14 +195,6 @@ class _DocumentReader:
         if self.nodes > MAX_NODES:
             detail = f"the document expands to more than {MAX_NODES:,} nodes. Split it into several files."
             raise _InvalidDocument(position, detail)
-
-    def _resolve_alias(self, anchor: str, position: TextPosition) -> tuple[Any, TextPosition]:
-        """Return the value of an anchor, shared, and its position; it counts with all of its nodes."""
-        if anchor not in self.anchors:
-            raise _InvalidDocument(position, f'the alias "*{anchor}" is not defined; write "&{anchor}" before it.')
-        data, anchor_position, size = self.anchors[anchor]
-        self._count_nodes_toward_limit(size, position)
-        return data, anchor_position
 
     def _parse_sequence(self, position: TextPosition, depth: int) -> list[Any]:
         """Parse the items up to the end of a sequence; their positions are added to `position`."""
@@ -222,7 +220,9 @@ class _DocumentReader:
             if is_merge:
                 merged_sources += _list_merge_sources(data, value_position)
                 continue
-            key = _convert_mapping_key_to_text(name, key_position)
+            if not isinstance(name, (str, int, float)):  # null, a list or a mapping
+                raise _InvalidDocument(key_position, "a key must be a text or a number.")
+            key = str(name).lower() if isinstance(name, bool) else str(name)  # as in JSON: true, 1
             if key in entries:
                 detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'
                 problem = build_problem(self.file, key_position, "duplicate-yaml-key", detail, Severity.WARNING)
@@ -239,19 +239,15 @@ class _DocumentReader:
 
 
 def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dict[str, Any], TextPosition]]:
-    """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument."""
+    """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument.
+
+    `data` is the value of the key `<<`, and `position` has the positions of its parts in `children`.
+    """
     if isinstance(data, dict):
         return [(data, position)]
     if isinstance(data, list) and all(isinstance(part, dict) for part in data):
         return [(part, position.children[index]) for index, part in enumerate(data)]
     raise _InvalidDocument(position, "only a mapping, or a list of mappings, can be merged with <<.")
-
-
-def _convert_mapping_key_to_text(name: Any, position: TextPosition) -> str:
-    """Convert a key to text, as in JSON (true, 1). Raises _InvalidDocument for null, a list or a mapping."""
-    if isinstance(name, (str, int, float)):
-        return str(name).lower() if isinstance(name, bool) else str(name)
-    raise _InvalidDocument(position, "a key must be a text or a number.")
 
 
 _TAG: Final = "tag:yaml.org,2002:"
@@ -280,7 +276,7 @@ def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPositio
 def _parse_scalar(event: Any, position: TextPosition) -> Any:
     """Parse a scalar by its tag (`!!int 1`); without a tag by YAML's rules if plain (no quotes), else as text.
 
-    Raises _InvalidDocument for a value unfit for its tag.
+    A text such as 1.5 is unfit for `!!int`. Raises _InvalidDocument for a value unfit for its tag, and for another tag.
     """
     text, tag = event.value, event.tag
     if tag is None:
@@ -308,7 +304,11 @@ def _convert_to_float(number: Any, text: str, position: TextPosition) -> float:
 
 
 def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
-    """Parse a scalar without quotes: null, a boolean, a number, else its text."""
+    """Parse a scalar without quotes: null, a boolean, a number, else its text.
+
+    Integers may have a base: `0x1f`, `0b11`, and `0o17` or `017` in octal. Raises _InvalidDocument for infinity, NaN
+    and numbers too large for a float.
+    """
     if text in _NULLS:
         return None
     if text in _BOOLS:
@@ -511,7 +511,7 @@ class _JsonListReader:
                 return items, list_position
 
     def _has_next_item(self, end: str) -> bool:
-        """Skip a comma, or the mark `end`; return whether it was a comma."""
+        """Skip a comma, or the mark `end`; return whether it was a comma. Raises _UnsupportedJson for another mark."""
         has_comma = self.text[self.offset] == ","
         self._require_and_skip_character("," if has_comma else end)
         return has_comma

@@ -89,7 +89,7 @@ def _convert_raw_value(value: Value) -> Any:
     if raw_class in _SHARED_CLASSES:
         return raw  # plain data already, as is UNKNOWN
     if raw_class is tuple:
-        return [_convert_raw_value(v) for v in raw]
+        return list(map(_convert_raw_value, raw))
     if raw_class is dict:
         return {k: _convert_raw_value(v) for k, v in raw.items()}
     return convert_number(raw)  # a Fraction
@@ -103,7 +103,10 @@ def list_refinements(value: Value) -> Refinements:
 
 
 def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list[tuple[Path, Refinement]]) -> None:
-    """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths."""
+    """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths.
+
+    `path` is that of the value itself. Parts without any known limit are omitted.
+    """
     if value.raw is UNKNOWN:
         refinement = value.refinement or NO_REFINEMENT
         if refinement != NO_REFINEMENT:
@@ -158,8 +161,9 @@ def convert_to_value(
     and paths are ignored. Raises ConversionProblem if the data does not fit.
     """
     value = _build_value(plain, target)
-    for path, refinement in refinements:
-        value = _change_value_at_path(value, path, partial(_add_plain_refinement, refinement=refinement))
+    for path, plain_refinement in refinements:
+        refinement = _convert_bounds(plain_refinement, lambda bound: build_number(bound).raw)
+        value = _change_value_at_path(value, path, partial(add_refinement, refinement=refinement))
     for path in sensitive:
         value = _change_value_at_path(value, path, lambda part: part.add_marks(SENSITIVE))
     return value
@@ -186,7 +190,10 @@ def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
 
 
 def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
-    """Build a primitive, or a value of an inferred type for the open type. Raises ConversionProblem."""
+    """Build a primitive, or a value of an inferred type for the open type. Raises ConversionProblem.
+
+    The open type (DYNAMIC) is a primitive type, too; a mapping becomes an object for it, and a list a tuple.
+    """
     if target is DYNAMIC:
         return _build_value_of_inferred_type(plain)
     if target is NUMBER:
@@ -270,11 +277,6 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
     raise ConversionProblem(path=(), message=f"not plain data: {kind.__name__}")
 
 
-def _add_plain_refinement(value: Value, refinement: Refinement) -> Value:
-    """Add a refinement with bounds as plain data to an unknown value; a known value is unchanged."""
-    return add_refinement(value, _convert_bounds(refinement, lambda bound: build_number(bound).raw))
-
-
 def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
     """Return the value with `change` applied to the part at a path; the same value without such a part.
 
@@ -343,7 +345,7 @@ def replace_unknown(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: replace_unknown(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [replace_unknown(part) for part in value]
+        return list(map(replace_unknown, value))
     return value
 
 

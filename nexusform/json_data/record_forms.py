@@ -103,7 +103,7 @@ def _convert_value(value: Any, convert: Part) -> Any:
     if value is None:
         return None
     if isinstance(value, tuple | list):
-        return [convert(element) for element in value]
+        return list(map(convert, value))
     if isinstance(value, Mapping):
         return {name: convert(element) for name, element in value.items()}
     return convert(value)
@@ -124,9 +124,7 @@ def _convert_value_by_class(value: Any) -> Any:
     raise TypeError(f"no JSON form for {value.__class__.__name__}")
 
 
-@cache
-def _build_full_form(record_class: type) -> RecordForm[Any]:
-    return RecordForm(record_class)
+_build_full_form: Final = cache(RecordForm)  # with all fields, one per class of records
 
 
 def build_row_form(names: str) -> Part:

@@ -10,7 +10,8 @@ PUBLIC = {
     "formatter": "format_text",
     "json_syntax": "parse_json_file",
     "parser": (
-        "pause_garbage_collection decode_tree encode_tree check_with_hcl2 parse_expression parse_file SYNTAX_VERSION"
+        "pause_garbage_collection decode_tree encode_tree check_with_hcl2 parse_expression parse_file sort_by_position "
+        "SYNTAX_VERSION"
     ),
     "references": "list_body_traversals list_child_expressions list_traversals",
     "type_expressions": "check_function_calls parse_type",

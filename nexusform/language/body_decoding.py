@@ -6,6 +6,7 @@ are returned, together with the decodable parts.
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct, field
@@ -179,19 +180,20 @@ def _decode_json_body(
             decoder = _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics)
             decoder.decode_level(json_property.value, labels=(), blocks=blocks)
         elif not partial:
-            diagnostics.append(_build_extraneous_json_property_error(json_property, schema))
-    end = _get_end_span(body)
-    diagnostics += _check_required_arguments(schema, attributes, end)
-    return BodyContent(attributes, tuple(blocks), end), diagnostics
-
-
-def _get_end_span(body: syntax.JsonBody) -> Span:
-    """Return the closing brace of a body (the last one, of several objects)."""
-    span = body.objects[-1].span if body.objects else body.span
-    end = span.end
-    if span.start == end:
-        return span  # an unreadable file has no text
-    return Span(span.filename, Position(end.line, end.column - 1, end.byte - 1), end)
+            name, advice = json_property.name, schema.foreign_words.get(json_property.name)
+            hint = f" {advice}"
+            if advice is None:
+                extra_names = chain.from_iterable(schema.extra_names)  # of arguments and of blocks
+                hint = suggest_argument_name(name, [*schema.settable, *schema.blocks, *extra_names])
+            detail = f'No argument or block type is named "{name}".{hint}'
+            diagnostics.append(build_error("extraneous-json-object-property", detail, json_property.name_span))
+    span = body.objects[-1].span if body.objects else body.span  # of several objects the last one
+    end_span = span  # of an unreadable file, which has no text
+    if span.start != span.end:  # the closing brace
+        last_character = Position(span.end.line, span.end.column - 1, span.end.byte - 1)
+        end_span = Span(span.filename, last_character, span.end)
+    diagnostics += _check_required_arguments(schema, attributes, end_span)
+    return BodyContent(attributes, tuple(blocks), end_span), diagnostics
 
 
 def _list_json_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty]:
@@ -223,19 +225,6 @@ def _add_json_property_as_attribute(
     diagnostics += problems
     span = json_property.name_span.extend_to(json_property.value.span)
     attributes[json_property.name] = syntax.Attribute(json_property.name, expression, span, json_property.name_span)
-
-
-def _build_extraneous_json_property_error(json_property: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
-    advice = schema.foreign_words.get(json_property.name)
-    hint = (
-        f" {advice}"
-        if advice
-        else suggest_argument_name(
-            json_property.name, [*schema.settable, *schema.blocks, *schema.extra_names[0], *schema.extra_names[1]]
-        )
-    )
-    detail = f'No argument or block type is named "{json_property.name}".{hint}'
-    return build_error("extraneous-json-object-property", detail, json_property.name_span)
 
 
 class _BlockDecoder:

@@ -109,7 +109,10 @@ class BodyParser:
         self._skip_malformed_item(first, first)
 
     def _parse_item(self, items: _BodyItems) -> None:
-        """Parse one argument or block; after a malformed one parsing continues with the next."""
+        """Parse one argument or block; after a malformed one parsing continues with the next.
+
+        The token after the name decides: `=` begins the value of an argument, a label or `{` continues a block.
+        """
         stream = self.stream
         first = stream.index
         depth, block = stream.depth, stream.block  # to be restored after an error

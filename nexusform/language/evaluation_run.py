@@ -419,7 +419,10 @@ def get_element(value: Value, key: Value) -> Value | Problem:
 
 
 def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
-    """Return the element of a list or tuple at a position (unknown if either is unknown), or the problem."""
+    """Return the element of a list or tuple at a position (unknown if either is unknown), or the problem.
+
+    The length of a tuple, and the types of its elements, are known from its type even if its value is unknown.
+    """
     value_type = value.type
     try:
         position = convert_value(key, NUMBER).raw
@@ -456,7 +459,10 @@ def _describe_range(position: int, length: int) -> str:
 
 
 def _get_map_entry(value: Value, key: Value) -> Value | Problem:
-    """Return the entry of a map or object at a key (unknown if either is unknown), or the problem."""
+    """Return the entry of a map or object at a key (unknown if either is unknown), or the problem.
+
+    The keys of an object are known from its type even if its value is unknown; those of a map are not.
+    """
     value_type = value.type
     try:
         name = convert_value(key, STRING).raw

@@ -104,7 +104,7 @@ def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
 
 def _evaluate_tuple(node: syntax.TupleCons, run: ExpressionRun) -> Value:
     run.count_work(len(node.items))
-    return check_value_size(build_tuple([run.evaluate(item) for item in node.items]))
+    return check_value_size(build_tuple(list(map(run.evaluate, node.items))))
 
 
 def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:

@@ -53,24 +53,18 @@ class ExpressionParser:
         stream = self.stream
         outer_reach, stream.reach = stream.reach, 0  # the depth below one expression is that of its deepest part
         stream.enter_level()
-        condition = self._parse_binary_operation(minimum=1)
-        result = condition
-        if stream.peek() == "?":
-            result = self._parse_conditional(condition)
+        result = self._parse_binary_operation(minimum=1)
+        if stream.peek() == "?":  # `result` is the condition of `? a : b`
+            mark = stream.read_token()
+            stream.add_nesting_levels()
+            then = self.parse_expression()
+            detail = "The conditional operator (...?...:...) requires a false expression, delimited by a colon."
+            stream.require_token(":", "missing-false-expression-in-conditional", detail, since=mark)
+            otherwise = self.parse_expression()
+            result = syntax.Conditional(result, then, otherwise, result.span.extend_to(otherwise.span))
         stream.depth -= 1
         stream.reach = max(outer_reach, stream.reach)
         return result
-
-    def _parse_conditional(self, condition: syntax.Expression) -> syntax.Expression:
-        """Parse `? a : b` after the condition."""
-        stream = self.stream
-        mark = stream.read_token()
-        stream.add_nesting_levels()
-        then = self.parse_expression()
-        detail = "The conditional operator (...?...:...) requires a false expression, delimited by a colon."
-        stream.require_token(":", "missing-false-expression-in-conditional", detail, since=mark)
-        otherwise = self.parse_expression()
-        return syntax.Conditional(condition, then, otherwise, condition.span.extend_to(otherwise.span))
 
     def _parse_binary_operation(self, minimum: int) -> syntax.Expression:
         """Parse operands joined by operators of at least this precedence."""

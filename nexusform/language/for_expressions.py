@@ -101,11 +101,6 @@ class _ForCondition:
         if self.run.has_failed_since(before):
             self.has_failed = True
             return False
-        return self._decide(outcome)
-
-    def _decide(self, outcome: Value) -> bool:
-        """Return `outcome`, the value of the `if` clause, as a bool; False if it is unknown or (reported) invalid."""
-        assert self.clause is not None
         self.marks |= outcome.marks
         decision = self.run.convert_to_required(outcome, _FOR_CONDITION, self.clause, self.node)
         if decision is None:
@@ -140,7 +135,7 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
         for key, element in list_key_value_pairs(collection):
             run.count_work(1)
             _set_loop_names(names, node, key, element)
-            if conditions.should_include():
+            if conditions.should_include():  # evaluates the `if` clause with these names
                 add()
             if conditions.has_failed or run.has_failed_since(before):
                 conditions.has_failed = True
@@ -172,7 +167,10 @@ def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
     marks = collection.marks | conditions.marks | builder.marks
     if conditions.has_failed or not conditions.is_known or not builder.is_known:
         return DYNAMIC_UNKNOWN.add_marks(marks)
-    return check_value_size(builder.build()).add_marks(marks)  # an object; with `...` of a tuple for each key
+    items = builder.items
+    if node.group:  # `...` after the value: each key has a tuple of values
+        items = {key: build_tuple(values) for key, values in builder.groups.items()}
+    return check_value_size(build_object(items)).add_marks(marks)
 
 
 class _ObjectBuilder:
@@ -212,11 +210,6 @@ class _ObjectBuilder:
             self.is_known = False
         else:
             self.items[name] = value
-
-    def build(self) -> Value:
-        if self.node.group:
-            return build_object({k: build_tuple(v) for k, v in self.groups.items()})
-        return build_object(self.items)
 
 
 _FOR_KEY: Final = Requirement(

@@ -213,8 +213,10 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
         return False
     if kind == ",":
         return True
-    if kind in {scanner.QUOTED_TEXT, scanner.OPEN_QUOTE} or following in {scanner.QUOTED_TEXT, scanner.CLOSE_QUOTE}:
-        return False  # inside a string
+    begins_string_content = kind in {scanner.QUOTED_TEXT, scanner.OPEN_QUOTE}
+    ends_string_content = following in {scanner.QUOTED_TEXT, scanner.CLOSE_QUOTE}
+    if begins_string_content or ends_string_content:
+        return False  # blanks in a string are content
     if token.text == "in" and before.kind == scanner.IDENT:
         return True  # `for x in [...]`
     is_closing_bracket = token.depth_change < 0

@@ -8,7 +8,6 @@ are the names of object properties.
 
 import re
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -95,7 +94,10 @@ class _JsonReader:
         if self.kind in {_PLAIN, _ESCAPED}:
             scalar = syntax.JsonScalar(self.decode_string(), self.get_span())
         elif self.kind == _NUMBER:
-            scalar = syntax.JsonScalar(self._parse_number(), self.get_span())
+            number = parse_exact_number(self.word)
+            if number is None:  # above the limits of length and exponent
+                raise self.build_error("This number is too long or too large.")
+            scalar = syntax.JsonScalar(number, self.get_span())
         elif self.kind == _WORD and self.word in _KEYWORDS:
             scalar = syntax.JsonScalar(_KEYWORDS[self.word], self.get_span())
         elif self.kind in {"{", "["}:
@@ -158,11 +160,12 @@ class _JsonReader:
         match = next_member(text, self.offset)
         has_comma = False
         while match is not None:
-            name, value, mark = match.groups()
+            name, value, mark = match.groups()  # the mark is the comma or brace after the value
             begin, end = match.span(1)
             name_span = span(begin - 1, end + 1)  # with the quotation marks
             begin, end = match.span(2)
-            scalar = syntax.JsonScalar(normalize_text(value), span(begin - 1, end + 1))
+            value_span = span(begin - 1, end + 1)
+            scalar = syntax.JsonScalar(normalize_text(value), value_span)
             properties.append(syntax.JsonProperty(normalize_text(name), scalar, name_span))
             self.offset = match.end()
             has_comma = mark == ","
@@ -224,13 +227,6 @@ class _JsonReader:
         joined = decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return normalize_text(joined)
 
-    def _parse_number(self) -> int | Decimal:
-        """Parse the current number exactly. Raises MalformedJsonError above the limits of length and exponent."""
-        number = parse_exact_number(self.word)
-        if number is None:
-            raise self.build_error("This number is too long or too large.")
-        return number
-
 
 def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:
     """Parse the value of a JSON text; None, and one diagnostic, if it is not JSON."""
@@ -277,15 +273,15 @@ def build_expression(
 ) -> tuple[syntax.Expression, list[Diagnostic]]:
     """Build the expression of a JSON value in an argument's position. With `has_templates`, texts may be templates."""
     diagnostics: list[Diagnostic] = []
-    convert_text = _convert_json_string_to_expression if has_templates else _build_literal_text
+    convert_text: _ConvertText = (
+        _convert_json_string_to_expression
+        if has_templates
+        else lambda text, span, _diagnostics: syntax.StringLiteral(text, span)
+    )
     return _convert_value(value, diagnostics, convert_text), diagnostics
 
 
 _ConvertText: TypeAlias = Callable[[str, Span, list[Diagnostic]], syntax.Expression]
-
-
-def _build_literal_text(text: str, span: Span, _diagnostics: list[Diagnostic]) -> syntax.Expression:
-    return syntax.StringLiteral(text, span)
 
 
 def _convert_value(

@@ -9,7 +9,7 @@ array that starts with the name of its class, according to the annotations of th
 """
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import cache
@@ -72,7 +72,7 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
     with pause_garbage_collection():
         stream = TokenStream(scan_text(source.text), positions, diagnostics=[])
         body = BodyParser(stream).parse_file()
-    return body, _sort_diagnostics(stream.diagnostics)
+    return body, sort_by_position(stream.diagnostics)
 
 
 def parse_expression(source: SourceFile, start: Position | None = None) -> tuple[Expression | None, list[Diagnostic]]:
@@ -124,7 +124,7 @@ def _parse_text_as_expression(
             expression: Expression | None = read(stream)
         except MalformedSyntaxError:
             expression = None
-    return (None if has_errors(stream.diagnostics) else expression), _sort_diagnostics(stream.diagnostics)
+    return (None if has_errors(stream.diagnostics) else expression), sort_by_position(stream.diagnostics)
 
 
 def check_source_length(source: SourceFile, positions: CharacterPositions) -> Diagnostic | None:
@@ -167,8 +167,12 @@ def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
     )
 
 
-def _sort_diagnostics(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
-    return sorted(diagnostics, key=lambda diagnostic: diagnostic.subject.start.byte if diagnostic.subject else 0)
+def sort_by_position(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Sort by file name and position in the file; problems without a position are first."""
+    return sorted(
+        problems,
+        key=lambda problem: (problem.subject.filename, problem.subject.start.byte) if problem.subject else ("", -1),
+    )
 
 
 class _CachedSyntaxTree(Struct, array_like=True):

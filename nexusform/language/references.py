@@ -20,11 +20,6 @@ def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ..
     return tuple(iterate_traversals(expression))
 
 
-def iterate_traversals(expression: syntax.Expression) -> Iterator[syntax.Traversal]:
-    """Yield the traversals of `list_traversals`, for callers that need the first ones only."""
-    return _list_unbound_traversals(expression, _NO_NAMES)
-
-
 def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:
     """Return the references of a body to names other than its own (of a `for` or `dynamic`), in source order.
 
@@ -43,7 +38,7 @@ def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
     return expression if isinstance(expression, syntax.Traversal) else None
 
 
-def _list_unbound_traversals(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax.Traversal]:
+def iterate_traversals(start: syntax.Expression, bound_names: _Names = _NO_NAMES) -> Iterator[syntax.Traversal]:
     """List the references of an expression (such as `var.x`) in source order. Omit those that begin with one of the
     `bound_names`, or inside of a loop with one of its variables.
     """
@@ -108,7 +103,7 @@ def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[sy
     items.sort(key=lambda item: item.span.start.byte)
     for item in items:
         if isinstance(item, syntax.Attribute):
-            yield from _list_unbound_traversals(item.expression, bound_names)
+            yield from iterate_traversals(item.expression, bound_names)
         elif isinstance(item.body, syntax.JsonBody):
             for json_object in item.body.objects:
                 yield from _list_in_json(json_object, bound_names)
@@ -132,7 +127,7 @@ def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names)
     for attribute in body.attributes:
         if attribute.name != "iterator":
             names = bound_names if attribute.name == "for_each" else inner_names
-            yield from _list_unbound_traversals(attribute.expression, names)
+            yield from iterate_traversals(attribute.expression, names)
     for block in body.blocks:
         if isinstance(block.body, syntax.Body):
             yield from _list_body_references(block.body, inner_names)
@@ -157,7 +152,7 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
             yield from _list_in_json(item, bound_names)
     elif isinstance(value.value, str) and "{" in value.value:
         expression, _ = build_expression(value)
-        yield from _list_unbound_traversals(expression, bound_names)
+        yield from iterate_traversals(expression, bound_names)
 
 
 def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:

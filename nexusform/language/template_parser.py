@@ -108,7 +108,7 @@ class TemplateParser:
         stream = self.stream
         tokens = stream.tokens
         pieces: list[_Piece] = []
-        trim = False  # whether the last piece is a sequence (`${ }`, `%{ }`) with `~}` at its end
+        trim = False  # whether the last piece is a sequence (`${ }`, `%{ }`) with `~}`: it removes blanks after it
         while True:
             index = stream.index
             kind = tokens.kinds[index]

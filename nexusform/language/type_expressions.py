@@ -59,14 +59,17 @@ def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
 
 def check_function_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the problems about unknown functions in a constant by a better reason: it can call no function."""
-    return [_build_call_error(problem) if problem.id == "call-to-unknown-function" else problem for problem in problems]
-
-
-def _build_call_error(problem: Diagnostic) -> Diagnostic:
-    detail = "Functions may not be called here."
-    return build_error(
-        "function-calls-not-allowed", detail, problem.subject, context=problem.context, values=problem.values
-    )
+    checked_problems = list(problems)
+    for index, problem in enumerate(problems):
+        if problem.id == "call-to-unknown-function":
+            checked_problems[index] = build_error(
+                "function-calls-not-allowed",
+                "Functions may not be called here.",
+                problem.subject,
+                context=problem.context,
+                values=problem.values,
+            )
+    return checked_problems
 
 
 class _NoNames:
@@ -153,7 +156,7 @@ class _TypeParser:
             if not isinstance(argument, TupleCons):
                 self._add_error("Tuple type constructor requires a list of element types.", argument, call)
                 return DYNAMIC
-            return TupleType(tuple([self.parse_type(item) for item in argument.items]))
+            return TupleType(tuple(map(self.parse_type, argument.items)))
         return _COLLECTIONS[name](self.parse_type(argument))  # a list, set or map
 
     def _parse_object(self, argument: Expression, call: Call) -> Type:

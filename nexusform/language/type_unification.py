@@ -23,7 +23,8 @@ def unify_types(types: Sequence[Type]) -> Type | None:
     """Return the common type of all given types; None if there is none.
 
     Strings win over numbers and bools; objects of different attributes become a map, tuples of different
-    lengths a list, if their parts are compatible. The open type (DYNAMIC) is compatible with any.
+    lengths a list, if their parts are compatible. The open type (DYNAMIC) is compatible with any. A string and a number
+    have the common type string; a list and a map have none.
     """
     distinct: list[Type] = []  # each type once, without the open type
     for candidate in types:
@@ -138,6 +139,7 @@ def _is_equal(left: Value, right: Value) -> bool | None:
     first, second = left.raw, right.raw
     if first is UNKNOWN or second is UNKNOWN:
         return None if _can_equal_unknown(left, right) else False
+    # Here both values are known; parts of them may be unknown.
     if first is None or second is None:
         return first is second  # equal only if both are null
     if not _may_be_equal(left.type, right.type):

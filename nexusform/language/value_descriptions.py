@@ -25,16 +25,11 @@ def describe_value(value: Value) -> str:
         return f"is a {describe_type(value.type)}, known only after apply"
     if value.raw is None:
         return "is null"
-    if isinstance(value.type, PrimitiveType):
-        return f"is {_format_primitive(value)}"
-    return f"is {_describe_collection(value)}"
-
-
-def _format_primitive(value: Value) -> str:
-    """Format a string (shortened, in quotes), number or bool."""
     if value.type == STRING:
-        return quote_text(truncate_text(value.raw, _MAX_LENGTH))
-    return str(value.raw).lower() if isinstance(value.raw, bool) else format_number(value.raw)
+        return f"is {quote_text(truncate_text(value.raw, _MAX_LENGTH))}"
+    if isinstance(value.type, PrimitiveType):
+        return f"is {str(value.raw).lower() if isinstance(value.raw, bool) else format_number(value.raw)}"
+    return f"is {_describe_collection(value)}"
 
 
 def truncate_text(text: str, max_length: int) -> str:

@@ -146,7 +146,7 @@ def build_type_json(value_type: Type) -> Any:
     if isinstance(value_type, PrimitiveType):
         return value_type.name
     if isinstance(value_type, TupleType):
-        return ["tuple", [build_type_json(t) for t in value_type.elements]]
+        return ["tuple", list(map(build_type_json, value_type.elements))]
     if isinstance(value_type, ObjectType):
         attributes = {name: build_type_json(t) for name, t in value_type.attributes}
         return ["object", attributes, sorted(value_type.optional)] if value_type.optional else ["object", attributes]
@@ -161,7 +161,7 @@ def parse_type_json(data: Any) -> Type:
         case ["list" | "set" | "map" as name, element]:
             return _COLLECTIONS_BY_NAME[name](parse_type_json(element))
         case ["tuple", [*elements]]:
-            return TupleType(tuple(parse_type_json(e) for e in elements))
+            return TupleType(tuple(map(parse_type_json, elements)))
         case ["object", {**attributes}, *optional] if len(optional) <= 1:
             return ObjectType.create({str(n): parse_type_json(t) for n, t in attributes.items()}, *optional)
     raise ValueError(f"not a type: {data!r}")

@@ -137,7 +137,7 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
     power = -point
     while True:
         power += 1  # as an integer, number * 10**power has one more digit than before, at first one
-        above, below = _build_power_of_ten(power)  # 10**power == above / below
+        above, below = 10 ** max(power, 0), 10 ** max(-power, 0)  # 10**power == above / below
         # The candidate is an integer next to number * 10**power; both gaps are in units of 1 / (scale * below).
         down, low_gap = divmod(exact * above, scale * below)
         high_gap = scale * below - low_gap
@@ -160,13 +160,9 @@ def _find_decimal_point(numerator: int, denominator: int) -> int:
 
 
 def _is_power_of_ten_reached(numerator: int, denominator: int, power: int) -> bool:
-    above, below = _build_power_of_ten(power)
-    return numerator * below >= denominator * above
-
-
-def _build_power_of_ten(power: int) -> tuple[int, int]:
-    """Return the numerator and the denominator of 10**power."""
-    return (10**power, 1) if power >= 0 else (1, 10**-power)
+    above: int = 10 ** max(power, 0)
+    below: int = 10 ** max(-power, 0)
+    return numerator * below >= denominator * above  # 10**power == above / below
 
 
 def compute_quotient(left: Number, right: Number) -> Number:
@@ -317,7 +313,7 @@ class Value:
         if self.raw.__class__ is dict:
             return {name: change(part) for name, part in self.raw.items()}
         if self.raw.__class__ is tuple:
-            return tuple([change(part) for part in self.raw])
+            return tuple(map(change, self.raw))
         return self.raw
 
     @property
@@ -354,7 +350,7 @@ def compute_order_key(value: Value) -> Any:
     if raw is UNKNOWN:
         return (2,)
     if raw.__class__ is tuple:
-        return (0, *[compute_order_key(v) for v in raw])
+        return (0, *map(compute_order_key, raw))
     if raw.__class__ is dict:
         return (0, *[(k, compute_order_key(v)) for k, v in raw.items()])
     return (0, raw)  # text by code point, numbers by size
@@ -364,7 +360,7 @@ def collect_marks(value: Value) -> frozenset[str]:
     """Collect the marks of a value and of all its parts."""
     if not value.has_marks:
         return NO_MARKS
-    return value.marks.union(*[collect_marks(part) for part in value.parts])
+    return value.marks.union(*map(collect_marks, value.parts))
 
 
 def remove_all_marks(value: Value) -> tuple[Value, frozenset[str]]:
@@ -412,6 +408,8 @@ def build_unknown(value_type: Type = DYNAMIC) -> Value:
 def add_refinement(value: Value, refinement: Refinement) -> Value:
     """Add known limits to an unknown value; a known value, or one of unknown type, is unchanged. A number between two
     equal bounds becomes known, and so does a list with a known number of unknown elements.
+
+    The result has only these limits: those of the value before are dropped.
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
         return value
@@ -424,6 +422,7 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
     """Return the only raw value within the known limits of an unknown, non-null value; UNKNOWN if there are several.
 
     A number between equal bounds is that bound. A list with exactly two elements is a list of two unknown elements.
+    An empty map is known, but not a map with elements: its keys are open.
     """
     if value_type is NUMBER:
         lowest, highest = refinement.lowest, refinement.highest  # None: no bound
@@ -433,7 +432,7 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
     if not has_known_length or not isinstance(value_type, (ListType, MapType, SetType)):
         return UNKNOWN
     if isinstance(value_type, MapType):
-        return UNKNOWN if length else {}  # its keys are unknown
+        return UNKNOWN if length else {}
     if isinstance(value_type, SetType) and length > 1:
         return UNKNOWN  # its elements must differ
     return (Value(value_type.element, UNKNOWN),) * length

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -156,13 +156,12 @@ class ExpressionConsole:
     def _create_evaluation(self) -> StateEvaluation:
         """Create a new evaluation for each expression, so errors leave no traces. It adds the function `type`."""
         evaluation = build_state_evaluation(self._request)
-        base_functions = evaluation.settings.functions
-
-        def list_functions() -> Mapping[str, Any]:
-            return {**base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION}
-
+        list_base_functions = evaluation.settings.functions
         evaluation.settings = replace(
-            evaluation.settings, functions=list_functions, is_applying=False, validates_variables=False
+            evaluation.settings,
+            functions=lambda: {**list_base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION},
+            is_applying=False,
+            validates_variables=False,
         )
         return evaluation
 

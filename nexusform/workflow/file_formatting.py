@@ -60,7 +60,7 @@ class FormattingResult(Struct):
         return None
 
     def format_document(self, raw: bytes, name: str) -> FormattedFile | None:
-        """Format the bytes of a file and record it with its problems; None after an error."""
+        """Format the bytes of a file and record it with its problems; None after an error. Nothing is written here."""
         if len(raw) > MAX_FILE_BYTES:
             self.problems.append(_build_size_error(name))
             return None
@@ -129,7 +129,8 @@ def _find_files_in_directory(directory: str, problems: list[Diagnostic], *, recu
         problems.append(build_error("unreadable-directory", f'"{directory}" cannot be read: {problem.strerror}.'))
         return
     for name in names:
-        if name.startswith(".") or name.endswith("~") or name[0] == name[-1] == "#":
+        is_copy_of_editor = name.endswith("~") or name[0] == name[-1] == "#"
+        if name.startswith(".") or is_copy_of_editor:
             continue
         path = os.path.normpath(os.path.join(directory, name))  # noqa: PTH118 - shown as given
         if not Path(path).is_dir():

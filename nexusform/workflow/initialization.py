@@ -91,7 +91,11 @@ def _prepare_backend(
     saved_choice: BackendChoice | None,
     options: InitOptions,
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Open the chosen backend, migrate the state of the old one if requested, save the choice. Return lines to show."""
+    """Open the chosen backend, migrate the state of the old one if requested, save the choice. Return lines to show.
+
+    The old backend is that of the last `init`. Without one it is the default backend, if it has a state. With errors
+    the old choice stays recorded, and there are no lines.
+    """
     backend, problems = _open_backend(choice, context, settings)
     if backend is None:
         return [], problems
@@ -157,7 +161,7 @@ def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Set
     if backend is None:
         return True  # assume a state, to lose none
     try:
-        workspace_backends = [backend.select_workspace(name) for name in backend.list_workspaces()]
+        workspace_backends = list(map(backend.select_workspace, backend.list_workspaces()))
         return any(
             workspace_backend.read() is not None or workspace_backend.read_journal()
             for workspace_backend in workspace_backends
@@ -249,8 +253,14 @@ def _migrate_workspace(
 ) -> tuple[str, list[Diagnostic]]:
     """Copy the state of one workspace under both locks; return a line about it, "" if it has none or with errors."""
     problems: list[Diagnostic] = []
+    # Without a saved choice, other commands need the settings of the new backend as flags.
+    environment_prefix = "" if name == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(name)} "
+    unlock_new_backend = (
+        f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` and the "
+        "backend settings of this init, then migrate again"
+    )
     with ExitStack() as exit_stack:
-        for backend, remedy in ((source, _UNLOCK_OLD_BACKEND), (target, _format_unlock_advice(name))):
+        for backend, remedy in ((source, _UNLOCK_OLD_BACKEND), (target, unlock_new_backend)):
             lock, new_problems = acquire_lock(
                 backend,
                 "migrate",
@@ -288,15 +298,6 @@ def _migrate_workspace(
             return "", [*problems, _build_write_error(context, problem)]
         target.write_merged_state(state_codec.encode_state(stored.state), stored.list_preserved_lines())
     return f'Migrated the state of workspace "{name}" to {target.describe()}.', problems
-
-
-def _format_unlock_advice(workspace: str) -> str:
-    """Return the advice for a locked new backend: without a saved choice, commands need its settings as flags."""
-    environment_prefix = "" if workspace == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(workspace)} "
-    return (
-        f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` and the "
-        "backend settings of this init, then migrate again"
-    )
 
 
 def _check_target_state(source: State, target_state: State, name: str, target: StateBackend) -> Diagnostic | None:
@@ -364,20 +365,20 @@ _TEXTS: Final = {"main.nf.hcl": _CONFIGURATION, ".gitignore": _GITIGNORE}
 
 
 def find_missing_files(directory: str) -> tuple[str, ...]:
-    """Return the files to offer: main.nf.hcl if there is no configuration; .gitignore then, or in a git work tree."""
+    """Return the files to offer: main.nf.hcl if there is no configuration; .gitignore then, or in a git work tree.
+
+    A file that exists is never offered.
+    """
     names = list_directory(directory)
     missing_names = () if ".gitignore" in names else (".gitignore",)
     if not any(name.endswith((NATIVE, JSON)) for name in names):
         return ("main.nf.hcl", *missing_names)
-    return missing_names if _is_in_work_tree(Path(directory)) else ()
+    top = Path(directory).absolute()
+    is_in_work_tree = any((folder / ".git").exists() for folder in (top, *top.parents))
+    return missing_names if is_in_work_tree else ()
 
 
 def write_first_file(directory: str, name: str) -> None:
     """Write one of the offered files; existing files are kept. Raises OSError."""
     with os.fdopen(create_file(Path(directory) / name, 0o666), "wb") as stream:
         stream.write(_TEXTS[name].encode())
-
-
-def _is_in_work_tree(directory: Path) -> bool:
-    top = directory.absolute()
-    return any((folder / ".git").exists() for folder in (top, *top.parents))

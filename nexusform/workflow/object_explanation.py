@@ -19,7 +19,7 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning.vm_object import find_placement_origin, get_previous_machine
-from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable
+from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.explanation_text import DomainAnswer, PoolPlacement, VmCountByTrigger
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
 from nexusform.scheduling.placement_decision import PlacementCertainty
@@ -159,7 +159,10 @@ class _ExplanationQuery(Struct, frozen=True):
     name: str
 
     def explain(self) -> Explanations:
-        """Explain a VM placed by the plan, or place an unchanged one again. For other names return pools."""
+        """Explain a VM placed by the plan, or place an unchanged one again. For other names return pools.
+
+        A VM has a name in the configuration, and may have another one on the platform: both are accepted.
+        """
         current_vms = self._index_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False, lint=False)
         planned = make_plan(plain_request)
@@ -185,7 +188,12 @@ class _ExplanationQuery(Struct, frozen=True):
         )
         if reasons:  # the plan places it
             return Explanations(tuple(reasons), diagnostics=errors)
-        removals = self._select_removal_rows(planned, name)
+        removals = tuple(
+            row
+            for row in planned.plan.placements
+            if (row.kind, row.action, row.object) == (VM, PlacementAction.REMOVE, name)
+            and self.pattern.is_match(row.address)
+        )
         if removals:
             return Explanations(removals=removals, diagnostics=errors)
         reasons = self._plan_existing_again(current_vms, name)
@@ -278,15 +286,6 @@ class _ExplanationQuery(Struct, frozen=True):
             for reason in reasons
         ]
 
-    def _select_removal_rows(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
-        """Return the planned removals of VMs with this name, of objects at an address that matches the pattern."""
-        removals: list[PlacementChange] = []
-        for row in planned.plan.placements:
-            is_removed_vm = row.kind == VM and row.action is PlacementAction.REMOVE
-            if is_removed_vm and row.object == name and self.pattern.is_match(row.address):
-                removals.append(row)
-        return tuple(removals)
-
     def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:
         """Build the error for an address without VMs: its placements have no rules, or it has none at all."""
         rows = (row for row in planned.plan.placements if row.kind != VM and self.pattern.is_match(row.address))
@@ -328,13 +327,18 @@ def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]
 
 
 def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, name: str) -> tuple[PoolPlacement, ...]:
-    """Return the pools at the pattern; with a `name`, only the pool of this name."""
+    """Return the pools at the pattern; with a `name`, only the pool of this name.
+
+    A pool has its placement table, its zones (None: all), and the triggers of the applies with placements of its VMs.
+    """
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == VM}
     placements: list[PoolPlacement] = []
     for table in planned.plan.placement_tables:
         if not pattern.is_match(table.address) or name not in ("", table.pool):
             continue
-        pool = _find_pool_of_table_row(planned, table)
+        planned_object = planned.objects.get(table.address)
+        configured_pools = planned_object.pools if planned_object is not None else ()
+        pool = next((pool for pool in configured_pools if pool.pool == table.pool), None)
         if pool is None:  # a pool of an earlier configuration
             continue
         zones = None if pool.zones is None else tuple(sorted(pool.zones))
@@ -343,17 +347,13 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
     return tuple(placements)
 
 
-def _find_pool_of_table_row(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
-    """Return the requested pool of a placement table row; None if the configuration has it no more."""
-    if table.address not in planned.objects:
-        return None
-    return next((pool for pool in planned.objects[table.address].pools if pool.pool == table.pool), None)
-
-
 def _collect_placement_origins(
     address: Address, pool: PoolDemand, rows: Mapping[tuple[Address, str], PlacementChange], state: State
 ) -> tuple[VmCountByTrigger, ...]:
-    """Count a pool's VMs by trigger and serial of the apply (None: placed by this plan)."""
+    """Count a pool's VMs by trigger and serial of the apply (None: placed by this plan).
+
+    A VM without a record of its placement is not counted.
+    """
     current = get_current_object(state.instances.get(address))
     note = current.note if current is not None else {}
     counts: Counter[tuple[str, int | None]] = Counter()

@@ -12,7 +12,7 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.plans.plan import Plan
-from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
+from nexusform.plans.plan_checks import ProgramCheck
 from nexusform.state import json_codec
 from nexusform.workflow.opening.system_io import write_output
 
@@ -85,21 +85,18 @@ def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) ->
         hint = f"To repeat it: nexusform conformance {path.parent}"
     except OSError as problem:
         hint = f'The cases cannot be written to "{path}": {problem.strerror}.'
-    errors = [_build_difference_error(check, item, hint) for item in check.differences[:_MAX_LISTED]]
+    errors: list[Diagnostic] = []
+    for difference in check.differences[:_MAX_LISTED]:
+        detail = (
+            f"{difference.address}: {difference.object} is predicted {_format_location(difference.predicted)}; "
+            f"{check.program} {check.version} decides {_format_location(difference.actual)}. {hint}"
+        )
+        errors.append(build_error("predicted-decision-differs", detail))
     rest = len(check.differences) - _MAX_LISTED
     if rest > 0:
         detail = f"{check.program} {check.version} decides differently on {format_count(rest, 'more object')}. {hint}"
         errors.append(build_error("predicted-decision-differs", detail))
     return errors
-
-
-def _build_difference_error(check: ProgramCheck, difference: DecisionDifference, hint: str) -> Diagnostic:
-    """Build the error for an object decided differently by the program; `hint` is a sentence about the cases."""
-    detail = (
-        f"{difference.address}: {difference.object} is predicted {_format_location(difference.predicted)}; "
-        f"{check.program} {check.version} decides {_format_location(difference.actual)}. {hint}"
-    )
-    return build_error("predicted-decision-differs", detail)
 
 
 def _format_location(name: str) -> str:

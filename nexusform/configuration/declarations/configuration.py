@@ -296,3 +296,8 @@ class Configuration(Struct, frozen=True):
     settings: Settings
     files: Mapping[str, SourceFile]
     constants: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def file_texts(self) -> dict[str, str]:
+        """Texts of the files by name."""
+        return {name: source.text for name, source in self.files.items()}

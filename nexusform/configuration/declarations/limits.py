@@ -70,16 +70,12 @@ def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) 
         if name in FIXED_LIMITS:
             raise ValueError(f"{origin}: {FIXED_LIMITS[name]}")
         if name not in NAMES:
-            raise ValueError(f'{origin}: there is no limit "{name}". {describe_known_limits(name)}')
+            known = f"Known are: {', '.join(NAMES)}.{suggest_name(name, NAMES)}"
+            raise ValueError(f'{origin}: there is no limit "{name}". {known}')
         if not (number.isascii() and number.isdecimal()) or not 0 < len(number) < 16:  # 15 digits are far above any use
             raise ValueError(f'{origin}: "{setting}" is not of the form NAME=N with a whole number.')
         limits[name] = int(number)
     return limits
-
-
-def describe_known_limits(name: str) -> str:
-    """Return the known names, and the nearest one."""
-    return f"Known are: {', '.join(NAMES)}.{suggest_name(name, NAMES)}"
 
 
 def merge_limits(configured: Mapping[str, int], overrides: Mapping[str, int], *, confined: bool) -> PlanSizeLimits:

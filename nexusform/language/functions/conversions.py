@@ -65,7 +65,10 @@ def _build_conversion(name: str, target: Type, description: str, *examples: Exam
 
 
 def _evaluate_try(*attempts: Thunk) -> Value:
-    """Return the first value without errors; if it is not wholly known, an unknown value of open type instead."""
+    """Return the first value without errors; if it is not wholly known, an unknown value of open type instead.
+
+    Raises FunctionProblem with the errors of all attempts if none succeeds.
+    """
     if not attempts:
         raise FixedProblem("at least one argument is required")
     details: list[str] = []

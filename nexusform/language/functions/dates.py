@@ -70,11 +70,6 @@ class LocalTime(Struct, frozen=True):
         return shifted_date.year + (cycles - 1) * _CYCLE_YEARS, shifted_date.month, shifted_date.day
 
     @property
-    def weekday(self) -> int:
-        """Weekday, 0 for Monday."""
-        return (self.day - 1) % 7
-
-    @property
     def clock(self) -> tuple[int, int, int]:
         """Hour, minute and second."""
         seconds = self.nanosecond // _UNITS["s"]
@@ -84,11 +79,6 @@ class LocalTime(Struct, frozen=True):
     def instant(self) -> int:
         """Nanoseconds on the scale shared by all moments."""
         return self.day * _DAY + self.nanosecond - self.offset * _UNITS["m"]
-
-    def add_nanoseconds(self, nanoseconds: int) -> LocalTime:
-        """Return the moment later by this duration, on the same clock."""
-        days, nanosecond = divmod(self.nanosecond + nanoseconds, _DAY)
-        return LocalTime(self.day + days, nanosecond, self.offset)
 
 
 def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> LocalTime:
@@ -136,8 +126,8 @@ _VERBS: Final[dict[str, Callable[[LocalTime], str]]] = {
     "M": lambda t: str(t.date[1]),
     "DD": lambda t: f"{t.date[2]:02d}",
     "D": lambda t: str(t.date[2]),
-    "EEEE": lambda t: _DAYS[t.weekday],
-    "EEE": lambda t: _DAYS[t.weekday][:3],
+    "EEEE": lambda t: _DAYS[(t.day - 1) % 7],  # the first day of the calendar is a Monday
+    "EEE": lambda t: _DAYS[(t.day - 1) % 7][:3],
     "hh": lambda t: f"{t.clock[0]:02d}",
     "h": lambda t: str(t.clock[0]),
     "HH": lambda t: f"{t.clock[0] % 12 or 12:02d}",
@@ -206,7 +196,9 @@ def parse_duration(text: str, position: int) -> int:
 
 def _add_duration_to_timestamp(timestamp: str, duration: str) -> str:
     """Add a duration to a timestamp; return RFC 3339 text, without fractions of a second."""
-    moment = parse_timestamp(timestamp).add_nanoseconds(parse_duration(duration, position=1))
+    start = parse_timestamp(timestamp)
+    days, nanosecond = divmod(start.nanosecond + parse_duration(duration, position=1), _DAY)
+    moment = LocalTime(start.day + days, nanosecond, start.offset)
     year, month, day = moment.date
     hour, minute, second = moment.clock
     sign = "-" if year < 0 else ""
@@ -254,10 +246,6 @@ def build_clock_functions(
     plan_time: Callable[[], datetime], now: Callable[[], datetime] | None
 ) -> tuple[Function, ...]:
     """Build timestamp() and plantimestamp(); without `now`, during planning, timestamp() is unknown."""
-
-    def compute_timestamp() -> Value:
-        return Value(STRING, UNKNOWN if now is None else _format_utc_timestamp(now()))
-
     return (
         Function(
             "plantimestamp",
@@ -267,5 +255,11 @@ def build_clock_functions(
             lambda: Value(STRING, _format_utc_timestamp(plan_time())),
             (Example("timecmp(plantimestamp(), plantimestamp())", "0"),),
         ),
-        Function("timestamp", "The time of the apply, known only then.", (), STRING, compute_timestamp),
+        Function(
+            "timestamp",
+            "The time of the apply, known only then.",
+            (),
+            STRING,
+            lambda: Value(STRING, UNKNOWN if now is None else _format_utc_timestamp(now())),
+        ),
     )

@@ -44,7 +44,10 @@ SEQUENCES: Final = (ListType, SetType, TupleType)
 
 
 def _combine_bools(decisive: bool, items: Value) -> Value:
-    """Combine bools for `alltrue` (`decisive` is False) or `anytrue` (True); a null item counts as false."""
+    """Combine bools for `alltrue` (`decisive` is False) or `anytrue` (True); a null item counts as false.
+
+    One decisive item gives the result, even if others are unknown. Else the result is unknown with an unknown item.
+    """
     if any(item.raw is not UNKNOWN and bool(item.raw) is decisive for item in items.raw):
         return build_boolean(decisive)
     return build_boolean(not decisive) if items.is_wholly_known else Value(BOOL, UNKNOWN)
@@ -81,7 +84,10 @@ def _find_list_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_coalesce_list(*lists: Value) -> Value:
-    """Return the first list with elements; unknown if an unknown one precedes it."""
+    """Return the first list with elements; unknown if an unknown one precedes it.
+
+    The types of all arguments up to the first unknown one are checked, also those after the result.
+    """
     if not lists:
         raise FixedProblem("at least one argument is required")
     for position, argument in enumerate(lists):
@@ -177,7 +183,7 @@ def _has_element(sequence: Value, value: Value) -> Value:
 def _compute_length(value: Value) -> Value:
     """Return the number of elements, attributes or characters; if it is unknown, an unknown value with its bounds."""
     value_type, raw = value.type, value.raw
-    if isinstance(value_type, (TupleType, ObjectType)):
+    if isinstance(value_type, (TupleType, ObjectType)):  # also of an unknown value
         return Value(NUMBER, len(value_type.parts))
     if value_type not in {STRING, DYNAMIC} and not isinstance(value_type, (ListType, SetType, MapType)):
         raise FixedProblem("argument must be a string, a collection type, or a structural type")

@@ -266,10 +266,6 @@ def _encode_json(value: Value) -> Value:
     return Value(STRING, UNKNOWN, refinement=Refinement(not_null=True, prefix=prefix))
 
 
-def _encode_yaml(value: Value) -> Value:
-    return Value(STRING, render_yaml(value) if value.is_wholly_known else UNKNOWN)
-
-
 _TEXT: Final = [("str", STRING, "the text")]
 _STRING: Final = ("string", STRING, "the text")
 _ENCODING: Final = ("encoding", STRING, "an IANA name, for example UTF-16LE")
@@ -370,7 +366,7 @@ FUNCTIONS: Final = (
         "The value as YAML text.",
         (build_any_parameter("value", "a value"),),
         STRING,
-        _encode_yaml,
+        lambda value: Value(STRING, render_yaml(value) if value.is_wholly_known else UNKNOWN),
         (Example('yamlencode({ a = ["b"] })', '"\\"a\\":\\n- \\"b\\"\\n"'),),
     ),
 )

@@ -29,7 +29,7 @@ from nexusform.language.functions.function import (
 from nexusform.language.functions.hashing import HASHES, encode_base64
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.schemas.value_types import BOOL, DYNAMIC, STRING, MapType, ObjectType, SetType, describe_type
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_set
+from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_set, build_string
 
 MAX_DEPTH: Final = 32  # of nested template calls
 _NAME: Final = re.compile(r"[^\W\d][\w-]*\Z")
@@ -133,11 +133,6 @@ def _build_file_hash(reader: FileReader, name: str, description: str, digest: Ca
 
 def build_file_functions(reader: FileReader) -> tuple[Function, ...]:
     """Build the functions that read files."""
-
-    def list_files(path: Value, pattern: Value) -> Value:
-        names = reader.find_files(path.raw, pattern.raw)
-        return build_set([Value(STRING, name) for name in names], STRING)
-
     return (
         build_plain_function("abspath", "The absolute form of a path.", _PATH, compute=reader.resolve_path),
         build_plain_function("file", "The content of a text file (UTF-8).", _PATH, compute=reader.read_text),
@@ -153,7 +148,7 @@ def build_file_functions(reader: FileReader) -> tuple[Function, ...]:
             "The files below a directory that match a pattern: *, **, ?, [a-z] and {a,b}.",
             (Parameter("path", STRING, "the directory"), Parameter("pattern", STRING, "the pattern")),
             returns=SetType(STRING),
-            body=list_files,
+            body=lambda path, pattern: build_set(map(build_string, reader.find_files(path.raw, pattern.raw)), STRING),
         ),
         build_plain_function(
             "pathexpand",

@@ -186,8 +186,10 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
     if mode == "f":
         scaled = str(round(size * 10**places)).rjust(places + 1, "0")  # with a digit before the point
         digits = format_digits(scaled, len(scaled) - places)
-    elif mode in "eE":
-        digits = _render_scientific(size, places, mode)
+    elif mode in "eE":  # one digit, `places` decimals, and a signed exponent of two digits or more
+        significant_digits, point = _compute_decimal_digits(size, places + 1)
+        significant_digits = significant_digits[: places + 1]  # rounding up may have added a zero
+        digits = f"{format_digits(significant_digits.ljust(places + 1, '0'), 1)}{mode}{point - 1:+03d}"
     else:
         digits = _render_general(size, verb.precision, mode)  # without a precision as short as possible
     return _render_signed_number(verb, number < 0, digits)
@@ -204,13 +206,6 @@ def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[st
     multiple = round(Fraction(size) / 10**power) if power >= 0 else round(size * 10**-power)
     text = str(multiple)
     return text, power + len(text)  # rounding up may add a digit
-
-
-def _render_scientific(size: int | Fraction, places: int, mode: str) -> str:
-    """Render a size (not below 0) as %e or %E (`mode`): one digit, `places` decimals, signed exponent of 2+ digits."""
-    digits, point = _compute_decimal_digits(size, places + 1)
-    digits = digits[: places + 1].ljust(places + 1, "0")  # cut: rounding up may have added a zero
-    return f"{format_digits(digits, 1)}{mode}{point - 1:+03d}"
 
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
@@ -236,13 +231,15 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
     lists: dict[int, Value] = {}  # by position in the call: the pattern is argument 0
     has_unknown_list = False
     for position, argument in enumerate(arguments, 1):
-        if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None:
+        is_sequence = isinstance(argument.type, (ListType, SetType, TupleType))
+        if is_sequence and argument.raw is not None:
             lists[position] = argument
             has_unknown_list |= argument.raw is UNKNOWN or _find_known_sequence_length(argument) is None
         has_unknown_list |= argument.type is DYNAMIC and argument.raw is UNKNOWN  # it may be a list, too
-    count = _find_common_length(lists)
+    count = _find_common_length(lists)  # of the texts
     if pattern.raw is UNKNOWN or has_unknown_list:
         return Value(_STRINGS, UNKNOWN)
+    # One column for each argument, with its value in every text; a row has the arguments of one text.
     columns = [lists[i].raw if i in lists else (argument,) * count for i, argument in enumerate(arguments, 1)]
     texts = []  # a text is unknown if one of its arguments is
     for iteration, *item_arguments in zip(range(count), *columns, strict=True):  # the arguments of one text

@@ -182,13 +182,6 @@ _COMPOUND: Final = (tuple, dict)
 _REDACTED_MESSAGE: Final = "the reason is hidden because it may contain part of a sensitive argument"
 
 
-def redact_problem(problem: FunctionProblem, arguments: Sequence[Value]) -> FunctionProblem:
-    """Redact a problem: with marked arguments, replace its message unless it is constant (FixedProblem)."""
-    if isinstance(problem, FixedProblem) or not any(a.has_marks for a in arguments):
-        return problem
-    return FixedProblem(_REDACTED_MESSAGE, problem.argument)
-
-
 def format_signature(function: Function) -> str:
     """Format the signature of a function: `join(separator, lists...)`."""
     names = [p.name for p in function.parameters]
@@ -250,7 +243,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         return _call_conversion(node, function, function.parse_type, run)
     before = len(run.diagnostics)
     argument_nodes: list[Expression] = list(node.arguments)
-    arguments = [run.evaluate(a) for a in node.arguments]
+    arguments = list(map(run.evaluate, node.arguments))
     marks = NO_MARKS  # those of an expanded sequence itself
     if node.expand:  # `...` after the last argument: each element is an argument
         sequence = _check_expanded_argument(node, function, arguments[-1], run)
@@ -326,7 +319,9 @@ def _call_with_values(
         converted_arguments = [convert_argument(function, i, a) for i, a in enumerate(arguments)]
         result = invoke_function(function, converted_arguments)
     except FunctionProblem as original:
-        problem = redact_problem(original, arguments)
+        problem = original
+        if not isinstance(original, FixedProblem) and any(argument.has_marks for argument in arguments):
+            problem = FixedProblem(_REDACTED_MESSAGE, original.argument)  # the message may contain part of an argument
         if problem.argument is not None and problem.argument < len(argument_nodes):  # of one argument, not the call
             name = function.get_parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'

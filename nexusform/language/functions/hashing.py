@@ -30,22 +30,18 @@ def decode_base64(text: str) -> bytes:
 _Hash = Callable[[bytes], str]
 
 
-def _build_hexadecimal_hash(algorithm: str) -> _Hash:
-    return lambda data: hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()
-
-
-def _build_base64_hash(algorithm: str) -> _Hash:
-    return lambda data: encode_base64(hashlib.new(algorithm, data, usedforsecurity=False).digest())
+def _build_hash(algorithm: str, encode: Callable[[bytes], str] = bytes.hex) -> _Hash:
+    return lambda data: encode(hashlib.new(algorithm, data, usedforsecurity=False).digest())
 
 
 # Name, description and implementation of each hash.
 HASHES: Final[tuple[tuple[str, str, _Hash], ...]] = (
-    ("base64sha256", "SHA-256 in base64", _build_base64_hash("sha256")),
-    ("base64sha512", "SHA-512 in base64", _build_base64_hash("sha512")),
-    ("md5", "MD5 in hexadecimal", _build_hexadecimal_hash("md5")),
-    ("sha1", "SHA-1 in hexadecimal", _build_hexadecimal_hash("sha1")),
-    ("sha256", "SHA-256 in hexadecimal", _build_hexadecimal_hash("sha256")),
-    ("sha512", "SHA-512 in hexadecimal", _build_hexadecimal_hash("sha512")),
+    ("base64sha256", "SHA-256 in base64", _build_hash("sha256", encode_base64)),
+    ("base64sha512", "SHA-512 in base64", _build_hash("sha512", encode_base64)),
+    ("md5", "MD5 in hexadecimal", _build_hash("md5")),
+    ("sha1", "SHA-1 in hexadecimal", _build_hash("sha1")),
+    ("sha256", "SHA-256 in hexadecimal", _build_hash("sha256")),
+    ("sha512", "SHA-512 in hexadecimal", _build_hash("sha512")),
 )
 
 _SAMPLES: Final = {

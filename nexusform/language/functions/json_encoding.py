@@ -53,7 +53,7 @@ def render_json(value: Value) -> str:
     if isinstance(raw, dict):
         return "{" + ",".join([f"{render_json_string(k)}:{render_json(v)}" for k, v in raw.items()]) + "}"
     if isinstance(raw, tuple):
-        return "[" + ",".join([render_json(v) for v in raw]) + "]"
+        return "[" + ",".join(map(render_json, raw)) + "]"
     return format_number(raw)  # the only other type
 
 

@@ -99,16 +99,20 @@ def _merge_maps(*maps: Value) -> Value:
     for position, mapping in enumerate(maps):
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
             raise FunctionProblem(f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position)
-    marks = NO_MARKS.union(*[m.marks for m in maps])
+    marks = NO_MARKS.union(*[mapping.marks for mapping in maps])
     shared_type = find_shared_type(maps)
-    is_map = isinstance(shared_type, MapType)
-    if any(m.raw is UNKNOWN for m in maps):
-        return Value(shared_type, UNKNOWN, marks) if is_map else _build_unknown_merge(maps).add_marks(marks)
+    is_map = isinstance(shared_type, MapType)  # all arguments are maps of one type
+    if any(mapping.raw is UNKNOWN for mapping in maps):
+        if is_map:
+            return Value(shared_type, UNKNOWN, marks)
+        return _build_unknown_merge(maps).add_marks(marks)
     merged: dict[str, Value] = {}
     for mapping in maps:
-        merged.update(mapping.raw or {})
+        merged.update(mapping.raw or {})  # null has no entries
     result = build_object(merged)  # sorted by key
-    return Value(shared_type, result.raw, marks) if is_map else result.add_marks(marks)
+    if is_map:
+        return Value(shared_type, result.raw, marks)
+    return result.add_marks(marks)
 
 
 def _build_unknown_merge(maps: Sequence[Value]) -> Value:
@@ -156,7 +160,10 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _build_zip_map(keys: Value, values: Value) -> Value:
-    """Combine keys and values; unknown if a key is. Raises FunctionProblem for different numbers, or a null key."""
+    """Combine keys and values; unknown if a key is. Raises FunctionProblem for different numbers, or a null key.
+
+    The keys ["b", "a"] and the values [1, 2] give { a = 2, b = 1 }; of equal keys the last one counts.
+    """
     result_type = _find_zip_map_result_type([keys, values])
     if not keys.is_wholly_known:
         return Value(result_type, UNKNOWN)

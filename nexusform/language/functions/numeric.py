@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from nexusform.json_data.plain_data import ConversionProblem
@@ -22,17 +23,12 @@ _MAX_INTEGER_DIGITS: Final = 1200
 _NUMBERS: Final = Parameter("numbers", NUMBER, "the numbers to compare", allow_unknown=True)
 
 
-def _build_extreme_function(name: str, description: str, choose: Callable[[Any], Any], *examples: Example) -> Function:
-    """Build `max` or `min` from Python's function (`choose`); the result is unknown if any argument is."""
-
-    def compute_extreme(*numbers: Value) -> Value:
-        if not numbers:
-            raise FixedProblem("must pass at least one number")
-        if any(n.raw is UNKNOWN for n in numbers):
-            return Value(NUMBER, UNKNOWN)
-        return Value(NUMBER, choose([n.raw for n in numbers]))
-
-    return Function(name, description, (), NUMBER, compute_extreme, examples, variadic=_NUMBERS)
+def _compute_extreme(choose: Callable[[Any], Any], *numbers: Value) -> Value:
+    """Evaluate `max` or `min` by Python's function (`choose`); the result is unknown if any argument is."""
+    if not numbers:
+        raise FixedProblem("must pass at least one number")
+    raw_numbers = [number.raw for number in numbers]
+    return Value(NUMBER, UNKNOWN if UNKNOWN in raw_numbers else choose(raw_numbers))
 
 
 def _compute_with_floats(compute: Callable[[float, float], float], first: Any, second: Any) -> Any:
@@ -81,7 +77,7 @@ def _parse_integer(text: Value, base: Value) -> Value:
         raise FunctionProblem(f'cannot parse "{numeral}" as a base {radix} integer', argument=0)
     result = 0
     for digit in digits:
-        result = result * radix + radix_digits.index(digit)
+        result = result * radix + radix_digits.index(digit)  # the value of a digit is its place in _DIGITS
     return Value(NUMBER, normalize_number(-result if numeral[0] == "-" else result))
 
 
@@ -137,14 +133,24 @@ FUNCTIONS: Final = (
         compute=_compute_logarithm,
         examples=[("log(16, 2)", "4"), ("ceil(log(15, 2))", "4")],
     ),
-    _build_extreme_function(
+    Function(
         "max",
         "The maximum of the arguments.",
-        max,
-        Example("max(12, 54, 3)", "54"),
-        Example("max([12, 54, 3]...)", "54"),
+        (),
+        NUMBER,
+        partial(_compute_extreme, max),
+        (Example("max(12, 54, 3)", "54"), Example("max([12, 54, 3]...)", "54")),
+        _NUMBERS,
     ),
-    _build_extreme_function("min", "The minimum of the arguments.", min, Example("min(12, 54, 3)", "3")),
+    Function(
+        "min",
+        "The minimum of the arguments.",
+        (),
+        NUMBER,
+        partial(_compute_extreme, min),
+        (Example("min(12, 54, 3)", "3"),),
+        _NUMBERS,
+    ),
     Function(
         "parseint",
         "The integer value of a text in a base from 2 to 62.",

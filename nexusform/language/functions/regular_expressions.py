@@ -6,7 +6,7 @@ rejects; both are corrected here.
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from msgspec import Struct
@@ -167,7 +167,8 @@ def _replace_all(text: Value, substring: Value, replacement: Value) -> Value:
     pieces: list[str] = []
     offset = length = 0
     for match in _list_matches(compiled_pattern, text.raw):
-        pieces += (text.raw[offset : match.start()], _expand_template(replacement.raw, compiled_pattern, match))
+        replace_reference = partial(_replace_reference, compiled_pattern, match)
+        pieces += (text.raw[offset : match.start()], _REFERENCE.sub(replace_reference, replacement.raw))
         length += len(pieces[-1])  # of the replacements alone: the rest is not longer than the text
         check_text_length(length)
         offset = match.end()
@@ -179,22 +180,21 @@ _REFERENCE: Final = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)\})")
 _GROUP_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
-def _expand_template(template: str, pattern: CompiledPattern, match: Any) -> str:
-    """Fill in a match: `$1`, `${1}`, `$name` and `${name}` are groups, "" for missing ones; `$$` is a dollar."""
+def _replace_reference(pattern: CompiledPattern, match: Any, reference: re.Match[str]) -> str:
+    """Return the text of a reference in a replacement, as found by `_REFERENCE`, for a match of the pattern.
 
-    def replace_reference(reference: re.Match[str]) -> str:
-        second_dollar, plain_name, braced_name = reference.groups()
-        if second_dollar:
-            return "$"
-        name = plain_name or braced_name
-        if not _GROUP_NUMBER.fullmatch(name):
-            # Several groups may have the name: use the first with a text in this match.
-            groups = zip(pattern.names, match.groups(), strict=True)
-            return next((text for group, text in groups if group == name and text is not None), "")
-        texts_by_number = dict(enumerate((match.group(), *match.groups())))
-        return texts_by_number.get(int(name)) or ""
-
-    return _REFERENCE.sub(replace_reference, template)
+    `$1`, `${1}`, `$name` and `${name}` are groups of the match, "" for missing ones; `$$` is a dollar.
+    """
+    second_dollar, plain_name, braced_name = reference.groups()
+    if second_dollar:
+        return "$"
+    name = plain_name or braced_name
+    if not _GROUP_NUMBER.fullmatch(name):
+        # Several groups may have the name: use the first with a text in this match.
+        groups = zip(pattern.names, match.groups(), strict=True)
+        return next((text for group, text in groups if group == name and text is not None), "")
+    texts_by_number = dict(enumerate((match.group(), *match.groups())))  # 0 is the whole match
+    return texts_by_number.get(int(name)) or ""
 
 
 _PATTERN: Final = Parameter("pattern", STRING, "the pattern in RE2 syntax")

@@ -147,14 +147,16 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
         raise FunctionProblem(problem.message) from None
     first_indices = _index_known_keys(search_keys)  # first position of each known key in the search set
     unknown_keys = [(index, key) for index, key in enumerate(search_keys) if not key.is_wholly_known]
+    no_match = len(search_keys)  # in place of an index
     chosen = []
     for key, value in zip(value_keys, values.raw, strict=True):
-        match_index = first_indices.get(compute_order_key(key), len(search_keys))
+        match_index = first_indices.get(compute_order_key(key), no_match)
+        # An unknown search key that may be equal, and precedes the first match, makes the whole result an empty list.
+        # So does Terraform, though the key may match once it is known.
         earlier_keys = [unknown_key for index, unknown_key in unknown_keys if index < match_index]
         if any(compare_values(key, unknown_key).raw is UNKNOWN for unknown_key in earlier_keys):
-            # An unknown search key before the first match: an empty list, as in Terraform, though it may match later.
             return Value(values.type, ())
-        if match_index < len(search_keys):
+        if match_index != no_match:
             chosen.append(value)
     return Value(values.type, tuple(chosen))
 
@@ -212,8 +214,9 @@ def _compute_reversed_list(sequence: Value) -> Value:
 
 
 def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
-    """Return the list's own type, or a tuple type of the elements between the indices (DYNAMIC if one is unknown).
-    Raises FunctionProblem for indices out of range.
+    """Return the type of `slice`: of a list its own type, of a tuple the types of the elements between the indices.
+
+    With an unknown index, the type of a tuple is DYNAMIC. Raises FunctionProblem for indices out of range.
     """
     sequence, start, end = arguments
     if isinstance(sequence.type, SetType):
@@ -224,16 +227,19 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
         raise FixedProblem("start index must be a whole number that is not negative", argument=1)
     if _is_unsuitable_index(end):
         raise FixedProblem("end index must be a whole number that is not negative", argument=2)
-    if not isinstance(start.raw, int) or not isinstance(end.raw, int):  # one is unknown
-        return sequence.type if isinstance(sequence.type, ListType) else DYNAMIC  # a tuple's type has all its elements
-    elements = sequence.raw if isinstance(sequence.type, ListType) else sequence.type.elements
+    is_list = isinstance(sequence.type, ListType)
+    has_unknown_index = not isinstance(start.raw, int) or not isinstance(end.raw, int)
+    if has_unknown_index:
+        return sequence.type if is_list else DYNAMIC  # which elements remain in the tuple is open
+    # The length of a tuple is known from its type, that of a list only from its value.
+    elements = sequence.raw if is_list else sequence.type.parts
     if elements is not UNKNOWN and end.raw > len(elements):
         raise FixedProblem("end index must not be greater than the length of the list", argument=2)
     if start.raw > end.raw:
         raise FixedProblem("start index must not be greater than end index", argument=1)
-    if isinstance(sequence.type, ListType):
+    if is_list:
         return sequence.type
-    return TupleType(sequence.type.elements[start.raw : end.raw])
+    return TupleType(sequence.type.parts[start.raw : end.raw])
 
 
 def _is_unsuitable_index(index: Value) -> bool:

@@ -1,7 +1,7 @@
 """Functions on sets."""
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -38,17 +38,16 @@ def _find_common_type(arguments: Sequence[Value]) -> Type:
     return SetType(common)
 
 
-def _build_operation(combine: _Combine) -> Callable[..., Value]:
-    """Build a function of sets. `combine` gets two at a time: dicts of elements by a key (equal for equal elements)."""
+def _combine_sets(combine: _Combine, *sets: Value) -> Value:
+    """Combine sets by a function of two dicts (`combine`). The dicts have the elements by a key; equal ones share it.
 
-    def combine_sets(*sets: Value) -> Value:
-        set_type = _find_common_type(sets)
-        if not all(s.is_wholly_known for s in sets):
-            return Value(set_type, UNKNOWN)
-        first, *further_sets = [_index_elements(convert_value(operand, set_type)) for operand in sets]
-        return build_set(reduce(combine, further_sets, first).values(), _get_element_type(set_type))
-
-    return combine_sets
+    The result of the first two sets is combined with the third one, and so on. With unknown parts it is unknown.
+    """
+    set_type = _find_common_type(sets)
+    if not all(operand.is_wholly_known for operand in sets):
+        return Value(set_type, UNKNOWN)
+    first, *further_sets = [_index_elements(convert_value(operand, set_type)) for operand in sets]
+    return build_set(reduce(combine, further_sets, first).values(), _get_element_type(set_type))
 
 
 def _index_elements(operand: Value) -> dict[Any, Value]:
@@ -80,8 +79,10 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
     """Return a set of tuples if any factor is a set, else a list of tuples. Raises FunctionProblem."""
     if len(arguments) < 2:
         raise FixedProblem("at least two arguments are required")
-    parts = TupleType(tuple([_find_product_factor_type(a.type, i) for i, a in enumerate(arguments)]))
-    return SetType(parts) if any(isinstance(a.type, SetType) for a in arguments) else ListType(parts)
+    part_types = [_find_product_factor_type(argument.type, position) for position, argument in enumerate(arguments)]
+    row_type = TupleType(tuple(part_types))  # of one combination
+    has_set = any(isinstance(argument.type, SetType) for argument in arguments)
+    return SetType(row_type) if has_set else ListType(row_type)
 
 
 def _compute_cartesian_product(*sets: Value) -> Value:
@@ -123,7 +124,7 @@ FUNCTIONS: Final = (
     _build_set_function(
         "setintersection",
         "The elements in all of the sets.",
-        _build_operation(lambda a, b: {k: v for k, v in a.items() if k in b}),
+        partial(_combine_sets, lambda a, b: {k: v for k, v in a.items() if k in b}),
         Example('setintersection(["a", "b"], ["b", "c"])', 'toset(["b"])'),
     ),
     Function(
@@ -140,7 +141,7 @@ FUNCTIONS: Final = (
         "The elements of the first set without those of the second.",
         (Parameter("a", _ANY_SET, "a set"), Parameter("b", _ANY_SET, "the elements to remove")),
         _find_common_type,
-        _build_operation(lambda a, b: {k: v for k, v in a.items() if k not in b}),
+        partial(_combine_sets, lambda a, b: {k: v for k, v in a.items() if k not in b}),
         (Example('setsubtract(["a", "b", "c"], ["a", "c"])', 'toset(["b"])'),),
     ),
     _build_set_function(

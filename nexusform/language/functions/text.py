@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from nexusform.language.functions.function import (
@@ -36,15 +37,14 @@ def split_clusters(text: str) -> list[str]:
     return pieces
 
 
-def _build_character_mapping(change: Callable[[str], str]) -> Callable[[str], str]:
-    """Build a mapping of texts, by character: the length never changes, as `ß` has no single capital."""
+def _change_case(change: Callable[[str], str], text: str) -> str:
+    """Change the case of a text by character, with a method of Python's texts (`change`).
 
-    def change_text(text: str) -> str:
-        if text.isascii():
-            return change(text)
-        return "".join([_change_case_unless_length_changes(c, change(c)) for c in text])
-
-    return change_text
+    The length never changes: `ß` has no capital of one character, and is kept.
+    """
+    if text.isascii():
+        return change(text)
+    return "".join([_change_case_unless_length_changes(character, change(character)) for character in text])
 
 
 def _change_case_unless_length_changes(before: str, after: str) -> str:
@@ -56,14 +56,13 @@ def _change_case_unless_length_changes(before: str, after: str) -> str:
 
 def _convert_to_title_case(text: str) -> str:
     """Build the title form: words start with capitals. Outside of ASCII only space separates words."""
-    capital = _build_character_mapping(str.title)
+    capital = partial(_change_case, str.title)
     result = []
-    at_start = True
+    is_word_start = True
     for character in text:
-        result.append(capital(character) if at_start else character)
-        is_ascii_word = character.isascii() and (character.isalnum() or character == "_")
-        is_word = is_ascii_word or (not character.isascii() and not character.isspace())
-        at_start = not is_word
+        result.append(capital(character) if is_word_start else character)
+        is_ascii_word = character.isalnum() or character == "_"
+        is_word_start = not is_ascii_word if character.isascii() else character.isspace()
     return "".join(result)
 
 
@@ -155,7 +154,7 @@ FUNCTIONS: Final = (
         Parameter("lists", _STRINGS, "lists of strings"),
     ),
     _build_text_function(
-        "lower", "The text in lower case.", _build_character_mapping(str.lower), ('lower("HELLO")', '"hello"')
+        "lower", "The text in lower case.", partial(_change_case, str.lower), ('lower("HELLO")', '"hello"')
     ),
     Function(
         "split",
@@ -232,6 +231,6 @@ FUNCTIONS: Final = (
         examples=[('trimsuffix("helloworld", "world")', '"hello"')],
     ),
     _build_text_function(
-        "upper", "The text in upper case.", _build_character_mapping(str.upper), ('upper("hello")', '"HELLO"')
+        "upper", "The text in upper case.", partial(_change_case, str.upper), ('upper("hello")', '"HELLO"')
     ),
 )

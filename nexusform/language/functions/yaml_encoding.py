@@ -100,11 +100,15 @@ def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
 
 
 def _render_value(value: Value, indent: int, column: int) -> list[str]:
-    """Render the lines of a value: the first begins at `column`, the caller indents the others to column `indent`."""
+    """Render the lines of a value: the first begins at `column`, the caller indents the others to column `indent`.
+
+    Text of several lines becomes a block (`|`) if YAML allows it. Other text is quoted, and wrapped if it is long.
+    """
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
         return _render_lines(value, indent)
-    if isinstance(raw, str) and "\n" in raw and _can_be_block_scalar(raw):
+    # A block scalar accepts neither control characters nor lines with trailing blanks.
+    if isinstance(raw, str) and "\n" in raw and not re.search(_NOT_IN_BLOCK, raw) and " \n" not in f"{raw}\n":
         # The block text after `|`. The header gives the number of line ends (`-` none, nothing for one, `+` all),
         # and the indent if the first line does not show it.
         body = raw.rstrip("\n")
@@ -138,11 +142,6 @@ def _render_long_text(text: str, indent: int, column: int) -> list[str]:
             pieces.append(piece)
             column += len(piece)
     return [*lines, "".join([*pieces, '"'])]
-
-
-def _can_be_block_scalar(text: str) -> bool:
-    # A block scalar accepts neither control characters nor lines with trailing blanks.
-    return not re.search(_NOT_IN_BLOCK, text) and all(line == line.rstrip(" ") for line in text.split("\n"))
 
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+\Z")
@@ -217,7 +216,10 @@ class _YamlReader:
             raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", argument=0)
 
     def _parse_node(self, depth: int) -> Value:
-        """Parse the value at the next event, with its parts."""
+        """Parse the value at the next event, with its parts.
+
+        The parser reports events: a scalar, an alias, or the start and the end of a sequence or mapping.
+        """
         import yaml
 
         if depth > MAX_DEPTH:
@@ -293,12 +295,8 @@ def _collect_merged_entries(value: Value) -> dict[str, Value]:
 
 
 def _require_matching_yaml_tag(tag: str | None, kind: str) -> None:
-    if tag not in {None, _TAG + kind}:
-        raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(tag)}"', argument=0)
-
-
-def _trim_yaml_tag_prefix(tag: str | None) -> str:
-    return str(tag).replace(_TAG, "!!")
+    if tag is not None and tag != _TAG + kind:
+        raise FunctionProblem(f'unsupported tag "{tag.replace(_TAG, "!!")}"', argument=0)
 
 
 def _parse_scalar(event: Any) -> Value:
@@ -314,7 +312,7 @@ def _parse_scalar(event: Any) -> Value:
     if kind in {"str", "binary"}:
         return Value(STRING, text)
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
-        raise FunctionProblem(f'unsupported tag "{_trim_yaml_tag_prefix(event.tag)}"', argument=0)
+        raise FunctionProblem(f'unsupported tag "{event.tag.replace(_TAG, "!!")}"', argument=0)
     # As in other implementations, quotes count more than the tag around a text that may begin a number, bool or null.
     if event.style in {"'", '"'} and text[:1] in _NON_TEXT_BEGINNINGS:
         return Value(STRING, text)  # "123" stays text even as !!int
@@ -327,16 +325,21 @@ def _parse_scalar(event: Any) -> Value:
 
 
 def _parse_plain_scalar(text: str) -> Value:
-    """Parse an unquoted scalar by YAML 1.2's rules, but also with the bools and timestamps of YAML 1.1."""
+    """Parse an unquoted scalar by YAML 1.2's rules, but also with the bools and timestamps of YAML 1.1.
+
+    The result is null, a bool, a number, or text. Text of the form of a timestamp is completed. Raises FunctionProblem
+    for a number that is not finite, or has too many digits.
+    """
     if text in _NULLS:
         return NULL
     word = text.lower()
     is_usual_case = text in {word, word.upper(), word.capitalize()}  # "yes", "YES" or "Yes", but not "yEs"
     if word in _TRUE | _FALSE and is_usual_case:
         return TRUE if word in _TRUE else FALSE
-    if _HEXADECIMAL.match(text) or _OCTAL.match(text):
-        if len(text) >= 500:
-            return parse_number(text)  # fails: too many digits
+    has_base_prefix = _HEXADECIMAL.match(text) or _OCTAL.match(text)  # `0x` or `0o`
+    if has_base_prefix and len(text) >= 500:
+        return parse_number(text)  # fails: too many digits
+    if has_base_prefix:
         return parse_number(str(int(text, base=0)))  # the base is that of its prefix
     if _INTEGER.match(text) or _FLOAT.match(text):
         return parse_number(text)

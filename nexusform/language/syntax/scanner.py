@@ -74,8 +74,7 @@ def count_clusters(text: str) -> int:
             # Parts of one Korean syllable; the first of them is U+1100.
             or (char >= "\u1100" and _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS)
         )
-        if not is_same_cluster:
-            clusters += 1
+        clusters += not is_same_cluster
         regional_count = regional_count + 1 if is_regional else 0
         # An extending character, such as a skin tone, leaves the cluster an emoji.
         is_emoji = _is_pictographic(char) or (is_emoji and _is_grapheme_extending_character(char))
@@ -292,7 +291,8 @@ class _Scanner:
                     self.tokens.add(CLOSE_QUOTE, begin, end)
                     self.stack.pop()
                 elif group in {3, 4}:
-                    self._enter_template_sequence(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
+                    self.tokens.add(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
+                    self.stack.append(_OpenTemplateSequence())
                 elif group == 5:
                     # The string ends with its line, so a missing quotation mark does not affect the rest of the file.
                     self.tokens.add(QUOTED_NEWLINE, begin, end)
@@ -367,7 +367,10 @@ class _Scanner:
         return False
 
     def _scan_brace(self, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
-        """Scan a brace. Return whether it ends the enclosing sequence."""
+        """Scan a brace. Return whether it ends the enclosing sequence, `${ }` or `%{ }`.
+
+        `mode` is that sequence, None outside of all. A brace in it may also be one of an object: these are counted.
+        """
         word = self.text[begin:end]
         if word == "~":  # not before a brace: a token that no syntax allows
             self.tokens.add(word, begin, end)
@@ -395,10 +398,6 @@ class _Scanner:
         if ends_line:
             self.tokens.add(NEWLINE, newline_begin, end)
 
-    def _enter_template_sequence(self, kind: str, begin: int, end: int) -> None:
-        self.tokens.add(kind, begin, end)
-        self.stack.append(_OpenTemplateSequence())
-
     def _scan_unquoted_piece(self, mode: _OpenTemplate) -> None:
         """Scan the next piece of a heredoc or of a bare template: at most one line."""
         text, begin = self.text, self.offset
@@ -412,7 +411,8 @@ class _Scanner:
             self.tokens.add(PLAIN_TEXT, begin, end)
         else:
             mode.line_start = False
-            self._enter_template_sequence(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
+            self.tokens.add(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
+            self.stack.append(_OpenTemplateSequence())
 
     def _scan_heredoc_end(self, marker: str) -> bool:
         """Scan the heredoc's end marker if it is all of the current line. Return whether it is."""

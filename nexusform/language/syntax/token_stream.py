@@ -189,7 +189,10 @@ class TokenStream(Struct):
                 self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
 
     def _is_preceded_by_not_operator(self, index: int) -> bool:
-        """Check whether the token follows a `not` intended as an operator."""
+        """Check whether the token follows a `not` intended as an operator, as in `not x`.
+
+        The token begins an operand. The `not` is no attribute (`a.not`), and no name at the start of a line or block.
+        """
         kinds = self.tokens.kinds
         return (
             index > 1
@@ -279,16 +282,13 @@ class TokenStream(Struct):
     def enter_level(self) -> None:
         """Enter one more level; exceeding the maximum is a syntax error. At its end the caller decrements `depth`."""
         self.depth += 1
-        self.reach = max(self.reach, self.depth)
-        self._check_nesting_depth()
+        self.add_nesting_levels(max(self.depth - self.reach, 0))  # only a level deeper than all before adds one
 
     def add_nesting_levels(self, levels: int = 1) -> None:
-        """Move the current expression down, below one or several new nodes."""
+        """Move the current expression down, below one or several new nodes. Raises MalformedSyntaxError, with a
+        diagnostic, beyond the maximum depth.
+        """
         self.reach += levels
-        self._check_nesting_depth()
-
-    def _check_nesting_depth(self) -> None:
-        """Raise MalformedSyntaxError, with a diagnostic, beyond the maximum depth."""
         if self.reach > MAX_DEPTH:
             raise self.report_error(
                 "configuration-nested-too-deeply",

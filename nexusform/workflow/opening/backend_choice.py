@@ -31,7 +31,6 @@ from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.syntax.syntax_nodes import Expression
-from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, Type
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
@@ -120,8 +119,12 @@ def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
 
 
 def _check_default_backend(choice: BackendChoice, settings: Settings, context: CommandContext) -> Diagnostic | None:
-    """Return an error if init never ran, and the default backend has objects to be created again in the chosen one."""
-    if choice == DEFAULT_CHOICE or context.backend_config or context.state_path:  # default, or named by a flag
+    """Return an error if init never ran, and the default backend has objects to be created again in the chosen one.
+
+    The objects of a state that the chosen backend lacks would look new to a plan.
+    """
+    is_named_by_flags = context.backend_config or context.state_path
+    if choice == DEFAULT_CHOICE or is_named_by_flags:
         return None
     default_backend, _ = open_chosen_backend(DEFAULT_CHOICE, settings, context)
     if default_backend is None:
@@ -182,7 +185,13 @@ def read_configured_choice(
     values: dict[str, Any] = {}
     problems: list[Diagnostic] = []
     if block is not None:
-        body, misplaced = build_prepared_body(block.body, _make_attributes_optional(backend.schema), block.header_span)
+        # -backend-config may set what is missing in the block, so no attribute of the block is required.
+        optional_attributes = {
+            name: replace(attribute, required=False, optional=True)
+            for name, attribute in backend.schema.attributes.items()
+        }
+        schema = replace(backend.schema, attributes=optional_attributes)
+        body, misplaced = build_prepared_body(block.body, schema, block.header_span)
         evaluated, _, invalid = body.evaluate(EMPTY_SCOPE)
         problems += [*misplaced, *invalid]
         values.update(evaluated)
@@ -214,27 +223,24 @@ def read_configured_choice(
 def explain_rejected_settings(
     kind: str, values: Mapping[str, Any], context: CommandContext, from_flags: Mapping[str, str] = NO_FLAGS
 ) -> str:
-    """Explain why a sandboxed run must not use settings of a backend, except those of `from_flags`; "" if it may."""
+    """Explain why a sandboxed run must not use settings of a backend, except those of `from_flags`; "" if it may.
+
+    Settings come from an untrusted configuration: they could send the state to another server. Accepted are those that
+    the operator typed, and those of an address if -allow-remote covers all addresses.
+    """
     if kind in _LOCAL_KINDS or not context.confinement.root:  # the confinement itself limits paths
         return ""
     backend = BACKENDS[kind]
     settings = {name: value for name, value in values.items() if value is not None}
     accepted_names = {*from_flags}
     addresses = backend.list_server_urls(settings)
-    if addresses and all(map(context.is_allowed, addresses)):  # by -allow-remote
+    has_only_allowed_addresses = bool(addresses) and all(map(context.is_allowed, addresses))  # by -allow-remote
+    if has_only_allowed_addresses:
         accepted_names.update(backend.address_settings)
     rejected_names = ", ".join(f'"{name}"' for name in settings if name not in accepted_names)
     if not rejected_names:
         return ""
     return context.explain_rejection(f'The setting {rejected_names} of the backend "{kind}"')
-
-
-def _make_attributes_optional(schema: BlockSchema) -> BlockSchema:
-    """Return the schema with all attributes optional: -backend-config may set those missing in the block."""
-    attributes = {
-        name: replace(attribute, required=False, optional=True) for name, attribute in schema.attributes.items()
-    }
-    return replace(schema, attributes=attributes)
 
 
 def _parse_setting(name: str, text: str, value_type: Type) -> tuple[Any, list[Diagnostic]]:

@@ -152,26 +152,30 @@ class CommandContext(Struct, frozen=True):
 
 
 def _is_below(address: str, prefix: str) -> bool:
-    """Return whether a URL is at or below a prefix, by whole path parts (`https://a/bc` is not below `https://a/b`)."""
+    """Return whether a URL is at or below a prefix, by whole path parts (`https://a/bc` is not below `https://a/b`).
+
+    A URL with an unusual form is not below any prefix, because a client may send it to another server or path.
+    """
     try:
         url, prefix_url = urlsplit(address), urlsplit(prefix)
-        is_same_server = (url.scheme, url.hostname, url.port) == (
-            prefix_url.scheme,
-            prefix_url.hostname,
-            prefix_url.port,
-        )
+        server = (url.scheme, url.hostname, url.port)
+        is_same_server = server == (prefix_url.scheme, prefix_url.hostname, prefix_url.port)
     except ValueError:
-        return False  # not a URL
+        return False  # not a URL, or one with an invalid port
     if not is_same_server or not url.hostname:
         return False
     path = unquote(url.path)
-    if "@" in url.netloc or "\\" in address or ".." in path.split("/"):
-        return False  # clients may read it differently
+    has_unusual_form = "@" in url.netloc or "\\" in address or ".." in path.split("/")
+    if has_unusual_form:
+        return False
     return f"{path}/".startswith(f"{prefix_url.path.rstrip('/')}/")
 
 
 def intersect_prefixes(first_prefixes: Sequence[str], second_prefixes: Sequence[str]) -> tuple[str, ...]:
-    """Return the address prefixes allowed by both lists: the longer of each matching pair."""
+    """Return the address prefixes allowed by both lists: the longer of each matching pair.
+
+    Of ["https://a"] and ["https://a/b", "https://c"] this is ["https://a/b"].
+    """
     pairs = chain(product(first_prefixes, second_prefixes), product(second_prefixes, first_prefixes))
     return tuple(sorted({longer for longer, shorter in pairs if _is_below(longer, shorter)}))
 

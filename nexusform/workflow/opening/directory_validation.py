@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
@@ -25,6 +26,10 @@ TEST_DIRECTORY: Final = "tests"
 _CHECKS: Final[Mapping[str, Callable[[CommandContext, str, dict[str, SourceFile]], list[Diagnostic]]]] = LazyTable(
     collect_validate_checks()
 )
+
+
+# Equal diagnostics have equal values of these.
+_get_identity: Final = attrgetter("id", "detail", "subject", "address")
 
 
 class DirectoryValidation(Struct, frozen=True):
@@ -90,9 +95,5 @@ def find_planning_problems(
 
 def _select_new_diagnostics(candidates: Iterable[Diagnostic], known: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return the diagnostics, except the known ones."""
-    known_identities = {_get_identity(diagnostic) for diagnostic in known}
+    known_identities = set(map(_get_identity, known))
     return [diagnostic for diagnostic in candidates if _get_identity(diagnostic) not in known_identities]
-
-
-def _get_identity(diagnostic: Diagnostic) -> tuple[object, ...]:
-    return diagnostic.id, diagnostic.detail, diagnostic.subject, diagnostic.address

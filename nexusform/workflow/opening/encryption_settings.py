@@ -99,7 +99,7 @@ def decrypt_file(
     if has_errors(diagnostics):
         return b"", diagnostics
     if cipher is None:
-        return b"", [*diagnostics, build_error(error_id, _format_missing_settings(f'"{path}"', purpose))]
+        return b"", [*diagnostics, build_error(error_id, format_missing_settings(f'"{path}"', purpose))]
     try:
         return cipher.decrypt(document, purpose, f'"{path}"'), diagnostics
     except EncryptionProblem as failure:
@@ -117,12 +117,8 @@ def _create_document_cipher(
     return (None if target is None else DocumentCipher(encryption, target)), diagnostics
 
 
-def build_encrypted_error(name: str) -> Diagnostic:
-    """Build the error for an encrypted state without encryption settings."""
-    return build_error("encrypted-state", _format_missing_settings(name, "state"))
-
-
-def _format_missing_settings(name: str, block_name: str) -> str:
+def format_missing_settings(name: str, block_name: str) -> str:
+    """Format the error for an encrypted file without encryption settings; `block_name` is `state` or `plan`."""
     return (
         f"{name} is encrypted, but neither the configuration nor {VARIABLE} has encryption settings. Add "
         f"the `encryption` block of the run that wrote it, with a `{block_name}` block."

@@ -41,9 +41,13 @@ class DirectoryReader(Protocol):
 
 
 def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -> list[str]:
-    """Return the matching files, sorted, relative to `base`. Raises FileProblem, MissingDirectory."""
+    """Return the matching files, sorted, relative to `base`. Raises FileProblem, MissingDirectory.
+
+    Braces are expanded first: `{a,b}/*.yaml` are the patterns `a/*.yaml` and `b/*.yaml`. Each pattern is then matched
+    name by name, from its start directory on.
+    """
     paths: set[str] = set()
-    expanded: list[str] = []
+    expanded: list[str] = []  # patterns without braces
     pending = [pattern]
     while pending:
         candidate = pending.pop()
@@ -150,7 +154,10 @@ def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
 
 
 def _parse_segment(name: str, pattern: str) -> _Segment:
-    """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`. Raises FileProblem."""
+    """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`. Raises FileProblem.
+
+    A segment has the signs `*`, `?` and `[...]`; a backslash before a sign makes it a plain character.
+    """
     import re2
 
     if name == "**":

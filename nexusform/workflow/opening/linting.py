@@ -108,15 +108,19 @@ def _build_age_sort_key(vms: VmObject) -> tuple[bool, int]:
 def _build_lint_pool(
     address: Address, vms: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
 ) -> LintPool:
-    """Build the facts about a pool. VMs placed by this plan have new numbers; with `everything`, all its VMs do."""
+    """Build the facts about a pool. VMs placed by this plan have new numbers; with `everything`, all its VMs do.
+
+    The spans of the pool and of its zones are for the findings; without a configuration there are none.
+    """
     instance = vms.instance
-    vm_keys = {number: (pool.pool, number) for number in pool.numbers}
+    vm_keys = {number: (pool.pool, number) for number in pool.numbers}  # placements are by pool and number
     newly_placed = vms.placements.tokens.keys()  # keys of the VMs placed by this plan
     new_numbers = tuple(number for number, key in vm_keys.items() if everything or key in newly_placed)
-    is_configured = instance.prepared is not None
-    span = instance.locate(pool.path) if is_configured else None
-    zones_span = instance.locate((*pool.path, "availability_zones")) if is_configured and pool.zones else None
-    ignored_rules: set[str] = set()
+    span = zones_span = None
+    if instance.prepared is not None:  # the object is configured
+        span = instance.locate(pool.path)
+        zones_span = instance.locate((*pool.path, "availability_zones")) if pool.zones else None
+    ignored_rules: set[str] = set()  # by comments above the block, the pool or its zones
     if instance.block is not None:
         file = instance.block.span.filename
         for commented in (instance.block.span, span, zones_span):

@@ -121,8 +121,9 @@ def create_project(
 
 def _has_data_blocks(module: Module) -> bool:
     """Return whether a module or one called by it has a data block, also inside of a `check`."""
+    modes = {mode for mode, _, _ in module.resources}
     return (
-        any(mode == "data" for mode, _, _ in module.resources)
+        "data" in modes
         or any(check.data is not None for check in module.checks)
         or any(_has_data_blocks(call.module) for call in module.calls.values())
     )

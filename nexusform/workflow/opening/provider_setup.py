@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ProviderBlock
 from nexusform.configuration.reference_checks import check_provider_names
-from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, build_warning, convert_problem, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, convert_problem, has_errors
 from nexusform.diagnostics.phrases import format_first_items, group_by, select_word_form
 from nexusform.interfaces.plugins import CaptureProvider, PermissionedProvider, Provider, ProviderProblem, StateUser
-from nexusform.json_data.plain_data import Path, format_path, has_unknown_part
+from nexusform.json_data.plain_data import format_path, has_unknown_part
 from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyCache, build_evaluation_settings
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
@@ -142,7 +142,12 @@ def _evaluate_settings(
     # These settings become visible attributes of objects, so they may not be sensitive.
     sensitive_path = next((path for path in sensitive_paths if kind.displayed_settings & set(path)), None)
     if sensitive_path is not None:
-        problems.append(_build_sensitive_error(block, sensitive_path, body.locate(sensitive_path)))
+        detail = (
+            f'"{format_path(sensitive_path)}" is sensitive, but an answer of a provider becomes a visible attribute. '
+            "Use a value that is not secret, or mark it with nonsensitive()."
+        )
+        span, header = body.locate(sensitive_path), _format_block_header(block)
+        problems.append(build_error("invalid-provider-configuration", detail, span, block=header))
     if has_errors(problems):
         return None, problems, bool(sensitive_paths)
     unknown_names = sorted(name for name, value in values.items() if has_unknown_part(value))
@@ -155,14 +160,6 @@ def _evaluate_settings(
         problem = build_error("provider-configuration-unknown", detail, span, block=_format_block_header(block))
         return None, [*problems, problem], bool(sensitive_paths)
     return values, problems, bool(sensitive_paths)
-
-
-def _build_sensitive_error(block: ProviderBlock, path: Path, span: Span) -> Diagnostic:
-    detail = (
-        f'"{format_path(path)}" is sensitive, but an answer of a provider becomes a visible attribute. Use '
-        "a value that is not secret, or mark it with nonsensitive()."
-    )
-    return build_error("invalid-provider-configuration", detail, span, block=_format_block_header(block))
 
 
 def _format_block_header(block: ProviderBlock) -> str:
@@ -189,7 +186,8 @@ def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) 
     for provider in providers.values():
         for problem in provider.list_warnings():
             is_known = (problem.id, problem.brief) in known_findings
-            diagnostics += [] if is_known or problem.address in deleted else [convert_problem(problem)]
+            if not is_known and problem.address not in deleted:  # "" for a problem of no single object
+                diagnostics.append(convert_problem(problem))
     return diagnostics
 
 

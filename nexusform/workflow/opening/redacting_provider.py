@@ -1,8 +1,9 @@
 """Provider wrapper for sensitive settings: requests pass, messages are hidden."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
@@ -11,15 +12,11 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import (
     CaptureProvider,
     ChangeRequest,
-    ChangeResult,
     ChangeValidatingProvider,
     DryRunProvider,
-    ObjectKey,
     PlanAwareProvider,
     Provider,
     ProviderProblem,
-    ReadRequest,
-    ReadResult,
     StepPending,
 )
 from nexusform.providers.optional_provider_interfaces import (
@@ -53,6 +50,19 @@ def _hide_messages() -> Iterator[None]:
         raise hidden from None
 
 
+def _forward(name: str, *, hides_messages: bool = True) -> Callable[..., Any]:
+    """Build a method that calls the provider's method of this name. With `hides_messages`, an error has
+    HIDDEN_MESSAGE in place of its own message.
+    """
+
+    def call_provider(self: _RedactingProvider, *arguments: Any) -> Any:
+        method = getattr(self._provider, name)
+        with _hide_messages() if hides_messages else nullcontext():
+            return method(*arguments)
+
+    return call_provider
+
+
 class _RedactingProvider:
     """Operations of every provider."""
 
@@ -62,28 +72,12 @@ class _RedactingProvider:
         self.sends_changes = provider.sends_changes
         self.observes_objects = provider.observes_objects
 
-    def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        with _hide_messages():
-            return cast("list[ReadResult]", self._provider.read(requests))
-
-    def create(self, request: ChangeRequest) -> ChangeResult:
-        with _hide_messages():
-            return cast("ChangeResult", self._provider.create(request))
-
-    def update(self, request: ChangeRequest) -> ChangeResult:
-        with _hide_messages():
-            return cast("ChangeResult", self._provider.update(request))
-
-    def delete(self, request: ChangeRequest) -> None:
-        with _hide_messages():
-            self._provider.delete(request)
-
-    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        with _hide_messages():
-            return cast("tuple[ObjectKey, Mapping[str, Any]] | None", self._provider.find(resource_type, object_id))
-
-    def list_warnings(self) -> list[Problem]:
-        return cast("list[Problem]", self._provider.list_warnings())
+    read = _forward("read")
+    create = _forward("create")
+    update = _forward("update")
+    delete = _forward("delete")
+    find = _forward("find")
+    list_warnings = _forward("list_warnings", hides_messages=False)
 
 
 class _RedactingValidator(_RedactingProvider):
@@ -97,34 +91,25 @@ class _RedactingDryRunReporter(_RedactingProvider):
     def describe_dry_run(self) -> str:
         return HIDDEN_MESSAGE if self._provider.describe_dry_run() else ""
 
-    def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
-        return cast("list[tuple[int, Problem]]", self._provider.list_skipped(requests, reason))
+    list_skipped = _forward("list_skipped", hides_messages=False)
 
 
 class _RedactingPlanAwareProvider(_RedactingProvider):
-    def set_plan_responses(self, answers: Mapping[str, str]) -> None:
-        self._provider.set_plan_responses(answers)
+    set_plan_responses = _forward("set_plan_responses", hides_messages=False)
 
 
 class _RedactingCaptureProvider(_RedactingProvider):
-    def list_captures(self) -> list[tuple[str, str]]:
-        return cast("list[tuple[str, str]]", self._provider.list_captures())
+    list_captures = _forward("list_captures", hides_messages=False)
 
 
 class _RedactingWorkloadListingProvider(_RedactingProvider):
-    def list_workload_ids(self) -> AbstractSet[tuple[str, str]]:
-        with _hide_messages():
-            return cast("AbstractSet[tuple[str, str]]", self._provider.list_workload_ids())
+    list_workload_ids = _forward("list_workload_ids")
 
 
 class _RedactingIdentifiedProvider(_RedactingProvider):
     @property
     def has_fixed_identity(self) -> bool:
         return cast("bool", self._provider.has_fixed_identity)
-
-    def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        with _hide_messages():
-            return cast("Mapping[str, Any]", self._provider.read_identity(recorded, objects))
 
     def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
         comparison = cast("IdentityComparison", self._provider.compare_identity(recorded, observed))
@@ -133,11 +118,9 @@ class _RedactingIdentifiedProvider(_RedactingProvider):
     def describe_identity(self, _identity: Mapping[str, Any]) -> str:
         return ""
 
-    def keep_missing_objects(self) -> None:
-        self._provider.keep_missing_objects()
-
-    def has_missing_objects(self) -> bool:
-        return cast("bool", self._provider.has_missing_objects())
+    read_identity = _forward("read_identity")
+    keep_missing_objects = _forward("keep_missing_objects", hides_messages=False)
+    has_missing_objects = _forward("has_missing_objects", hides_messages=False)
 
 
 # Optional protocols: the wrapper must implement only those of its provider.

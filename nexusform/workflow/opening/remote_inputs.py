@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.configuration.declarations.configuration import Settings
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
+from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.interfaces.plugins import RemoteStateQuery, ServerQuery
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.name_resolution.evaluation_settings import build_query_key
@@ -54,7 +54,15 @@ class RemoteStateReader(Struct, frozen=True):
             return None, problems
         self.locations[query.backend, backend.describe()] = None
         stored, diagnostics = read_stored_state(backend)
-        problems += [_convert_to_problem(diagnostic, query) for diagnostic in diagnostics]
+        for diagnostic in diagnostics:
+            detail = diagnostic.detail
+            if diagnostic.id == "encrypted-state":  # name the missing setting
+                detail = (
+                    "The state is encrypted, and this block has no decryption method. Add "
+                    "`remote_state_data_sources` to the `encryption` block. It needs a `default`, or a "
+                    f'`remote_state_data_source "{query.reader}"` that names the method.'
+                )
+            problems.append(Problem((), diagnostic.id, detail, diagnostic.severity))
         if stored is None:
             return None, problems
         if not stored.state.lineage:  # nothing was ever written
@@ -97,18 +105,6 @@ class RemoteStateReader(Struct, frozen=True):
             return None, [*problems, Problem(("workspace",), "invalid-workspace", str(problem))]
 
 
-def _convert_to_problem(diagnostic: Diagnostic, query: RemoteStateQuery) -> Problem:
-    """Convert a diagnostic of reading to a problem; for an encrypted state it names the missing setting."""
-    detail = diagnostic.detail
-    if diagnostic.id == "encrypted-state":
-        detail = (
-            "The state is encrypted, and this block has no decryption method. Add "
-            "`remote_state_data_sources` to the `encryption` block. It needs a `default`, or a "
-            f'`remote_state_data_source "{query.reader}"` that names the method.'
-        )
-    return Problem((), diagnostic.id, detail, diagnostic.severity)
-
-
 def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, list[Problem]]:
     """Check the settings of `config` and convert them to plain data; None with problems. Null settings are omitted."""
     kind = BACKENDS.get(query.backend)
@@ -128,10 +124,10 @@ def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, 
             problems.append(Problem(("config",), "unknown-backend-setting", detail))
         elif value is not None:
             values[name] = _convert_setting(name, value, attributes[name], problems)
-    missing = [name for name, attribute in attributes.items() if attribute.required and name not in values]
+    required_names = [name for name, attribute in attributes.items() if attribute.required]
+    missing = [f'"{name}"' for name in required_names if name not in values]
     if missing and not problems:  # a misspelled name explains a missing one
-        names = " and ".join(f'"{name}"' for name in missing)
-        detail = f'The backend "{query.backend}" needs {names} in config.'
+        detail = f'The backend "{query.backend}" needs {" and ".join(missing)} in config.'
         problems.append(Problem(("config",), "missing-backend-setting", detail))
     return (None if problems else values), problems
 

@@ -53,6 +53,8 @@ def read_stored_state(
 ) -> tuple[StoredState | None, list[Diagnostic]]:
     """Read the state and its journal; empty if there is none, None with errors. `checks_objects` validates all
     attributes by their schemas; without it, a state with invalid objects can be inspected and repaired.
+
+    The journal has the changes of an apply since the document was written; replaying it gives the current state.
     """
     types = load_schemas() if checks_objects else None
     try:
@@ -63,9 +65,10 @@ def read_stored_state(
     state: State | None = EMPTY
     problems: list[Diagnostic] = []
     if is_encrypted(document or (lines[0] if lines else b"")):  # EncryptedBackend returns decrypted ones
-        from nexusform.workflow.opening.encryption_settings import build_encrypted_error
+        from nexusform.workflow.opening.encryption_settings import format_missing_settings
 
-        return None, [build_encrypted_error(backend.describe())]
+        detail = format_missing_settings(backend.describe(), "state")
+        return None, [build_error("encrypted-state", detail)]
     if document is not None:
         from nexusform.state import state_codec
 

@@ -193,7 +193,9 @@ def _find_checked_out_commit(directory: Path) -> str:
     try:
         if git.is_file():  # a further work tree, or a submodule
             git = top / _read_line(git).removeprefix("gitdir: ")
-        common_git = git / _read_line(git / "commondir") if (git / "commondir").exists() else git
+        common_git = git  # the directory with the branches: of a further work tree, that of the main one
+        if (git / "commondir").exists():
+            common_git = git / _read_line(git / "commondir")
         commit = _read_line(git / "HEAD")
         if commit.startswith("ref: "):
             commit = _find_branch_commit(git, common_git, commit.removeprefix("ref: "))
@@ -211,8 +213,11 @@ def _find_branch_commit(git: Path, common: Path, name: str) -> str:
     for directory in (git, common):
         if (directory / name).is_file():
             return _read_line(directory / name)
-    lines = read_regular(common / "packed-refs", _MAX_REFERENCE_BYTES).decode().splitlines()
-    return next((line.partition(" ")[0] for line in lines if line.partition(" ")[2] == name), "")
+    for line in read_regular(common / "packed-refs", _MAX_REFERENCE_BYTES).decode().splitlines():
+        commit, _, branch = line.partition(" ")
+        if branch == name:
+            return commit
+    return ""
 
 
 def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True) -> None:

@@ -3,7 +3,7 @@
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -108,21 +108,17 @@ def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyO
     if not other_records and not plan.steps and not plan.has_changes:
         # Nothing to write, except re-encryption after a key change.
         return ApplyOutcome(unchanged, tuple(_rewrite_with_current_encryption(run)))
-    # Write the plan first, for `apply -resume`: a truncated journal must not mark it as applied.
-    plan_records = _build_plan_records(run, plan, options.plan_digest, start) if plan.steps else []
+    plan_records: list[PlanPart] = []  # the plan file in pieces, for `apply -resume`
+    if plan.steps:
+        document = plan_file.write_plan_file(record_evaluation(plan, run.project), run.project.configuration.file_texts)
+        plan_records = build_plan_parts(document, count_steps(plan), options.plan_digest, start.lineage, start.serial)
+    # Write the plan first: a truncated journal must not mark it as applied.
     for record in (*plan_records, start, *other_records):
         recorder.add_record(record)
     outcome = _execute_plan(run, plan, recorder, listener, options)
     if earlier_apply is None:
         return outcome
     return replace(outcome, diagnostics=(_build_replanned_warning(earlier_apply, plan), *outcome.diagnostics))
-
-
-def _build_plan_records(run: Run, plan: Plan, plan_digest: str, start: ApplyStart) -> list[PlanPart]:
-    """Return the journal records with the plan file in pieces. `start` is the first record of the apply."""
-    configuration_texts = {name: source.text for name, source in run.project.configuration.files.items()}
-    document = plan_file.write_plan_file(record_evaluation(plan, run.project), configuration_texts)
-    return build_plan_parts(document, count_steps(plan), plan_digest, start.lineage, start.serial)
 
 
 def apply_remaining_steps(
@@ -163,7 +159,10 @@ def _execute_plan(
     options: PlanApplyOptions,
     unverified: Sequence[Step] = (),
 ) -> ApplyOutcome:
-    """Execute the plan, verify its predictions (also of `unverified` steps), compute outputs, and save the state."""
+    """Execute the plan, verify its predictions (also of `unverified` steps), compute outputs, and save the state.
+
+    Also after a failed step, predictions are verified and the state is saved, with the results of the completed steps.
+    """
     write_only, problems = evaluate_write_only(plan, build_plan_request(run.project, run.stored, plan))
     if problems:
         return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(problems))
@@ -197,7 +196,7 @@ def _execute_plan(
     return ApplyOutcome(
         applied=replace(applied, state=state),
         diagnostics=tuple(problems),
-        imported=sum(1 for change in plan.changes if change.importing),
+        imported=sum(bool(change.importing) for change in plan.changes),
         sends=any(run.providers[name].sends_changes for name in involved_providers if name in run.providers),
         wrong_outputs=tuple(map(_build_wrong_prediction, results.changed_outputs)),
         wrong_certain_predictions=wrong_certain,
@@ -262,37 +261,28 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     manual_count = sum(end.is_delegated for end in applied.end_events)  # these are among the waiting ones
     if waiting and manual_count == waiting and not failed:
         return [_build_manual_diagnostic(manual_count, skipped)]
+    failed_text = f"{format_count(failed, 'step')} failed" if failed else ""
+    skipped_text = ""
+    if skipped:
+        skipped_text = f", {format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun"
     if waiting:
-        return [_build_waiting_steps_error(counts)]
+        waiting_text = f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}"
+        if failed_text:
+            waiting_text += f", {failed_text}"
+        detail = (
+            f"{waiting_text}{skipped_text}; the reasons are above. Completed steps are saved. To continue, run "
+            "`nexusform apply -resume`."
+        )
+        return [build_error("apply-waiting", detail)]
     if applied.problem:  # it has a diagnostic of its own
         return []
     if not failed and not skipped:
         return []
-    cause = f"{format_count(failed, 'step')} failed" if failed else "It was interrupted"
-    return [
-        build_error(
-            "unfinished-apply",
-            f"{cause}{_format_skipped_steps(skipped)}. Completed steps are saved. To continue as planned, run "
-            "`nexusform apply -resume`; a new plan starts from the current state.",
-        )
-    ]
-
-
-def _format_skipped_steps(count: int) -> str:
-    """Format `, 2 steps were not begun`; "" for none."""
-    return f", {format_count(count, 'step')} {select_word_form(count, 'was', 'were')} not begun" if count else ""
-
-
-def _build_waiting_steps_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic:
-    """Build the error for waiting steps, with the failed and skipped ones. `apply -resume` continues them."""
-    waiting, failed = counts[StepOutcome.WAITING], counts[StepOutcome.FAILED]
-    other_text = f", {format_count(failed, 'step')} failed" if failed else ""
-    other_text += _format_skipped_steps(counts[StepOutcome.SKIPPED])
-    return build_error(
-        "apply-waiting",
-        f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}{other_text}; the reasons "
-        "are above. Completed steps are saved. To continue, run `nexusform apply -resume`.",
+    detail = (
+        f"{failed_text or 'It was interrupted'}{skipped_text}. Completed steps are saved. To continue as planned, run "
+        "`nexusform apply -resume`; a new plan starts from the current state."
     )
+    return [build_error("unfinished-apply", detail)]
 
 
 def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
@@ -352,10 +342,8 @@ def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bo
     try:
         recorder.flush()
         remaining = None if complete else recorder.get_unfinished_apply()  # for `apply -resume`
-        preserved = [
-            journal.encode_journal_record(record)
-            for record in (*recorder.list_open_intents(), *(remaining.build_records() if remaining else []))
-        ]
+        preserved_records = (*recorder.list_open_intents(), *(remaining.build_records() if remaining else ()))
+        preserved = list(map(journal.encode_journal_record, preserved_records))
         run.project.backend.write_merged_state(document, preserved)
         record_backend_choice(run.project.configuration.settings, run.project.context)
     except BackendProblem as problem:

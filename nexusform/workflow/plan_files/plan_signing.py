@@ -54,7 +54,10 @@ def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[D
 
 
 def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> list[Diagnostic]:
-    """Return errors for a plan unfit to be signed. `is_unconfined_accepted`: no sandbox needed (-confine=false)."""
+    """Return errors for a plan unfit to be signed. `is_unconfined_accepted`: no sandbox needed (-confine=false).
+
+    A plan is unfit if it has errors, exceeds a guard rail, was made without a sandbox, or has unrecorded inputs.
+    """
     plan, evaluation = saved.plan, saved.plan.basis.evaluation
     if problems := check_failed_plan(saved, path):
         return problems

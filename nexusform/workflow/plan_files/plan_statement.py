@@ -47,12 +47,20 @@ class StatementContent(Struct, frozen=True):
 
 
 def write_statement(content: StatementContent, path: str, signer: Signer) -> list[Diagnostic]:
-    """Write the statement of a signed plan beside its file, as PATH.intoto.jsonl; return an error if it fails."""
+    """Write the statement of a signed plan next to its file, as PATH.intoto.jsonl; return an error if it fails.
+
+    An in-toto statement names the results of a build (`subject`: the plan) and its inputs (`materials`: the commits and
+    the files that planning read), each with a digest. It is signed in an envelope.
+    """
     evaluations = [basis.evaluation for basis in content.bases if basis.evaluation]
-    commits = sorted({basis.commit for basis in content.bases if basis.commit})
-    materials = [{"uri": "git", "digest": {"sha1" if len(commit) == 40 else "sha256": commit}} for commit in commits]
-    files = sorted({(file.path, file.sha256) for evaluation in evaluations for file in evaluation.files})
-    materials += [{"uri": f"file:{path}", "digest": {"sha256": digest}} for path, digest in files]
+    files: set[tuple[str, str]] = set()  # paths and digests; several plans may read the same file
+    for evaluation in evaluations:
+        files.update((file.path, file.sha256) for file in evaluation.files)
+    materials: list[dict[str, Any]] = []
+    for commit in sorted({basis.commit for basis in content.bases if basis.commit}):
+        algorithm = "sha1" if len(commit) == 40 else "sha256"  # of the Git repository, by the length of its hashes
+        materials.append({"uri": "git", "digest": {algorithm: commit}})
+    materials += [{"uri": f"file:{file_path}", "digest": {"sha256": digest}} for file_path, digest in sorted(files)]
     statement = {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in content.digests.items()],

@@ -85,15 +85,13 @@ def check_interrupted_apply(stored: StoredState, context: CommandContext) -> lis
         return problems
     if remaining_steps.was_interrupted:
         return [_build_interrupted_warning(remaining_steps)]
-    return [_build_remaining_warning(remaining_steps)] if remaining_steps.step_count else []  # 0: it is complete
-
-
-def _build_remaining_warning(remaining_steps: RemainingSteps) -> Diagnostic:
-    return build_warning(
-        "steps-not-applied",
+    if not remaining_steps.step_count:  # the apply is complete
+        return []
+    detail = (
         f"The last apply did not finish: {remaining_steps.summary}. This plan starts from the current state and "
-        "includes the changes that are left. `nexusform apply -resume` continues the earlier plan instead.",
+        "includes the changes that are left. `nexusform apply -resume` continues the earlier plan instead."
     )
+    return [build_warning("steps-not-applied", detail)]
 
 
 def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
@@ -113,8 +111,7 @@ def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Di
     from nexusform.workflow.plan_files.saved_plans import check_variables_unchanged  # imported on demand
 
     project = run.project
-    texts = {name: source.text for name, source in project.configuration.files.items()}
-    if texts != dict(remaining_steps.saved_plan.configuration_files):
+    if project.configuration.file_texts != dict(remaining_steps.saved_plan.configuration_files):
         changed_input = "configuration"
     elif has_errors(check_variables_unchanged(project.context, project.configuration, remaining_steps.plan)):
         changed_input = "variables"

@@ -14,33 +14,37 @@ from nexusform.workflow.opening.project import Project
 
 
 def record_evaluation(plan: Plan, project: Project) -> Plan:
-    """Return the plan with a record of its evaluation by this process: files, servers, programs and variables."""
+    """Return the plan with a record of its evaluation by this process: files, servers, programs and variables.
+
+    Files are recorded with their digests, and whether they are in the work tree. Variables of the environment are
+    recorded by name, without their values.
+    """
     context, accesses = project.context, get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
-    # Digests by path of the files with settings and values of variables, of the configuration, and of those read by
-    # functions and data sources.
     work_tree, directory = Confinement(root), os.path.abspath(context.directory)  # noqa: PTH100
-    digests = {
-        _format_relative(path, directory) if work_tree.is_inside(path) else path: digest
-        for path, digest in accesses.files.items()
-    }
-    for name, source in project.configuration.files.items():
-        digests[name] = sha256(source.text.encode()).hexdigest()
-    digests |= {**plan.basis.files, **plan.basis.data_files}
-    files = (
-        EvaluatedFile(os.path.normpath(path).replace(os.sep, "/"), digest, work_tree.is_inside(os.path.realpath(path)))
-        for path, digest in digests.items()
-    )
+    # Digests by path. First those of files with settings and values of variables, relative to the directory.
+    digests: dict[str, str] = {}
+    for path, digest in accesses.files.items():
+        shown_path = _format_relative(path, directory) if work_tree.is_inside(path) else path
+        digests[shown_path] = digest
+    for name, text in project.configuration.file_texts.items():
+        digests[name] = sha256(text.encode()).hexdigest()
+    digests |= {**plan.basis.files, **plan.basis.data_files}  # read by functions and by data sources
+    files: list[EvaluatedFile] = []
+    for path, digest in digests.items():
+        recorded_path = os.path.normpath(path).replace(os.sep, "/")
+        files.append(EvaluatedFile(recorded_path, digest, work_tree.is_inside(os.path.realpath(path))))
     # Variables of the environment used without a record: values of input variables, the workspace, encryption.
     names = [f"NF_VAR_{name}" for name in project.configuration.root.variables]
     names += ["NF_WORKSPACE", "TF_WORKSPACE", "NF_ENCRYPTION"]
+    environment_names = {*accesses.variables, *[name for name in names if name in context.environment]}
     evaluation = EvaluationEnvironment(
         confined=bool(context.confinement.root),
         root=_format_relative(root, context.directory),
         files=tuple(sorted(files, key=lambda file: file.path)),
         origins=tuple(sorted(accesses.origins)),
         programs=tuple(sorted(accesses.programs)),
-        environment_read=tuple(sorted({*accesses.variables, *[name for name in names if name in context.environment]})),
+        environment_read=tuple(sorted(environment_names)),
     )
     prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()  # unconfined: any address
     return replace(plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes))

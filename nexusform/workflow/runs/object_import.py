@@ -121,8 +121,12 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
             last_number += 1
             found_object = replace(found_object, creation=last_number)
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
-        if target.block is None:
-            blocks.append(_generate_block(target.address, found_object, request.registries))
+        if target.block is None:  # render the missing block
+            schema = request.registries.resource_types[target.address.type].schema
+            arguments = dict(found_object.attributes)
+            if found_object.provider != DEFAULT_PROVIDER:  # not the simulated one: facts of the site are no arguments
+                arguments |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
+            blocks.append(render_resource_block(target.address, schema, arguments))
     attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
     for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
         imported = result.objects[address]
@@ -131,32 +135,29 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
     return result
 
 
-def _generate_block(address: Address, found_object: ObjectState, registries: PluginRegistries) -> str:
-    """Render the missing block of an imported object, without the facts that a real provider reads."""
-    schema = registries.resource_types[address.type].schema
-    attributes = dict(found_object.attributes)
-    if found_object.provider != DEFAULT_PROVIDER:  # not the simulated one
-        attributes |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
-    return render_resource_block(address, schema, attributes)
-
-
 def add_computed_attributes(
     objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
 ) -> dict[Address, dict[str, Any]]:
-    """Return the objects with missing attributes computed by nexusform from VMs, such as a cluster's capacity."""
+    """Return the objects with missing attributes computed by nexusform from VMs, such as a cluster's capacity.
+
+    An attribute counts as missing if it is absent or null; all others keep their values.
+    """
     vm_objects = [SiteObject(address, attributes, creation=0) for address, attributes in objects.items()]
     layout = build_site_layout(vm_objects, registries)
     complete = {address: dict(attributes) for address, attributes in objects.items()}
     for kind, vm_object in layout.objects:
-        if kind.vms is None:
+        if kind.vms is None:  # a type without VMs
             continue
         values = complete[vm_object.address]
-        computed_names = {name for name, schema in kind.schema.attributes.items() if not schema.is_configurable}
-        arguments = {name: values[name] for name in values if name not in computed_names}  # and nested blocks
+        arguments = dict(values)  # only what a user may configure: arguments and nested blocks
+        for name, schema in kind.schema.attributes.items():
+            if not schema.is_configurable:
+                arguments.pop(name, None)
         placed, unplaced = kind.vms.list_existing_vms(values), kind.vms.list_unplaced_vms(values)
         computed = kind.vms.build_computed_attributes(arguments, layout.context, placed, unplaced)
-        existing = {name: value for name, value in values.items() if value is not None}
-        values |= {**computed, **existing}
+        for name, value in computed.items():
+            if values.get(name) is None:
+                values[name] = value
     return complete
 
 
@@ -219,7 +220,7 @@ def _evaluate_arguments(
     if not has_errors(problems):
         unpacked, unpack_problems = kind.unpack_arguments(values, request.files)
         values = {**values, **unpacked}
-        problems += [convert_problem(problem) for problem in unpack_problems]
+        problems += map(convert_problem, unpack_problems)
     return values, problems
 
 
@@ -335,7 +336,7 @@ def _build_hcl2_expression(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_quote_text(str(name)): _build_hcl2_expression(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_build_hcl2_expression(part) for part in value]
+        return list(map(_build_hcl2_expression, value))
     if isinstance(value, Fraction):
         return float(format_number(value))
     return value

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Span, build_diagnostic, build_error, select_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_diagnostic, build_error, select_errors
 from nexusform.interfaces.plugins import (
     UNFINISHED_KEY,
     ChangeRequest,
@@ -74,8 +74,7 @@ def build_skipped_checks_diagnostics(
 
 def _select_changes(result: PlanResult, provider: str, actions: AbstractSet[Action] = _SENT_ACTIONS) -> list[Change]:
     """Return the changes of a provider with one of the actions, without deletions by default."""
-    own_changes = (change for change in result.plan.changes if change.provider == provider)
-    return [change for change in own_changes if change.action in actions]
+    return [change for change in result.plan.changes if change.provider == provider and change.action in actions]
 
 
 def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, Problem]]) -> Iterator[Diagnostic]:
@@ -85,12 +84,6 @@ def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, 
         address = str(change.address) if problem.id == REJECTED_CHANGE else ""
         details = {"block": change.block, "brief": problem.brief, "address": address}
         yield build_diagnostic(problem.severity, problem.id, problem.detail, change.source, **details)
-
-
-def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
-    """Return the summaries of providers about their dry run, without empty ones."""
-    texts = (provider.describe_dry_run() for provider in providers.values() if isinstance(provider, DryRunProvider))
-    return tuple(text for text in texts if text)
 
 
 def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> ChangeRequest:
@@ -146,7 +139,10 @@ def _find_blocks_of_error(error: Diagnostic, blocks: Iterable[ResourceBlock]) ->
     """Return the addresses of the blocks around an error, and the block of its address, if it has one."""
     addresses: set[str] = set()
     if error.subject is not None:
-        addresses = {str(block.address) for block in blocks if _is_within(error.subject, block.span)}
+        for block in blocks:
+            span = block.span
+            if span.filename == error.subject.filename and span.start <= error.subject.start < span.end:
+                addresses.add(str(block.address))
     if error.address:
         with suppress(AddressProblem):  # the address of a module
             addresses.add(str(parse_address(error.address).config_address))
@@ -162,7 +158,3 @@ def _explain_error(blocks_with_errors: set[str], dependencies: Mapping[str, Sequ
         if dependency in blocks_with_errors:
             return f"it depends on {dependency}, which has an error"
     return ""
-
-
-def _is_within(span: Span, block_span: Span) -> bool:
-    return span.filename == block_span.filename and block_span.start <= span.start < block_span.end

@@ -42,7 +42,13 @@ def check_identities(
         if connects or provider.has_fixed_identity:
             _check_and_record_provider_identity(check, name, provider, state, identity, accepted)
         elif list_objects(state, name):
-            check.diagnostics.append(_build_not_compared_warning(name))
+            not_compared_warning = build_warning(
+                NOT_COMPARED,
+                f'Provider "{name}": -refresh=false makes no connection, so it is unknown whether this is the recorded '
+                "system. An apply compares them before its first step. Plan without -refresh=false to compare them "
+                "now.",
+            )
+            check.diagnostics.append(not_compared_warning)
     return check
 
 
@@ -54,7 +60,11 @@ def _check_and_record_provider_identity(
     recorded: Mapping[str, Any],
     accepted: str,
 ) -> None:
-    """Compare the identity of one provider, and record the result in `check`. Raises ProviderProblem."""
+    """Compare the identity of one provider, and record the result in `check`. Raises ProviderProblem.
+
+    `recorded` is the identity in the state or a saved plan. The comparison has three results: another system, which is
+    an error; the same one, which is recorded as confirmed; or an uncertain one with a warning.
+    """
     objects = [current.attributes for _, current in list_objects(state, name)]
     try:
         observed = provider.read_identity(recorded, objects)
@@ -68,17 +78,32 @@ def _check_and_record_provider_identity(
     check.observed[name] = entry
     comparison = provider.compare_identity(recorded, observed)
     if comparison.difference and accepted not in comparison.accepted_by:  # another system, not accepted by flag
-        check.diagnostics.append(_build_different_system_error(name, comparison.difference, comparison.accepted_by))
+        flag = f"-allow-other-hub={comparison.accepted_by[0]}" if comparison.accepted_by else ""
+        different_system_error = build_error(
+            ANOTHER_HUB,
+            f'Provider "{name}" reaches another system than the state records: {comparison.difference}. No changes '
+            "were made. Use the credentials of the recorded one. After a migration, repeat the command with "
+            f"{flag}.",
+        )
+        check.diagnostics.append(different_system_error)
     elif comparison.is_known or not objects:  # the same or an accepted system, or any system without objects
         check.confirmed[name] = entry if comparison.difference else {"identity": _merge_parts(recorded, observed)}
     else:  # perhaps another system, so objects missing there may still exist
         provider.keep_missing_objects()
         check.unconfirmed[name] = provider
-        check.diagnostics.append(_build_identity_not_checked_warning(name, comparison.obstacle))
+        not_checked_warning = build_warning(
+            UNKNOWN_IDENTITY,
+            f'Provider "{name}": {comparison.obstacle}, so it is unknown whether this is the recorded system. Objects '
+            "missing there stay in the state. Allow get of the namespace kube-system, or of one in use.",
+        )
+        check.diagnostics.append(not_checked_warning)
 
 
 def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the observed identity, completed by recorded parts if they were not readable now."""
+    """Return the observed identity, completed by recorded parts if they were not readable now.
+
+    A part is a value, empty if unreadable, or a mapping of values.
+    """
     parts: dict[str, Any] = {}
     for name, value in observed.items():
         if isinstance(value, Mapping):
@@ -86,31 +111,6 @@ def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> di
         else:
             parts[name] = value or recorded.get(name, value)
     return parts
-
-
-def _build_different_system_error(name: str, difference: str, accepted_by: tuple[str, ...]) -> Diagnostic:
-    flags = " or ".join(f"-allow-other-hub={value}" for value in accepted_by[:1])
-    return build_error(
-        ANOTHER_HUB,
-        f'Provider "{name}" reaches another system than the state records: {difference}. No changes were made. '
-        f"Use the credentials of the recorded one. After a migration, repeat the command with {flags}.",
-    )
-
-
-def _build_identity_not_checked_warning(name: str, obstacle: str) -> Diagnostic:
-    return build_warning(
-        UNKNOWN_IDENTITY,
-        f'Provider "{name}": {obstacle}, so it is unknown whether this is the recorded system. Objects missing '
-        "there stay in the state. Allow get of the namespace kube-system, or of one in use.",
-    )
-
-
-def _build_not_compared_warning(name: str) -> Diagnostic:
-    return build_warning(
-        NOT_COMPARED,
-        f'Provider "{name}": -refresh=false makes no connection, so it is unknown whether this is the recorded system. '
-        "An apply compares them before its first step. Plan without -refresh=false to compare them now.",
-    )
 
 
 def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, state: State) -> State:

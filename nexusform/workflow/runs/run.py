@@ -29,6 +29,7 @@ from nexusform.files.run_log import log_duration, log_event
 from nexusform.interfaces.plugins import (
     ChangeValidatingProvider,
     Clock,
+    DryRunProvider,
     ExternalQueryProblem,
     Provider,
     ProviderProblem,
@@ -166,16 +167,25 @@ class Run(Struct):
 
     def plan(self, options: PlanOptions) -> PlanResult:
         """Plan against the stored state, within the time limit; exceeding it gives a failed plan."""
-        limits = self.project.configuration.settings.limits
+        seconds = self.project.context.get_planning_seconds(self.project.configuration.settings.limits)
+        time_limit: AbstractContextManager[None] = nullcontext()
+        if seconds:  # 0 = unlimited
+            from nexusform.workflow.runs.planning_time_limit import limit_time
+
+            time_limit = limit_time(seconds)
         try:
-            with _limit_planning_time(self.project.context.get_planning_seconds(limits)), pause_garbage_collection():
+            with time_limit, pause_garbage_collection():
                 result = self._refresh_and_plan(options)
         except DiagnosticsError as failure:
             result = self.build_failed_plan(options, failure.diagnostics)
         return replace(result, plan=record_evaluation(result.plan, self.project))
 
     def _refresh_and_plan(self, options: PlanOptions) -> PlanResult:
-        """Import, refresh, plan and dry-run. A failed plan has the diagnostics of the first step with errors."""
+        """Import, refresh, plan and dry-run. A failed plan has the diagnostics of the first step with errors.
+
+        The steps in order: check the state, identify the systems of the providers, find objects to import, read the
+        existing objects, plan, and validate the plan at the providers.
+        """
         diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
             diagnostics += self.check_identities()
@@ -189,7 +199,8 @@ class Run(Struct):
             return self.build_failed_plan(options, import_problems)
         diagnostics += import_problems
         request = self.build_request(options)  # with the configuration generated for imports
-        if options.refresh and (request.state.instances or self._has_observing_provider()):  # there may be changes
+        has_observing_provider = any(provider.observes_objects for provider in self.providers.values())
+        if options.refresh and (request.state.instances or has_observing_provider):  # there may be changes
             from nexusform.workflow.runs.state_refresh import refresh_request
 
             try:
@@ -200,15 +211,17 @@ class Run(Struct):
             self._record_confirmed_identities()
         with log_duration("plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
-            count_before = self._count_server_answers()
+            # Responses of servers to data sources: planning adds those that it fetches.
+            answers = self.project.servers.answers if self.project.servers is not None else {}
+            count_before = len(answers)
             result = make_plan(replace(request, imports=all_imports))
-        diagnostics += self._compare_identities(options, is_connected=self._count_server_answers() > count_before)
+        diagnostics += self._compare_identities(options, is_connected=len(answers) > count_before)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
         # Only by choice of the user: imports read the systems themselves; a plan from state has a warning of its own.
-        if options.dry_run_skip_reason and not self.unreachable and self._has_observing_provider():
+        if options.dry_run_skip_reason and not self.unreachable and has_observing_provider:
             detail = "-refresh=false: the plan uses the recorded state. Changes made outside of nexusform are unknown."
             diagnostics.append(build_warning("refresh-skipped", detail))
         return self._complete_plan(replace(result, plan=self._add_provider_records(result.plan)), diagnostics)
@@ -225,18 +238,12 @@ class Run(Struct):
         titles = tuple(iterate_system_descriptions(self.providers, observed))
         return replace(plan, providers=observed, provider_titles=titles)
 
-    def _has_observing_provider(self) -> bool:
-        return any(provider.observes_objects for provider in self.providers.values())
-
-    def _count_server_answers(self) -> int:
-        """Return the number of responses of servers to data sources so far."""
-        return len(self.project.servers.answers) if self.project.servers is not None else 0
-
     def _compare_identities(self, options: PlanOptions, *, is_connected: bool) -> list[Diagnostic]:
         """Compare the systems behind the providers after a plan with -refresh=false: with the server if a data source
         has just connected to one (`is_connected`), else by settings only.
         """
-        if options.refresh or not options.dry_run_skip_reason or self.unreachable:  # compared before, or not expected
+        is_expected = bool(options.dry_run_skip_reason) and not self.unreachable
+        if options.refresh or not is_expected:  # with a refresh they were compared before it
             return []
         if is_connected:
             diagnostics = self.check_identities()
@@ -271,10 +278,12 @@ class Run(Struct):
             return result, build_skipped_checks_diagnostics(result, self.providers, options.dry_run_skip_reason)
         diagnostics = check_existing_objects(result.plan, self.providers)
         if has_validator:
-            from nexusform.workflow.runs.provider_dry_run import collect_verdicts, validate_changes_at_providers
+            from nexusform.workflow.runs.provider_dry_run import validate_changes_at_providers
 
             diagnostics += validate_changes_at_providers(result, self.providers, request, diagnostics)
-            result = replace(result, plan=replace(result.plan, dry_run_messages=collect_verdicts(self.providers)))
+            dry_run_providers = [item for item in self.providers.values() if isinstance(item, DryRunProvider)]
+            verdicts = [provider.describe_dry_run() for provider in dry_run_providers]  # "" without a verdict
+            result = replace(result, plan=replace(result.plan, dry_run_messages=tuple(filter(None, verdicts))))
         return result, [*diagnostics, *collect_provider_diagnostics(result.plan, self.providers)]
 
     def build_failed_plan(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
@@ -292,10 +301,14 @@ class Run(Struct):
         return list(check_consistency(self.stored.state, self.project.registries.resource_types, PROVIDERS))
 
     def _complete_plan(self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]) -> PlanResult:
-        """Return the result with further diagnostics, lint findings of a normal plan, and the capacity of the sites."""
+        """Return the result with further diagnostics, lint findings of a normal plan, and the capacity of the sites.
+
+        `further_diagnostics` were found outside of the planner, for example by a server-side dry run.
+        """
         plan, errors = result.plan, select_errors(further_diagnostics)
-        if not plan.errored and all(error.id == "field-conflict" and error.address for error in errors):
-            # The provider rejects single changes, and the plan is complete: another flag permits them.
+        rejects_only_single_changes = all(error.id == "field-conflict" and error.address for error in errors)
+        if not plan.errored and rejects_only_single_changes:
+            # The plan is complete: another flag permits these changes. Without errors, none is rejected.
             plan = replace(plan, rejected=tuple(sorted({error.address for error in errors})))
         if further_diagnostics:
             errored = plan.errored or bool(errors)
@@ -303,7 +316,8 @@ class Run(Struct):
         result = replace(result, plan=plan)
         if plan.mode is Mode.NORMAL:
             findings: list[Diagnostic] = []
-            if not result.plan.errored and any(map(_is_linted, result.objects.values())):
+            has_pools_to_lint = any(map(_is_linted, result.objects.values()))
+            if has_pools_to_lint and not result.plan.errored:
                 from nexusform.workflow.opening.linting import lint_plan
 
                 findings = lint_plan(result, self.project.configuration)
@@ -321,14 +335,12 @@ class Run(Struct):
         if not has_sampled_verdicts(saved_plan):
             options = replace(options, samples=0)
         instances = self.stored.state.instances
-        imports = {
-            change.address: _build_import(change, instances.get(change.address))
-            for change in saved_plan.changes
-            if change.importing
-        }
-        request = replace(
-            self.build_request(options), refreshed_objects=dict(saved_plan.refreshed_objects), imports=imports
-        )
+        imports: dict[Address, ImportedObject] = {}
+        for change in saved_plan.changes:
+            if change.importing:
+                imports[change.address] = _build_import(change, instances.get(change.address))
+        refreshed_objects = dict(saved_plan.refreshed_objects)
+        request = replace(self.build_request(options), refreshed_objects=refreshed_objects, imports=imports)
         plan = self._complete_plan(make_plan(request), self._check_state_consistency()).plan
         # Captures are read by providers, so they are taken from the saved plan.
         captures = [read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)]
@@ -422,6 +434,8 @@ def get_plan_options(plan: Plan) -> PlanOptions:
 def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObject:
     """Build the import recorded in a change. `recorded` is the object already in the state, if its provider changed:
     its other data is kept, and the private note of the new provider (in the change) is merged.
+
+    The change has the attributes of the object before the plan, so no provider is read.
     """
     attributes, creation_number = change.before or {}, change.prior_creation
     imported_object = ObjectState(attributes, creation_number, change.sensitive_before, provider=change.provider)
@@ -467,15 +481,6 @@ def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
             project.context.directory, project.context.environment, project.context.directory_confinement
         ),
     )
-
-
-def _limit_planning_time(seconds: int) -> AbstractContextManager[None]:
-    """Return a context manager that limits the time of planning; 0 = unlimited."""
-    if not seconds:
-        return nullcontext()
-    from nexusform.workflow.runs.planning_time_limit import limit_time
-
-    return limit_time(seconds)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Checks whether a saved plan may be applied: re-planning gives the same plan, and nothing prevents it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Final
 
@@ -56,7 +56,11 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
 
 
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
-    """Compare a plan with a new one. If serial or inputs changed, equal changes suffice, else every part must match."""
+    """Compare a plan with a new one. If serial or inputs changed, equal changes suffice, else every part must match.
+
+    With `replan`, or after such a change, the new plan reads the providers. Otherwise it uses the recorded inputs of
+    the saved plan, and a difference means that the plan file was modified.
+    """
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
         if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
@@ -77,9 +81,20 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
     new_plan = run.plan(get_plan_options(plan)).plan
     differences = _describe_differences(plan, new_plan)
     if differences:
-        return CheckedPlan(plan=None, diagnostics=(_build_different_plan_error(changed_inputs, differences),))
-    if changed_inputs:  # their values are in the new plan only
-        return CheckedPlan(new_plan, tuple(map(_build_changed_input_warning, changed_inputs)))
+        cause = "Planning"
+        if changed_inputs:
+            cause = f"Since the plan, {' and '.join(changed_inputs)} changed, and a new plan"
+        rejection = build_error(
+            "saved-plan-outdated",
+            f"{cause} differs: {differences} No changes were made. Plan again and review the new plan.",
+        )
+        return CheckedPlan(plan=None, diagnostics=(rejection,))
+    warnings: list[Diagnostic] = []
+    for name in changed_inputs:
+        detail = f"{name} changed since the plan. A new plan has the same changes, so they are applied."
+        warnings.append(build_warning("plan-inputs-changed", detail))
+    if warnings:  # the values of changed inputs are in the new plan only
+        return CheckedPlan(new_plan, tuple(warnings))
     return _compare_with_new_plan(run, saved, is_verified=is_verified)
 
 
@@ -95,8 +110,18 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
         if _has_all_inputs(run, plan):
             return _reject_plan(reason)  # the original planning with the same inputs succeeded
     if is_verified:
-        return CheckedPlan(plan, (_build_unverified_warning(reason),))
-    return CheckedPlan(plan=None, diagnostics=(_build_unreproducible_error(reason),))
+        unverified_content_warning = build_warning(
+            "unverified-saved-plan",
+            f"{reason} Its content could not be compared with a new plan. It is applied because its signature "
+            "was verified.",
+        )
+        return CheckedPlan(plan, (unverified_content_warning,))
+    not_reproducible_error = build_error(
+        "saved-plan-not-reproducible",
+        f"{reason} The plan cannot be verified here. No changes were made. Plan again, or apply a signed "
+        "plan with -verify=key:FILE.",
+    )
+    return CheckedPlan(plan=None, diagnostics=(not_reproducible_error,))
 
 
 def _compare_all_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
@@ -131,22 +156,6 @@ def _has_all_inputs(run: Run, plan: Plan) -> bool:
     return not plan.basis.states
 
 
-def _build_unverified_warning(reason: str) -> Diagnostic:
-    return build_warning(
-        "unverified-saved-plan",
-        f"{reason} Its content could not be compared with a new plan. It is applied because its signature "
-        "was verified.",
-    )
-
-
-def _build_unreproducible_error(reason: str) -> Diagnostic:
-    return build_error(
-        "saved-plan-not-reproducible",
-        f"{reason} The plan cannot be verified here. No changes were made. Plan again, or apply a signed "
-        "plan with -verify=key:FILE.",
-    )
-
-
 def _reject_plan(problem: str) -> CheckedPlan:
     """Reject a plan differing from its inputs: its file was modified."""
     rejection = build_error(
@@ -179,16 +188,14 @@ def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
             "`nexusform apply -resume`; otherwise plan again.",
         )
     if plan.lineage != state.lineage:
+        planned_state, current_state = [
+            f'the state with lineage "{lineage}"' if lineage else "an empty state"
+            for lineage in (plan.lineage, state.lineage)
+        ]
         return build_error(
-            "saved-plan-state-mismatch",
-            f"The plan is for {_format_lineage(plan.lineage)}, but this is "
-            f"{_format_lineage(state.lineage)}. Plan again.",
+            "saved-plan-state-mismatch", f"The plan is for {planned_state}, but this is {current_state}. Plan again."
         )
     return None
-
-
-def _format_lineage(lineage: str) -> str:
-    return f'the state with lineage "{lineage}"' if lineage else "an empty state"
 
 
 def _describe_differences(plan: Plan, new_plan: Plan) -> str:
@@ -281,11 +288,9 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     configuration, _ = load_project_configuration(run.project.context)
     if not configuration.files:
         return []
-    current_texts = {name: file.text for name, file in configuration.files.items()}
-    planned_texts = saved.configuration_files
-    changed_files = [
-        name for name in {**planned_texts, **current_texts} if planned_texts.get(name) != current_texts.get(name)
-    ]
+    current_texts, planned_texts = configuration.file_texts, saved.configuration_files
+    all_names = {**planned_texts, **current_texts}  # also of new and of deleted files
+    changed_files = [name for name in all_names if planned_texts.get(name) != current_texts.get(name)]
     changed_files += _list_changed_files(saved.plan.basis.files, run.project.files)
     if not changed_files:
         return []
@@ -302,21 +307,6 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
             "applied as reviewed. To use the current configuration, plan again.",
         )
     ]
-
-
-def _build_changed_input_warning(name: str) -> Diagnostic:
-    return build_warning(
-        "plan-inputs-changed", f"{name} changed since the plan. A new plan has the same changes, so they are applied."
-    )
-
-
-def _build_different_plan_error(changed_inputs: Sequence[str], differences: str) -> Diagnostic:
-    """Build the error for a new plan with other changes; `changed_inputs` may explain it."""
-    reason = f"Since the plan, {' and '.join(changed_inputs)} changed, and a new plan" if changed_inputs else "Planning"
-    return build_error(
-        "saved-plan-outdated",
-        f"{reason} differs: {differences} No changes were made. Plan again and review the new plan.",
-    )
 
 
 def _build_stale_error(run: Run, plan: Plan, reason: str) -> Diagnostic:

@@ -62,7 +62,10 @@ def _read_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Read objects from one provider; return the changed ones (None: no longer there). Raises ProviderProblem."""
+    """Read objects from one provider; return the changed ones (None: no longer there). Raises ProviderProblem.
+
+    Attributes with another value, and another private note of the provider, count as a change.
+    """
     requests: list[ReadRequest] = []
     for address, recorded in objects:
         object_id = str(recorded.attributes.get("id", ""))
@@ -87,7 +90,7 @@ def _read_objects(
                 f"{format_path(mismatches[0].path)}: {mismatches[0].detail}"
             )
         private_note = recorded.private
-        if answer.note:
+        if answer.note:  # its entries replace recorded ones, or remove them if they are null
             merged_note = {**recorded.note, **answer.note}
             private_note = {name: value for name, value in merged_note.items() if value is not None} or None
         if answer.attributes == recorded.attributes and private_note == recorded.private:
@@ -136,19 +139,21 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
 
 
 def _list_changed_objects(name: str, request: PlanRequest) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
-    """Yield the objects that a block moves from the default (simulated) provider to the provider `name`: address,
-    state, and the block.
+    """Yield the objects that a block moves from the default (simulated) provider to the provider `name`.
+
+    Each is a tuple: the address of the object, its recorded state, and the block that names the new provider.
     """
     if name == DEFAULT_PROVIDER:
         return
-    blocks: dict[ConfigAddress, ResourceBlock] = {}
+    blocks: dict[ConfigAddress, ResourceBlock] = {}  # of this provider; one may have several objects
     for module in iterate_modules(request.configuration.root):
         for block in module.resources.values():
             if block.mode == "managed" and block.provider == name:
                 blocks[block.address] = block
     for address, current in request.state.list_current_objects():
-        if current.provider == DEFAULT_PROVIDER and address.config_address in blocks:
-            yield address, current, blocks[address.config_address]
+        block_of_object = blocks.get(address.config_address)
+        if current.provider == DEFAULT_PROVIDER and block_of_object is not None:
+            yield address, current, block_of_object
 
 
 def _build_warning(changes: ProviderChanges) -> Iterator[Diagnostic]:

@@ -202,7 +202,8 @@ def _write_state(
 def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
     """Return whether the rescued state is the result of the apply in the journal, perhaps cut off.
 
-    The document of the backend is then older than this apply, and the rescued state has all changes of the journal.
+    `stored` is the document of the backend with the journal replayed. The document itself is then older than this
+    apply, and the rescued state has all changes of the journal.
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
@@ -219,10 +220,11 @@ def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: S
     # The journal lacks the result of an open step, so its object may differ.
     open_addresses = {open_intent.intent.address for open_intent in stored.open_intents}
     for address, instance in state.instances.items():
-        if address in open_addresses or initial_state.instances.get(address) == instance:
+        is_changed = initial_state.instances.get(address) != instance
+        if not is_changed or address in open_addresses:
             continue
         if _remove_private_note(rescued.instances.get(address)) != _remove_private_note(instance):
-            return False
+            return False  # the rescued state lacks a change of the journal
     return True
 
 
@@ -279,10 +281,11 @@ def _drop_missing_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -
 
     problems: list[Diagnostic] = []
     for pattern, name in vms:
-        forgotten_vms = list(list_forgotten_vms(state))
+        forgotten_vms = list(list_forgotten_vms(state))  # pairs: the address of a rack or machine, the VM's name
         matching_addresses = [address for address, vm in forgotten_vms if vm == name and pattern.is_match(address)]
         if not matching_addresses:
-            suggestion = suggest_name(f"{pattern}:{name}", [f"{address}:{vm}" for address, vm in forgotten_vms])
+            known_arguments = [f"{address}:{vm}" for address, vm in forgotten_vms]  # as typed for `state rm`
+            suggestion = suggest_name(f"{pattern}:{name}", known_arguments)
             detail = f"{pattern} has no forgotten VM {name}.{suggestion}"
             problems.append(build_error("no-matching-objects-found", detail))
         for address in matching_addresses:
@@ -422,16 +425,15 @@ def _check_state_drift(
             return [], [build_error("refresh-failed", str(problem))], opened.sources
     failures = [*failures, *check.diagnostics]
     drift = collect_drifted_objects(stored.state, refreshed)
-    return [_build_drift_warning(drift)] if drift else [], failures, opened.sources
-
-
-def _build_drift_warning(drift: Sequence[Drift]) -> Diagnostic:
-    line_text = format_first_lines([_format_drift(object_drift) for object_drift in drift], MAX_LISTED_OBJECTS, " - ")
-    return build_warning(
+    if not drift:
+        return [], failures, opened.sources
+    drift_lines = format_first_lines(list(map(_format_drift, drift)), MAX_LISTED_OBJECTS, " - ")
+    drift_warning = build_warning(
         "provider-drift",
-        f"The site differs from the state:\n{line_text}\n`nexusform plan` shows the values; `nexusform "
+        f"The site differs from the state:\n{drift_lines}\n`nexusform plan` shows the values; `nexusform "
         "apply -refresh-only` updates the state.",
     )
+    return [drift_warning], failures, opened.sources
 
 
 def _format_drift(drift: Drift) -> str:

@@ -57,7 +57,8 @@ def list_workspaces(context: CommandContext) -> Workspaces:
     try:
         names = tuple(backend.list_workspaces())
     except BackendProblem as problem:
-        return Workspaces(names=(), diagnostics=(*problems, _build_backend_error(problem)), sources=sources)
+        rejection = build_error("backend-rejection", str(problem))
+        return Workspaces(names=(), diagnostics=(*problems, rejection), sources=sources)
     return Workspaces(names, tuple(problems), sources)
 
 
@@ -126,7 +127,7 @@ def _run_locked(
                 exit_stack.callback(lambda: problems.extend(lock.release()))
             problems += action(target) if not has_errors(problems) else []
         except BackendProblem as problem:
-            problems.append(_build_backend_error(problem))
+            problems.append(build_error("backend-rejection", str(problem)))
     return problems
 
 
@@ -153,7 +154,7 @@ def delete_workspace(
         try:
             backend.delete_workspace(name)
         except BackendProblem as problem:
-            problems.append(_build_backend_error(problem))
+            problems.append(build_error("backend-rejection", str(problem)))
     diagnostics = (*existing.diagnostics, *problems)
     if has_errors(problems):
         return Workspaces(names=(), diagnostics=diagnostics, sources=sources)
@@ -177,7 +178,7 @@ def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> l
     stored, problems = read_stored_state(target, checks_objects=False)
     if stored is None:
         return [] if force else problems
-    addresses = [str(address) for address in sorted(stored.state.instances, key=compute_address_order)]
+    addresses = list(map(str, sorted(stored.state.instances, key=compute_address_order)))
     if not addresses:
         return problems
     listed_addresses = format_first_lines(addresses, MAX_LISTED_OBJECTS, "  ")
@@ -223,7 +224,3 @@ def _build_unknown_workspace_error(name: str, names: Sequence[str]) -> Diagnosti
         f'There is no workspace "{name}".{suggest_name(name, names)} Create it with `nexusform workspace '
         "new`, or select it with -or-create.",
     )
-
-
-def _build_backend_error(problem: BackendProblem) -> Diagnostic:
-    return build_error("backend-rejection", str(problem))
