@@ -133,7 +133,7 @@ def _list_larger(items: Sequence[_Sized], position: int) -> list[_Sized]:
 
 def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) -> list[LintPool]:
     """Return the pools with those of `order` in this order; all others keep their positions."""
-    moved_ids = {id(pool) for pool in order}
+    moved_ids = set(map(id, order))
     queue = iter(order)
     return [next(queue) if id(pool) in moved_ids else pool for pool in pools]
 

@@ -66,7 +66,7 @@ def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bo
     racks = site.list_racks(zones)
     if not racks:  # the machines of the site are not known
         return len(zones) > 1
-    positions = [site.racks.index(rack) for rack in racks]
+    positions = list(map(site.racks.index, racks))
     return len(racks) > 1 and all(next_position - position > 1 for position, next_position in pairwise(positions))
 
 

@@ -59,9 +59,9 @@ def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str 
         "preemptionPolicy": "Never",  # an eviction is a decision of its own
         "terminationGracePeriodSeconds": 0,
         "nodeSelector": dict(spec.node_selector),
-        "tolerations": [_build_toleration(item) for item in spec.tolerations],
+        "tolerations": list(map(_build_toleration, spec.tolerations)),
         "affinity": _build_affinity(spec, only_node),
-        "topologySpreadConstraints": [_build_topology_spread(item) for item in spec.spread],
+        "topologySpreadConstraints": list(map(_build_topology_spread, spec.spread)),
     }
     if node:
         body["nodeName"] = node
@@ -145,7 +145,7 @@ def _build_affinity(spec: PodSpec, only_node: str) -> Body:
         terms = tuple(NodeSelectorTerm(term.labels, (*term.fields, on_node)) for term in terms or (NodeSelectorTerm(),))
     node_affinity: Body = {}
     if terms is not None:
-        required = {"nodeSelectorTerms": [_build_term(term) for term in terms]}
+        required = {"nodeSelectorTerms": list(map(_build_term, terms))}
         node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = required
     node_affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
         {"weight": weight, "preference": _build_term(term)} for weight, term in spec.preferred_nodes
@@ -163,7 +163,7 @@ def _build_term(term: NodeSelectorTerm) -> Body:
 
 def _build_pod_affinity(required: Sequence[PodTerm], preferred: Sequence[PodTerm]) -> Body:
     return {
-        "requiredDuringSchedulingIgnoredDuringExecution": [_build_pod_affinity_term(term) for term in required],
+        "requiredDuringSchedulingIgnoredDuringExecution": list(map(_build_pod_affinity_term, required)),
         "preferredDuringSchedulingIgnoredDuringExecution": [
             {"weight": term.weight, "podAffinityTerm": _build_pod_affinity_term(term)} for term in preferred
         ],

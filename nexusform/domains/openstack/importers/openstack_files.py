@@ -316,7 +316,7 @@ def parse_server_topology(row: Mapping[str, Any]) -> list[dict[str, Any]]:
             "vcpus": len(node["vcpu_set"]),
             "memory_mib": int(node["memory_mb"]),
             "page_size": None if page_size is None else int(page_size),
-            "pins": format_cpus(int(cpu) for cpu in get_mapping(node, "cpu_pinning").values()),
+            "pins": format_cpus(map(int, get_mapping(node, "cpu_pinning").values())),
         }
         for node in topology.get("nodes") or ()
         if node.get("host_node") is not None
@@ -357,7 +357,7 @@ def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
         # Nova before 20.0 has one set for both.
         "dedicated": format_cpus(cell.get("pcpuset", shared)),
         "pinned": format_cpus(cell.get("pinned_cpus") or ()),
-        "siblings": [format_cpus(core) for core in cell.get("siblings") or ()],
+        "siblings": list(map(format_cpus, cell.get("siblings") or ())),
         "memory_mib": int(cell["memory"]),
         "used_memory_mib": _read_count(cell, "memory_usage"),
         "used_vcpus": _read_count(cell, "cpu_usage"),

@@ -367,6 +367,6 @@ def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequ
     """
     selected = select_host_properties(properties)
     requested_values = set(selected.values())
-    if not selected or any(requested_values.issubset(instance) for instance in supported):
+    if not selected or any(map(requested_values.issubset, supported)):
         return ""
     return "the host does not support " + ", ".join(f"{name}={value}" for name, value in selected.items())

@@ -401,7 +401,7 @@ def _select_near_pools(
     if request.numa_policy == SOCKET:
         if None in sockets.values():
             return []  # unknown sockets: no device is near
-        near_sockets = {sockets.get(cell) for cell in cells}
+        near_sockets = set(map(sockets.get, cells))
         near_cells = [cell for cell, socket in sockets.items() if socket in near_sockets]
         return _select_pools_of_cells(pools, near_cells)
     near = _select_pools_of_cells(pools, (*cells, None))  # None: devices without a known cell

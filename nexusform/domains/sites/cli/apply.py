@@ -151,7 +151,7 @@ def _find_wave_obstacle(
     """
     wave, planfile = arguments.wave, arguments.planfile
     unfinished = [name for name in names if not progress.is_finished(name)]
-    pending = [name for name in unfinished if plan.has_pending_sites(name)]
+    pending = list(filter(plan.has_pending_sites, unfinished))
     started_wave = progress.find_unfinished_wave()  # "": no wave is in progress
     needs_no_run = bool(progress.lines) and not pending and not started_wave  # only waves without changes are left
     if not unfinished or needs_no_run:

@@ -38,14 +38,14 @@ def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
         "format_version": FORMAT_VERSION,
         "nexusform_version": nexusform.__version__,
         "errored": bool(plan.errors),
-        "diagnostics": [DIAGNOSTIC(error) for error in plan.errors],
+        "diagnostics": list(map(DIAGNOSTIC, plan.errors)),
         "digest": plan.digest,
         "level": Level.ERROR.value if plan.errors else find_highest_level(levels).value,
         "stake": compute_fleet_impact(plan).value,
         "waves": [wave.name for wave in plan.waves],
         "blocked_wave": blocked.name if (blocked := plan.find_blocked_wave()) is not None else None,
         "groups": [{"rows": list(group.rows), "sites": list(group.sites)} for group in groups],
-        "sites": [SITE(site) for site in plan.sites],
+        "sites": list(map(SITE, plan.sites)),
         "undeclared": build_undeclared_document(plan.undeclared),
     }
 

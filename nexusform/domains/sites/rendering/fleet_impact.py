@@ -82,7 +82,7 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
         if text and site.result.status not in _UNPLANNED_STATUSES:
             by_loss.setdefault(replace_site_name(text, site.name), []).append(site.name)
     if by_loss:
-        count = sum(len(names) for names in by_loss.values())
+        count = sum(map(len, by_loss.values()))
         title = f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} running workload"
         ranked = sorted(by_loss.items(), key=lambda loss_and_names: -len(loss_and_names[1]))
         lines = [f"{format_names(names)}: {text}" for text, names in ranked]
@@ -153,7 +153,7 @@ _UNDECLARED: Final = RecordForm(
 
 def build_undeclared_document(sites: Sequence[UndeclaredSite]) -> list[dict[str, Any]]:
     """Build the report as JSON data; `objects` is null for an unreadable state."""
-    return [_UNDECLARED(site) for site in sites]
+    return list(map(_UNDECLARED, sites))
 
 
 def build_undeclared_findings(sites: Sequence[UndeclaredSite]) -> Iterable[Diagnostic]:

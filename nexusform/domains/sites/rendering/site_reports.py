@@ -88,7 +88,7 @@ def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Ma
     rows = []
     for wave in waves:
         statuses = [site.result.status for site in plan.select_wave(wave.name)]
-        counts = [len(statuses), *(statuses.count(status) for status in status_texts)]
+        counts = [len(statuses), *map(statuses.count, status_texts)]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
     return Section("Waves", table=Table(heads, tuple(rows), figures=frozenset(range(1, len(heads)))))
 
@@ -227,7 +227,7 @@ _RESULT: Final = RecordForm(
 
 def build_question_document(question_kind: QuestionKind, results: Sequence[SiteResult]) -> dict[str, Any]:
     """Build the report as JSON data."""
-    return {"asked": question_kind.value, "sites": [_RESULT(result) for result in results]}
+    return {"asked": question_kind.value, "sites": list(map(_RESULT, results))}
 
 
 def _list_findings(results: Iterable[SiteResult]) -> list[SiteQuestionFinding]:

@@ -511,8 +511,8 @@ def _check_site_source(name: str, source: Any, block: _SiteBlock, reading: _File
         return
     root = os.path.realpath(reading.root)
     real = os.path.realpath(Path(reading.root, source))
-    allowed_roots = (root, *(os.path.realpath(directory) for directory in reading.allowed_sources))
-    if not any(Path(real).is_relative_to(directory) for directory in allowed_roots):
+    allowed_roots = (root, *map(os.path.realpath, reading.allowed_sources))
+    if not any(map(Path(real).is_relative_to, allowed_roots)):
         detail = f'"{source}" is outside the directory of {FILE_NAME}. To allow it, use -allow-source=DIR.'
         yield build_error("source-outside-root", detail, span)
 

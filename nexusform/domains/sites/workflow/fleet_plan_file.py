@@ -261,7 +261,7 @@ def _build_failed_plan_error(path: str, plan: FleetPlan) -> list[Diagnostic]:
     """Return an error for the plan of a failed run, [] for other plans."""
     if not plan.errors:
         return []
-    reasons = "\n".join(describe_diagnostic(error) for error in plan.errors)
+    reasons = "\n".join(map(describe_diagnostic, plan.errors))
     hint = f"Fix the errors and run `nexusform sites plan -out={path}` again."
     return [build_error("errored-saved-plan", f"Planning failed:\n{reasons}\n{hint}")]
 

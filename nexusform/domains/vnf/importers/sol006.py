@@ -322,7 +322,7 @@ def _build_placement_rule(
     name: str, body: Node, keys: tuple[str, str], vdus: tuple[str, ...], notes: DocumentFindings
 ) -> Iterator[PlacementRule]:
     """Yield one rule, if its type and scope apply to machines, racks or sites."""
-    kind, scope_node = (body.get_node(key) for key in keys)  # its type and its scope
+    kind, scope_node = map(body.get_node, keys)  # its type and its scope
     is_affinity = {"affinity": True, "anti-affinity": False}.get(_strip_yang_prefix(_get_name(kind)))
     if is_affinity is None:
         detail = f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'

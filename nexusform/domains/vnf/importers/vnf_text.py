@@ -24,7 +24,7 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
                 notes.add_warning(TextPosition(line, 1), CORRECTED, 'the line "..." is a placeholder; it is ignored.')
     for problem in stream.findings:
         notes.add_problem(problem)
-    return [Node.create_document_node(document) for document in stream.documents]
+    return list(map(Node.create_document_node, stream.documents))
 
 
 def clear_ellipsis_lines(text: str) -> tuple[str, list[int]]:

@@ -67,7 +67,7 @@ class TackerProvider(FixedIdentity):
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read VNFs. Raises ProviderProblem."""
-        return [self._read_object(request) for request in requests]
+        return list(map(self._read_object, requests))
 
     def find(self, _resource_type: str, _object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Return None: a VNF is imported into its block."""
@@ -207,7 +207,7 @@ class TackerProvider(FixedIdentity):
         return ReadResult(observed, is_observed=True, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]})
 
     def _list_instances(self) -> list[VnfInstance]:
-        return [parse_instance(row) for row in self._client.read_list("/vnf_instances", {"all_fields": ""})]
+        return list(map(parse_instance, self._client.read_list("/vnf_instances", {"all_fields": ""})))
 
     def _find_owned_instance(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
         """Return the VNF instance with this owner, None if there is none.

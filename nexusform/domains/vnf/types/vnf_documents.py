@@ -115,7 +115,7 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
-    conflicting_names = [name for name in PACKAGED if attributes.get(name)]
+    conflicting_names = list(filter(attributes.get, PACKAGED))
     if conflicting_names:
         text = f"csar already contains {', '.join(conflicting_names)}. Remove csar, or the other arguments."
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
@@ -282,7 +282,7 @@ def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, fl
     Unknown vCPUs or memory are None. An unknown disk is 0 GiB.
     """
     size = vdu.size
-    vcpus, memory, disk = (block.get(name) for name in ("vcpus", "memory_gib", "disk_gib"))
+    vcpus, memory, disk = map(block.get, ("vcpus", "memory_gib", "disk_gib"))
     return (
         size.vcpus if vcpus is None else int(vcpus),
         size.memory_gib if memory is None else round_up_to_mib(memory),
