@@ -165,21 +165,18 @@ def _parse_vdu_size(topology: Topology, body: Node) -> VduSize:
         cpus = topology.get_value(legacy_compute, "num_cpus")
         memory = topology.get_value(legacy_compute, "mem_size")
         disks = [topology.get_value(legacy_compute, "disk_size")]
-    memory_mib = _parse_mib(memory, topology.notes, _MEMORY_UNITS)
-    disk_sizes = [size for disk in disks if (size := _parse_mib(disk, topology.notes, _BYTES)) is not None]
+    notes = topology.notes
+    memory_mib = _parse_mib(memory, notes, _MEMORY_UNITS)
+    disk_sizes = [size for disk in disks if (size := _parse_mib(disk, notes, _BYTES)) is not None]
+    vcpus = cpus.number
+    if not cpus.is_absent and (vcpus or 0) <= 0:
+        notes.add_warning(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
+        vcpus = None
     return VduSize(
-        _parse_cpus(cpus, topology.notes),
+        vcpus,
         convert_to_gib(memory_mib) if memory_mib else None,  # a memory of 0 is no size
         sum(ceil(convert_to_gib(size)) for size in disk_sizes) if disk_sizes else None,
     )
-
-
-def _parse_cpus(node: Node, notes: DocumentFindings) -> int | None:
-    """Return a number of virtual CPUs; None if it is absent, or, with a warning, invalid."""
-    if node.is_absent or (node.number or 0) > 0:
-        return node.number
-    notes.add_warning(node, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
-    return None
 
 
 def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) -> int | None:

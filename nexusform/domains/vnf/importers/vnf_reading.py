@@ -154,14 +154,20 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
     Two rules are compared if they have the same scope and a VDU in common.
     """
     hot_rules = list(hot.rules)
-    maximum_numbers = _compute_largest_counts(descriptor)
+    # The largest number of VMs of each VDU over all instantiation levels, fully scaled out.
+    maximum_numbers: Counter[str] = Counter()
+    for level_name in ("", *(level.name for level in descriptor.levels)):  # "": the default one
+        maximum_numbers |= Counter(compute_maximum_counts(descriptor, level_name).numbers)  # the larger of both
     for rule in descriptor.rules:
         same_scope = [other for other in hot_rules if other.scope == rule.scope]
         overlapping_rules = [other for other in same_scope if not set(rule.vdus).isdisjoint(other.vdus)]
         for other in overlapping_rules:
             if _is_contradicting_rule(rule, other, maximum_numbers):
                 _warn_contradiction(rule, other, notes)
-            if _is_including_rule(rule, other):
+            # The VNFD's rule includes the other one if it is of its kind, as hard, and has all its VDUs. The number of
+            # VMs per location needs no check: a VNFD always allows one, the strictest number.
+            is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
+            if is_as_strict and set(other.vdus) <= set(rule.vdus):
                 hot_rules.remove(other)
         if rule.scope == MACHINE and not overlapping_rules and hot.vdus:  # Heat knows rules for machines only
             detail = (
@@ -170,23 +176,6 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
             )
             _add_contradiction(rule.origin, detail, notes)
     return (*descriptor.rules, *hot_rules)
-
-
-def _compute_largest_counts(descriptor: Vnf) -> Counter[str]:
-    """Return the largest number of VMs of each VDU over all instantiation levels, fully scaled out."""
-    largest_counts: Counter[str] = Counter()
-    for level in ("", *(level.name for level in descriptor.levels)):  # "": the default one
-        largest_counts |= Counter(compute_maximum_counts(descriptor, level).numbers)  # the larger of both
-    return largest_counts
-
-
-def _is_including_rule(rule: PlacementRule, other: PlacementRule) -> bool:
-    """Return whether a VNFD rule makes a HOT rule of its scope superfluous: same kind, as hard, and all its VDUs.
-
-    The number of VMs per location needs no check: a VNFD always allows one, the strictest number.
-    """
-    is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
-    return is_as_strict and set(other.vdus) <= set(rule.vdus)
 
 
 def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:

@@ -15,6 +15,7 @@ from nexusform.domains.vnf.types.vnf_documents import has_known_documents, read_
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import Change, PlacementAction, Plan
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resources.address import Address
 
 _SCOPES: Final = {MACHINE: "NFVI_NODE", RACK: "ZONE", SITE: "NFVI_POP"}
@@ -69,7 +70,7 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
     return {
         "vnfInstanceId": instance_id,
         "vnfLcmOpOccId": occurrence_id,
-        **{name: value for name, value in optional.items() if value},
+        **omit_empty(optional),
         "operation": operation,
         "isAutomaticInvocation": False,
         "addResources": [

@@ -26,7 +26,11 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     """
     operation, levels = request["operation"], snapshot["scale_levels"]
     before = None if operation == "INSTANTIATE" else _build_attributes(snapshot, levels)
-    after = None if operation == "TERMINATE" else _build_attributes(snapshot, _compute_levels(levels or {}, request))
+    levels_after = dict(levels or {})
+    if operation == "SCALE":
+        sign = 1 if request["type"] == "SCALE_OUT" else -1
+        levels_after[request["aspectId"]] += sign * request["numberOfSteps"]
+    after = None if operation == "TERMINATE" else _build_attributes(snapshot, levels_after)
     address = parse_address("tacker_vnf.v")
     healed = {f"{vdu}-{number}" for vdu, count in get_mapping(request, "vnfcs").items() for number in range(count)}
     vnfcs_before, vnfcs_after = (get_mapping(side, "vnfcs") for side in (before, after))
@@ -53,14 +57,6 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
             constraints, key=lambda item: (item["kind"], sorted(item["resources"].items()), item["scope"])
         ),
     }
-
-
-def _compute_levels(levels: Mapping[str, int], request: Mapping[str, Any]) -> Mapping[str, int]:
-    """Return the scale levels after an operation."""
-    if request["operation"] != "SCALE":
-        return levels
-    steps = request["numberOfSteps"] * (1 if request["type"] == "SCALE_OUT" else -1)
-    return {**levels, request["aspectId"]: levels[request["aspectId"]] + steps}
 
 
 def _build_attributes(snapshot: Mapping[str, Any], levels: Mapping[str, int]) -> Body:

@@ -385,7 +385,7 @@ def build_computed_attributes(
     ids = {"vnfc_ids": kept_ids} if known_ids else {}
     vnfcs: dict[str, Any] = {}
     for vm in placed_vms:
-        operation = _get_vnfc_operation(vm)
+        operation = _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
         vnfcs[vm.name] = {
             "vdu": vm.pool,
             "number": vm.number,
@@ -397,10 +397,6 @@ def build_computed_attributes(
             **({"came": operation} if operation != INSTANTIATED else {}),
         }
     return {**ids, "vnfcs": vnfcs | unplaced_vnfcs}
-
-
-def _get_vnfc_operation(vm: PlacedVm) -> str:
-    return _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
 
 
 def _compute_node_labels(
@@ -427,13 +423,16 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "vnfcs" or not isinstance(value, Mapping):
         return value
+    blocks = get_mapping(attributes, "vdu")
     displayed: dict[str, Any] = {}
-    for vnfc, values in value.items():
-        is_worker = _get_vdu_role(attributes, values["vdu"]) == WORKER
-        operation = values.get("came") or INSTANTIATED
-        placement = (values["machine"], values["availability_zone"])
-        labels = _compute_node_labels(attributes, values["vdu"], operation, *placement) if is_worker else {}
-        displayed[vnfc] = {**values, "came": operation, "labels": labels}
+    for vm_name, vnfc in value.items():
+        vdu_name = vnfc["vdu"]
+        operation = vnfc.get("came") or INSTANTIATED
+        labels: dict[str, str] = {}
+        if get_vm_role(vdu_name, get_mapping(blocks, vdu_name)) == WORKER:
+            machine, zone = vnfc["machine"], vnfc["availability_zone"]
+            labels = _compute_node_labels(attributes, vdu_name, operation, machine, zone)
+        displayed[vm_name] = {**vnfc, "came": operation, "labels": labels}
     return displayed
 
 
@@ -442,10 +441,11 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
     block = get_mapping(attributes, "vdu", vm.pool)
     blocks = attributes.get("kubelet"), block.get("kubelet")
     kubelet = build_kubelet(Platform.KUBEADM, *blocks)
-    if _get_vdu_role(attributes, vm.pool) != WORKER:
+    if get_vm_role(vm.pool, block) != WORKER:
         return NodeProperties(labels={}, taints=(CONTROL_PLANE_TAINT,), kubelet=kubelet)
-    placement = (vm.placement.machine, vm.placement.availability_zone)
-    labels = _compute_node_labels(attributes, vm.pool, _get_vnfc_operation(vm), *placement)
+    operation = _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
+    machine, zone = vm.placement.machine, vm.placement.availability_zone
+    labels = _compute_node_labels(attributes, vm.pool, operation, machine, zone)
     # Invalid taints are reported by the checks.
     taints = [
         Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"]))
@@ -453,10 +453,6 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
         if taint.keys() >= {"key", "effect"}
     ]
     return NodeProperties(labels, tuple(taints), kubelet)
-
-
-def _get_vdu_role(attributes: Mapping[str, Any], vdu: str) -> str:
-    return get_vm_role(vdu, get_mapping(attributes, "vdu", vdu))
 
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:

@@ -367,13 +367,10 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
 RETRY_KEY: Final = "nexusform-retry-of"
 
 
-def compute_first_levels(vnf: Vnf, attributes: Mapping[str, Any]) -> dict[str, int]:
-    """Return the scale levels after instantiation."""
-    return dict(vnf.find_level(attributes.get("instantiation_level")).scale_levels)
-
-
 def compute_target_levels(attributes: Mapping[str, Any]) -> dict[str, int]:
-    """Return the scale level of each aspect for the arguments of a VNF."""
-    configured = get_mapping(attributes, "scale_levels")
-    levels = compute_first_levels(read_documents(attributes).vnf, attributes)
-    return {**levels, **{name: int(level) for name, level in configured.items()}}
+    """Return the scale level of each aspect for the arguments of a VNF: as configured, else of its first level."""
+    first_level = read_documents(attributes).vnf.find_level(attributes.get("instantiation_level"))
+    levels = dict(first_level.scale_levels)
+    for aspect, level in get_mapping(attributes, "scale_levels").items():
+        levels[aspect] = int(level)
+    return levels
