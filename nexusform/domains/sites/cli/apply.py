@@ -28,7 +28,7 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.cli.plan import FORMATS, write_plan_reports
 from nexusform.domains.sites.cli.site_flags import PROCESSES, TaskEngineFlags, make_engine
 from nexusform.domains.sites.rendering.site_reports import build_apply_report
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, TaskEngineError
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
 from nexusform.domains.sites.workflow.fleet_tasks import Fleet, open_fleet
@@ -230,20 +230,19 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
     wave_names = {wave.name for wave in job.waves}
     sites = []
     for site in job.plan.sites:
-        if site.wave in wave_names or site.name in fleet_apply.results:
-            result = fleet_apply.results.get(site.name) or _build_result_without_task(job, site)
-            sites.append(replace(site, result=_add_planned_rows(result, site.result)))
+        if site.name in fleet_apply.results:
+            result = fleet_apply.results[site.name]
+        elif site.wave not in wave_names:
+            continue
+        elif not job.progress.is_finished(site.wave):
+            result = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
+        elif site.result.status is SiteStatus.PLANNED:  # an earlier run applied it
+            result = replace(site.result, status=SiteStatus.APPLIED)
+        else:
+            result = site.result  # unchanged or rejected
+        sites.append(replace(site, result=_add_planned_rows(result, site.result)))
     undeclared = find_undeclared_sites(job.fleet, create_context())
     return replace(job.plan, sites=tuple(sites), undeclared=undeclared)
-
-
-def _build_result_without_task(job: _ApplyJob, site: PlannedSite) -> SiteResult:
-    """Return the result of a site without a task in this run: from an earlier run, or skipped."""
-    if not job.progress.is_finished(site.wave):
-        return SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
-    if site.result.status is SiteStatus.PLANNED:  # an earlier run applied it
-        return replace(site.result, status=SiteStatus.APPLIED)
-    return site.result  # unchanged or rejected
 
 
 def _add_planned_rows(result: SiteResult, planned: SiteResult) -> SiteResult:

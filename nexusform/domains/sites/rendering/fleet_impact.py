@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_warning
 from nexusform.diagnostics.levels import Level, PlacementImpact
@@ -45,11 +45,6 @@ def compute_site_level(result: SiteResult) -> Level:
         levels.append(Level.ERROR)
     if compute_site_impact(result) is PlacementImpact.LOSES:
         levels.append(Level.WARNING)
-    return find_highest_level(levels)
-
-
-def find_highest_level(levels: Iterable[Level]) -> Level:
-    """Return the highest of these levels, a note if there is none."""
     return min(levels, key=lambda level: level.order, default=Level.NOTE)
 
 
@@ -146,14 +141,10 @@ def _describe_state(site: UndeclaredSite) -> str:
     )
 
 
-_UNDECLARED: Final = RecordForm(
+# `objects` is null for an unreadable state.
+UNDECLARED_FORM: Final = RecordForm(
     UndeclaredSite, "name state=state_location serial objects placed=placement_counts reason"
 )
-
-
-def build_undeclared_document(sites: Sequence[UndeclaredSite]) -> list[dict[str, Any]]:
-    """Build the report as JSON data; `objects` is null for an unreadable state."""
-    return list(map(_UNDECLARED, sites))
 
 
 def build_undeclared_findings(sites: Sequence[UndeclaredSite]) -> Iterable[Diagnostic]:

@@ -94,9 +94,10 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         ]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
     table = Table(heads, tuple(rows), figures=frozenset(range(1, len(heads))))
+    rejected_title = f"{format_count(len(rejected), 'site')} {select_word_form(len(rejected), 'is', 'are')} rejected"
     sections = [
         *_build_blocked_section(plan),
-        *_build_rejected_section(rejected, max_rows),
+        *build_reason_sections(rejected_title, rejected, max_rows),
         *build_workload_loss_sections(plan.sites, max_rows),
         *_build_redundancy_section(plan.sites, max_rows),
         *build_undeclared_sections(plan.undeclared, max_rows),
@@ -159,13 +160,12 @@ def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
     yield Section(title, tuple(lines), is_finding=True)
 
 
-def _build_rejected_section(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
-    """Build the section of sites without a plan, by reason."""
+def build_reason_sections(title: str, sites: Sequence[PlannedSite], max_rows: int) -> list[Section]:
+    """Build the section of sites without success, a line for each of at most `max_rows` reasons; [] without sites."""
     if not sites:
-        return
+        return []
     lines = [f"{format_names(names)}: {reason}" for reason, names in group_by_reason(sites)]
-    title = f"{format_count(len(sites), 'site')} {select_word_form(len(sites), 'is', 'are')} rejected"
-    yield Section(title, limit_lines(lines, max_rows, "more reason", _COMPLETE_TEXT), is_finding=True)
+    return [Section(title, limit_lines(lines, max_rows, "more reason", _COMPLETE_TEXT), is_finding=True)]
 
 
 def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
