@@ -149,14 +149,15 @@ def collect_value_overrides(
 
     resources: list[tuple[AddressPattern, Mapping[str, Any]]] = []
     planned: list[ValueOverride] = []
-    for override in _sort_by_precedence(run.overrides.resources, file.overrides.resources):
+    # The first one of a target counts: those of the run before those of the file, and later blocks before earlier ones.
+    for override in (*reversed(run.overrides.resources), *reversed(file.overrides.resources)):
         values = evaluate_values(override.values)
         resources.append((override.target, values))
         # Without `during_plan`, the plan leaves computed values unknown.
         planned.append(ValueOverride(override.target, override.target.type, values if override.during_plan else {}))
     data = [
         ValueOverride(override.target, override.target.type, evaluate_values(override.values))
-        for override in _sort_by_precedence(run.overrides.data, file.overrides.data)
+        for override in (*reversed(run.overrides.data), *reversed(file.overrides.data))
     ]
     mock_defaults = []
     # Names of providers in the configuration, and their keys in the test file. Defaults apply to all objects of a type.
@@ -169,10 +170,6 @@ def collect_value_overrides(
         planned += [ValueOverride(None, kind, defaults[kind]) for kind in defaults if kind in mock.planned_types]
         data += [ValueOverride(None, kind, evaluate_values(expression)) for kind, expression in mock.data.items()]
     return ValueOverrides(tuple(resources), tuple(mock_defaults), tuple(data), tuple(planned)), problems
-
-
-def _sort_by_precedence(first: Sequence[Override], second: Sequence[Override]) -> list[Override]:
-    return [*reversed(first), *reversed(second)]
 
 
 def _evaluate_override(
