@@ -325,17 +325,15 @@ def parse_server_topology(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def format_cpus(numbers: Iterable[int]) -> str:
     """Return CPUs as text, such as "0-3,8"."""
-    return ",".join(_list_cpu_ranges(sorted(set(numbers))))
-
-
-def _list_cpu_ranges(numbers: list[int]) -> Iterator[str]:
-    """Yield the ranges of sorted CPU numbers, such as "0-3" and "7"."""
-    start = 0
-    for end in range(1, len(numbers) + 1):
-        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
-            first, last = numbers[start], numbers[end - 1]
-            yield f"{first}" if first == last else f"{first}-{last}"
+    ordered = sorted(set(numbers))
+    ranges: list[str] = []
+    start = 0  # index of the first number of the current range
+    for end in range(1, len(ordered) + 1):
+        if end == len(ordered) or ordered[end] != ordered[end - 1] + 1:  # a gap ends the range
+            first, last = ordered[start], ordered[end - 1]
+            ranges.append(f"{first}" if first == last else f"{first}-{last}")
             start = end
+    return ",".join(ranges)
 
 
 def _parse(value: Any) -> Any:
@@ -351,6 +349,11 @@ def _unwrap_versioned_object(value: Any) -> Any:
 def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a cell of Nova's NUMA topology to the form of the inventory."""
     shared = cell["cpuset"]
+    pages = []
+    for item in cell.get("mempages") or ():
+        row = _unwrap_versioned_object(item)
+        counts = {name: _read_count(row, name) for name in ("total", "used", "reserved")}
+        pages.append({"size_kib": int(row["size_kb"]), **counts})
     return {
         "id": int(cell["id"]),
         "shared": format_cpus(shared),
@@ -361,15 +364,8 @@ def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
         "memory_mib": int(cell["memory"]),
         "used_memory_mib": _read_count(cell, "memory_usage"),
         "used_vcpus": _read_count(cell, "cpu_usage"),
-        "pages": [_parse_memory_pages(_unwrap_versioned_object(pages)) for pages in cell.get("mempages") or ()],
+        "pages": pages,
         "socket": cell.get("socket"),
-    }
-
-
-def _parse_memory_pages(pages: Mapping[str, Any]) -> dict[str, int]:
-    return {
-        "size_kib": int(pages["size_kb"]),
-        **{name: _read_count(pages, name) for name in ("total", "used", "reserved")},
     }
 
 
