@@ -343,7 +343,15 @@ def _list_unchecked_conditions(plan: Plan, configuration: Configuration | None) 
 def _build_checks(results: Sequence[CheckResult], unchecked: Iterable[tuple[str, str]] = ()) -> list[dict[str, Any]]:
     """Build the results of conditions, grouped by declaration. The status of `unchecked` ones is unknown."""
     groups = group_by(results, lambda result: (result.kind, re.sub(_INSTANCE_KEY, "", result.address)))
-    documents = [_build_check(kind, address, instances) for (kind, address), instances in groups.items()]
+    documents = []
+    for (kind, address), instances in groups.items():
+        statuses = [instance.status for instance in instances]
+        document = {
+            "address": _build_check_address(kind, address),
+            "status": min(statuses, key=lambda status: _SEVERITY_RANKS.get(status, 4)),  # the most severe one
+            "instances": list(map(_build_check_instance, instances)),
+        }
+        documents.append(document)
     for kind, address in unchecked:
         documents.append({"address": _build_check_address(kind, address), "status": "unknown"})
     return sorted(documents, key=lambda document: document["address"]["to_display"])
@@ -384,29 +392,17 @@ def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
         yield CheckResult(check.address.kind, instance.address.to_display, instance.status, messages)
 
 
-def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> dict[str, Any]:
-    """Build the most severe status of the instances of a declaration, and each of them."""
-    return {
-        "address": _build_check_address(kind, address),
-        "status": min((instance.status for instance in instances), key=lambda status: _SEVERITY_RANKS.get(status, 4)),
-        "instances": list(map(_build_check_instance, instances)),
-    }
-
-
 def _build_check_address(kind: str, address: str) -> dict[str, Any]:
     """Build the parts of a declared address: of a resource, or as in `module.a.output.b` (module, kind, name)."""
     if kind == "resource":
         parsed = parse_address(address)
-        keys = {"mode": parsed.mode, "type": parsed.type, "name": parsed.name}
-        declared_address = {**keys, **_build_module_key(format_module(parsed.module))}
+        module = format_module(parsed.module)  # "": the root module
+        names = {"mode": parsed.mode, "type": parsed.type, "name": parsed.name}
     else:
         front, _, name = address.rpartition(".")
-        declared_address = {"name": name, **_build_module_key(front.rpartition(".")[0])}
-    return {"kind": _KINDS.get(kind, kind), **declared_address, "to_display": address}
-
-
-def _build_module_key(module: str) -> dict[str, str]:
-    return omit_empty({"module": module})
+        module = front.rpartition(".")[0]  # without the kind
+        names = {"name": name}
+    return {"kind": _KINDS.get(kind, kind), **names, **omit_empty({"module": module}), "to_display": address}
 
 
 def _build_check_instance(result: CheckResult) -> dict[str, Any]:
@@ -419,6 +415,6 @@ def _build_check_instance(result: CheckResult) -> dict[str, Any]:
         module = format_module(parsed.module)
     else:
         module = result.address.rpartition(".")[0].rpartition(".")[0]  # without kind and name
-    address |= {**_build_module_key(module), "to_display": result.address}
+    address |= {**omit_empty({"module": module}), "to_display": result.address}
     problems = omit_empty({"problems": [{"message": text} for text in result.messages]})
     return {"address": address, "status": result.status, **problems}

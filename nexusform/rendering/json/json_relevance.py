@@ -15,7 +15,7 @@ from nexusform.configuration.declarations.configuration import Configuration, Mo
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.references import list_body_traversals, list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
-from nexusform.plans.plan import Action, Change, Mode, OutputChange, Plan
+from nexusform.plans.plan import Action, Change, Mode, Plan
 from nexusform.resources.address import Address, Key, ModulePath, ModulePathStep
 from nexusform.state.objects import State
 
@@ -48,7 +48,10 @@ def collect_relevant_attributes(
     instances of modules are known from the addresses in `plan` and in the `prior` state.
     """
     analysis = _ReferenceAnalysis(configuration.root)
-    references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
+    references = list(_list_change_references(analysis, changes))
+    for output in plan.outputs:
+        if output.action is not Action.NO_OP:
+            references += analysis.list_output_references(path=(), name=output.name)
     if plan.mode is not Mode.DESTROY:
         addresses = chain((change.address for change in plan.changes), prior.instances)
         # The references in module outputs. Their values are not in the state, so they are new in every plan.
@@ -73,12 +76,6 @@ def _list_change_references(analysis: _ReferenceAnalysis, changes: Iterable[Chan
             blocks[address.module, (address.mode, address.type, address.name)] = None
     for module, block in blocks:
         yield from analysis.list_block_references(module, block, attribute=())
-
-
-def _list_output_references(analysis: _ReferenceAnalysis, outputs: Iterable[OutputChange]) -> Iterator[_Reference]:
-    for output in outputs:
-        if output.action is not Action.NO_OP:
-            yield from analysis.list_output_references(path=(), name=output.name)
 
 
 def _list_single_modules(module: Module, path: ModulePath) -> Iterator[ModulePath]:

@@ -422,8 +422,17 @@ class RackOverviewDrawing:
         is_closed = bool(reasons) and all(reasons)  # no machine takes new VMs
         css_classes = join_texts(("cell", "refused" if is_closed else "", *visible_marks[:1]), " ")  # the worst mark
         used_width = round(_WIDTH * self._compute_memory_share(remaining_machines), 1)
+        sizes = f"{format_count(len(remaining_machines), 'machine')}, {format_count(vm_count, 'VM')}"
+        changes = format_counts(
+            (
+                (mark_counts[ChangeMark.PLACED], "placed"),
+                (mark_counts[ChangeMark.MOVED], "moved from or to it"),
+                (mark_counts[ChangeMark.REMOVED], "removed"),
+            )
+        )
+        zone, change_line = enclose(", ", rack.zone_text), enclose("\n", ", ".join(changes))
         return [
-            build_svg_element("title", _format_tooltip(rack, len(remaining_machines), vm_count, mark_counts)),
+            build_svg_element("title", f"{rack.name}{zone}: {sizes}{change_line}"),
             build_svg_element("text", rack.name, class_="small", y=-3),
             build_svg_element("rect", class_=css_classes, width=_WIDTH, height=_HEIGHT),
             build_svg_element("rect", y=_HEIGHT - 5, width=used_width, height=5, fill=_USED_COLOUR),
@@ -436,11 +445,3 @@ class RackOverviewDrawing:
         vms = (self._site.vms[number] for machine in machines for number in machine.after)
         used = sum(vm.sku.memory_in_cell * vm.sku.numa_cells for vm in vms)
         return float(min(used / total, 1)) if total else 0.0
-
-
-def _format_tooltip(rack: MapRack, machines: int, vms: int, mark_counts: Counter[ChangeMark]) -> str:
-    """Format the contents of a rack after the plan and its changes."""
-    zone = enclose(", ", rack.zone_text)
-    labels = ((ChangeMark.PLACED, "placed"), (ChangeMark.MOVED, "moved from or to it"), (ChangeMark.REMOVED, "removed"))
-    changes = enclose("\n", ", ".join(format_counts((mark_counts[mark], label) for mark, label in labels)))
-    return f"{rack.name}{zone}: {format_count(machines, 'machine')}, {format_count(vms, 'VM')}{changes}"

@@ -37,7 +37,7 @@ class DiffLines(Struct, frozen=True):
     def contains_lines(self, path: str, first: int, last: int) -> bool:
         """Return whether the diff contains all these lines of a file; False for the path ""."""
         diff_lines = self.lines.get(path, frozenset())
-        return all(line in diff_lines for line in range(first, last + 1))
+        return diff_lines.issuperset(range(first, last + 1))
 
 
 def parse_diff(text: str) -> DiffLines:

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.diagnostics.diagnostic import Diagnostic, Span, select_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
@@ -65,18 +65,17 @@ def _build_check_case(check: CheckResult, diagnostics: Iterable[Diagnostic]) -> 
     status = "cannot be evaluated" if check.status == "error" else f"{check.status}, predicted"
     details = []
     for position in check.positions:
-        problems = [diagnostic.detail for diagnostic in diagnostics if _is_inside(diagnostic.subject, position)]
+        problems = []
+        for diagnostic in diagnostics:
+            span = diagnostic.subject
+            if span is None or span.filename != position.filename:
+                continue  # elsewhere
+            if position.start.byte <= span.start.byte <= position.end.byte:
+                problems.append(diagnostic.detail)
         texts = problems or check.messages  # the problem of a variable is reported at its value
         details.append(f"{check.address} at {format_location(position)}: {'; '.join(texts)}")
     message = "; ".join(check.messages) or status
     return JunitCase(check.kind, check.address, _OUTCOMES[check.status], message, "\n".join(details))
-
-
-def _is_inside(span: Span | None, position: Span) -> bool:
-    """Return whether a span is a part of the text at a position."""
-    if span is None or span.filename != position.filename:
-        return False
-    return position.start.byte <= span.start.byte <= position.end.byte
 
 
 def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:

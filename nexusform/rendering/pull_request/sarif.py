@@ -25,15 +25,12 @@ _SILENCE_HINT: Final = "Silenced by `# nexusform:ignore {}` on the line before t
 def build_sarif_document(plan: Plan) -> dict[str, Any]:
     """Build the SARIF document of a plan. A finding without a line refers to the block of its resource."""
     blocks = {str(change.address): change.source for change in plan.changes if change.source is not None}
-    return _build_document(collect_findings(plan), plan.nexusform_version, blocks)
+    return build_findings_document(collect_findings(plan), plan.nexusform_version, blocks)
 
 
-def build_findings_document(findings: Sequence[Finding], version: str = "") -> dict[str, Any]:
-    """Build the SARIF document of any findings."""
-    return _build_document(findings, version, {})
-
-
-def _build_document(findings: Sequence[Finding], version: str, blocks: Mapping[str, Span]) -> dict[str, Any]:
+def build_findings_document(
+    findings: Sequence[Finding], version: str = "", blocks: Mapping[str, Span] = {}
+) -> dict[str, Any]:
     """Build the SARIF log with one run of findings; `blocks` maps addresses to the source spans of resources."""
     first_diagnostics: dict[str, Diagnostic] = {}  # by rule id
     for finding in findings:

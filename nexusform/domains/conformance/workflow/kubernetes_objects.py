@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec, PodTerm, SpreadConstraint
 from nexusform.kubernetes.matching import LabelSelector, NodeSelectorTerm, Requirement, Toleration
+from nexusform.rendering.notation.json_values import omit_empty
 
 Body = dict[str, Any]
 _CPU_DEFAULT: Final = 100  # thousandths of a CPU: the score of a container without a request
@@ -29,7 +30,7 @@ def build_node(node: Node, kubelet_version: str, image_counts: Mapping[str, int]
         "spec": {
             "unschedulable": node.unschedulable,
             "taints": [
-                _remove_empty_members(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.taints
+                omit_empty({"key": taint.key, "value": taint.value, "effect": taint.effect}) for taint in node.taints
             ],
         },
         "status": {
@@ -125,16 +126,18 @@ def _build_containers(spec: PodSpec) -> list[Body]:
         cpu, memory, other_resources = 0, 0, ()  # all requests are in the first container
         resources = {"requests": amounts, "limits": {name: amounts[name] for name in amounts if "/" in name}}  # devices
         containers.append({"name": f"c{index}", "image": images[index], "resources": resources})
-    containers[0]["ports"] = [
-        _remove_empty_members(containerPort=item.port, hostPort=item.port, protocol=item.protocol, hostIP=item.address)
-        for item in spec.host_ports
-    ]
+    ports = []
+    for item in spec.host_ports:
+        port = {"containerPort": item.port, "hostPort": item.port, "protocol": item.protocol, "hostIP": item.address}
+        ports.append(omit_empty(port))
+    containers[0]["ports"] = ports
     return containers
 
 
 def _build_toleration(item: Toleration) -> Body:
     seconds = {} if item.seconds is None else {"tolerationSeconds": item.seconds}
-    return _remove_empty_members(key=item.key, operator=item.operator, value=item.value, effect=item.effect) | seconds
+    texts = {"key": item.key, "operator": item.operator, "value": item.value, "effect": item.effect}
+    return omit_empty(texts) | seconds  # 0 seconds is a value
 
 
 def _build_affinity(spec: PodSpec, only_node: str) -> Body:
@@ -203,7 +206,3 @@ def _build_label_selector(selector: LabelSelector) -> Body:
 
 def _build_requirements(requirements: Iterable[Requirement]) -> list[Body]:
     return [{"key": item.key, "operator": item.operator, "values": list(item.values)} for item in requirements]
-
-
-def _remove_empty_members(**values: Any) -> Body:
-    return {name: value for name, value in values.items() if value}
