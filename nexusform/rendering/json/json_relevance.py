@@ -142,8 +142,12 @@ class _ReferenceAnalysis:
                 return _build_references(reference.module, local.expression) if local else ()
             case "module":
                 return self._follow_call(reference, module)
-            case "each" | "count":
-                return _follow_repetition(reference, module)
+            case "each" | "count":  # leads to the `for_each` or `count` of the block around it
+                block_with_each = module.resources.get(reference.block) if reference.block else None
+                if block_with_each is None:
+                    return ()
+                expression = block_with_each.count or block_with_each.for_each
+                return _build_references(reference.module, expression) if expression else ()
         resource = self._resolve_resource(reference)
         if resource is None:  # `path.module` and the like
             return ()
@@ -202,15 +206,6 @@ class _ReferenceAnalysis:
 def _is_repeated(block: ModuleCall | ResourceBlock) -> bool:
     """Return whether a block has several instances."""
     return block.count is not None or block.for_each is not None
-
-
-def _follow_repetition(reference: _Reference, module: Module) -> Iterable[_Reference]:
-    """Return the references in `count` or `for_each` of the resource with a reference to `each` or `count`."""
-    block = module.resources.get(reference.block) if reference.block else None
-    if block is None:
-        return ()
-    expression = block.count or block.for_each
-    return _build_references(reference.module, expression) if expression else ()
 
 
 def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:

@@ -257,8 +257,14 @@ class _SiteDrawing:
         """Render a machine: tooltip, slot, cells and VMs."""
         facts, scale = machine.facts, self._scale
         vms = [self._map.vms[number] for number in side.list_vms(machine)]
-        parts = [build_svg_element("title", self._format_tooltip(machine, vms))]
-        if scale.has_texts:  # not in the condensed form of large sites
+        cells = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
+        tooltip_lines = [f"{facts.name} ({join_texts((facts.machine_sku or '', cells))})"]
+        if facts.unschedulable_reason:
+            tooltip_lines.append(f"cordoned: {facts.unschedulable_reason}")
+        if not scale.has_texts:  # the condensed form of large sites: VMs have no tooltips
+            tooltip_lines += [vm.name for vm in vms]
+        parts = [build_svg_element("title", "\n".join(tooltip_lines))]
+        if scale.has_texts:
             parts.append(render_text(scale.label - 5, scale.row - 5, f"{facts.slot:02d}", "slot"))
         for cell in range(facts.cells):
             left = scale.label + cell * (scale.cell + _CELL_GAP)
@@ -272,17 +278,6 @@ class _SiteDrawing:
             shown_mark = ChangeMark.KEPT if mark is self._unmarked else mark
             parts.append(self._render_vm(vm, location, machine, fill_levels, shown_mark))
         return parts
-
-    def _format_tooltip(self, machine: MapMachine, vms: Iterable[MapVm]) -> str:
-        """Format the description of a machine, with its VMs if they have no tooltips."""
-        facts = machine.facts
-        cells = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
-        lines = [f"{facts.name} ({join_texts((facts.machine_sku or '', cells))})"]
-        if facts.unschedulable_reason:
-            lines.append(f"cordoned: {facts.unschedulable_reason}")
-        if not self._scale.has_texts:
-            lines += [vm.name for vm in vms]
-        return "\n".join(lines)
 
     def _render_vm(
         self, vm: MapVm, location: Placement, machine: MapMachine, fill_levels: list[float], mark: ChangeMark

@@ -42,8 +42,13 @@ def render_junit(plan: Plan) -> str:
         diagnostic = finding.diagnostic
         if diagnostic.id not in RULE_IDS and finding.level is not Level.ERROR:  # not in suites lint and plan
             warnings.append(JunitCase(diagnostic.id, _format_finding_name(diagnostic), note=_format_finding(finding)))
+    planning_cases: list[JunitCase] = []
+    for error in select_errors(plan.diagnostics):
+        if error.id != GUARD_RAIL:  # an exceeded guard rail is not a planning error
+            name = _format_finding_name(error)
+            planning_cases.append(JunitCase("plan", name, "error", error.summary, error.detail))
     suites = {
-        "plan": _build_planning_cases(plan.diagnostics),
+        "plan": planning_cases or [JunitCase("plan", "planning")],  # one passed case
         "guard rails": [
             JunitCase("guard rail", get_limit_text(diagnostic), "failure", diagnostic.summary, diagnostic.detail)
             for diagnostic in limit_errors
@@ -85,7 +90,16 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
     for name, cases in suites:
         if cases:
             all_cases += cases
-            rendered_cases = [["  ", _render_case(case), "\n"] for case in cases]
+            rendered_cases: list[Markup | str] = []
+            for case in cases:
+                parts_of_case: list[Markup] = []
+                if case.outcome:  # "": passed
+                    parts_of_case.append(build_svg_element(case.outcome, case.detail, message=case.message))
+                if case.note:
+                    parts_of_case.append(build_svg_element("system-out", case.note))
+                time = None if case.seconds is None else f"{case.seconds:.3f}"
+                element = build_svg_element("testcase", parts_of_case, classname=case.group, name=case.name, time=time)
+                rendered_cases += ["  ", element, "\n"]
             suite = build_svg_element("testsuite", "\n", rendered_cases, name=name, **_count_case_outcomes(cases))
             parts += [suite, "\n"]
     # The Jenkins schema has no count of skipped cases here, only in suites.
@@ -97,21 +111,6 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
 def _count_case_outcomes(cases: Sequence[JunitCase]) -> dict[str, int]:
     counts = Counter(case.outcome for case in cases)
     return {"tests": len(cases), "failures": counts["failure"], "errors": counts["error"], "skipped": counts["skipped"]}
-
-
-def _render_case(case: JunitCase) -> Markup:
-    outcome = build_svg_element(case.outcome, case.detail, message=case.message) if case.outcome else None
-    time = {} if case.seconds is None else {"time": f"{case.seconds:.3f}"}
-    note = build_svg_element("system-out", case.note) if case.note else None
-    return build_svg_element("testcase", outcome, note, classname=case.group, name=case.name, **time)
-
-
-def _build_planning_cases(diagnostics: Iterable[Diagnostic]) -> list[JunitCase]:
-    """Build one passed case for planning, or one case per error. Exceeded guard rails are not planning errors."""
-    errors = [error for error in select_errors(diagnostics) if error.id != GUARD_RAIL]
-    if not errors:
-        return [JunitCase("plan", "planning")]
-    return [JunitCase("plan", _format_finding_name(error), "error", error.summary, error.detail) for error in errors]
 
 
 def _format_finding_name(diagnostic: Diagnostic) -> str:

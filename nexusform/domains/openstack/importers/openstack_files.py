@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_list
+from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.domains.openstack.importers.capture_script import (
     COMMANDS,
     COMPUTE_NODES,
@@ -143,9 +143,15 @@ def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None
 
 def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mapping[str, Rows]) -> dict[str, Any]:
     """Return the values of a host in the inventory; `uuid` is its resource provider in Placement."""
+    unschedulable_reason = ""  # it takes new VMs
+    if str(service["status"]).lower() != "enabled":
+        note = enclose(" (", service.get("disabled_reason"), ")")
+        unschedulable_reason = f"its compute service is disabled{note}"
+    elif str(service["state"]).lower() != "up":
+        unschedulable_reason = "its compute service is down"
     return {
         "availability_zone": str(service.get("zone") or "nova"),
-        "unschedulable_reason": _explain_disabled_service(service),
+        "unschedulable_reason": unschedulable_reason,
         "resources": {
             str(row["resource_class"]): {
                 name: _read_non_negative_figure(row, name)
@@ -160,14 +166,6 @@ def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mappin
             if host in _split_names(row.get("hosts"))
         },
     }
-
-
-def _explain_disabled_service(service: Mapping[str, Any]) -> str:
-    """Return why a compute service takes no VMs, or ""."""
-    if str(service["status"]).lower() != "enabled":
-        reason = service.get("disabled_reason")
-        return f"its compute service is disabled{f' ({reason})' if reason else ''}"
-    return "" if str(service["state"]).lower() == "up" else "its compute service is down"
 
 
 def _read_non_negative_figure(row: Mapping[str, Any], name: str) -> float:

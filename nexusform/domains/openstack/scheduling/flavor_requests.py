@@ -164,7 +164,11 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
 
     `image` are the image's requests under the names of a flavor's properties, such as "hw:numa_nodes".
     """
-    policy = _parse_policy(flavor.properties, image)
+    flavor_policy, image_policy = flavor.properties.get(_POLICY, ""), image.get(_POLICY, "")
+    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}  # policies of images by those of flavors
+    if image_policy in rejected.get(flavor_policy, ()):
+        raise ValueError(_format_property_conflict(_POLICY))
+    policy = flavor_policy or image_policy  # "": none
     thread_policy = _parse_thread_policy(flavor.properties, image)
     is_pinned = policy in (DEDICATED, MIXED)
     is_isolated = flavor.properties.get(_EMULATOR) == ISOLATE  # emulator threads have a CPU of their own
@@ -184,15 +188,6 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     # Nova's filter wants threads if the flavor or the image requires them, even if the flavor only prefers them.
     needs_threads = policy == DEDICATED and REQUIRE in (flavor.properties.get(_THREADS), image.get(_THREADS))
     return NumaRequest(cells, page_size, policy, thread_policy, int(is_isolated), needs_threads)
-
-
-def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
-    """Return the CPU policy of the flavor, else of the image, "" for none. Raises ValueError if they conflict."""
-    policy, of_image = properties.get(_POLICY, ""), image.get(_POLICY, "")
-    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}  # policies of images by those of flavors
-    if of_image in rejected.get(policy, ()):
-        raise ValueError(_format_property_conflict(_POLICY))
-    return policy or of_image
 
 
 def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:

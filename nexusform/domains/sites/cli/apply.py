@@ -226,7 +226,10 @@ def _build_observer(
 
 
 def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
-    """Build the plan with the results of its sites. Sites without one are left out if their wave was not requested."""
+    """Build the plan with the results of its sites. Sites without one are left out if their wave was not requested.
+
+    A result without rows has the planned ones; that of an applied site has the planned impact, too.
+    """
     wave_names = {wave.name for wave in job.waves}
     sites = []
     for site in job.plan.sites:
@@ -240,20 +243,16 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
             result = replace(site.result, status=SiteStatus.APPLIED)
         else:
             result = site.result  # unchanged or rejected
-        sites.append(replace(site, result=_add_planned_rows(result, site.result)))
+        planned = site.result
+        result = replace(result, rows=result.rows or planned.rows)
+        if result.status is SiteStatus.APPLIED:
+            result = replace(
+                result,
+                impact=planned.impact,
+                disruptions=planned.disruptions,
+                availability_losses=planned.availability_losses,
+                redundancy_lost=planned.redundancy_lost,
+            )
+        sites.append(replace(site, result=result))
     undeclared = find_undeclared_sites(job.fleet, create_context())
     return replace(job.plan, sites=tuple(sites), undeclared=undeclared)
-
-
-def _add_planned_rows(result: SiteResult, planned: SiteResult) -> SiteResult:
-    """Add the planned rows to a result without rows, and the planned impact if it was applied."""
-    result = replace(result, rows=result.rows or planned.rows)
-    if result.status is not SiteStatus.APPLIED:
-        return result
-    return replace(
-        result,
-        impact=planned.impact,
-        disruptions=planned.disruptions,
-        availability_losses=planned.availability_losses,
-        redundancy_lost=planned.redundancy_lost,
-    )

@@ -171,18 +171,16 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
         sections.append(_build_result_section(question_kind, successful))
     if failed:
         verdict = f"{verdict.rstrip('.')}; {format_count(len(failed), 'site')} failed."
-        sections.insert(0, _build_rejection_section(failed))
+        lines = []
+        # Reasons that differ only in the name of the site are one reason.
+        by_reason = group_by(failed, lambda result: replace_site_name(result.reason, result.site))
+        for reason, same_reason in by_reason.items():
+            names = format_names([result.site for result in same_reason])
+            text = reason if len(same_reason) > 1 else same_reason[0].reason  # of a single site: with its name
+            lines.append(f"{names}: {text}")
+        sections.insert(0, Section("Failed sites", tuple(lines), is_finding=True))
     title = _TITLES[question_kind].format(format_count(len(results), "site"))
     return Report(title, verdict, is_finding=any(section.is_finding for section in sections), sections=tuple(sections))
-
-
-def _build_rejection_section(failed: Sequence[SiteResult]) -> Section:
-    """Build the section of failed sites by reason. Reasons with another site's name are one."""
-    lines = []
-    for reason, results in group_by(failed, lambda result: replace_site_name(result.reason, result.site)).items():
-        names = format_names([result.site for result in results])
-        lines.append(f"{names}: {reason if len(results) > 1 else results[0].reason}")  # with its name for a single site
-    return Section("Failed sites", tuple(lines), is_finding=True)
 
 
 def _build_result_section(question_kind: QuestionKind, results: Sequence[SiteResult]) -> Section:

@@ -223,7 +223,12 @@ def _list_placement_rules(
         if rule is None:
             continue  # no placement policy, or an invalid one
         is_affinity, is_hard = rule
-        targets = _collect_rule_targets(name, body, topology, vdus, groups)
+        description = f'the target "{{}}" of "{name}" is not a VDU or placement group.'
+        node_names = body.get_node("targets").list_texts()
+        target_names = _select_known_names(node_names, [*vdus, *groups], description, topology)
+        # The target of a rule is a VDU, or all VDUs of a placement group.
+        target_vdus = chain.from_iterable(groups.get(target, (target,)) for target in target_names)
+        targets = tuple(dict.fromkeys(target_vdus))
         scope, label = MACHINE, "tacker.Placement"
         if kind in _RULES:
             scope_node = topology.get_value(body, "properties", "scope")
@@ -249,18 +254,6 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
                 "Tacker asks for 2 or more."
             )
             topology.notes.add_warning(node, SMALL_MINIMUM, detail)
-
-
-def _collect_rule_targets(
-    name: str, body: Node, topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]]
-) -> tuple[str, ...]:
-    """Return the VDUs targeted by a rule, including those of placement groups."""
-    targets = body.get_node("targets").list_texts()
-    description = f'the target "{{}}" of "{name}" is not a VDU or placement group.'
-    names: list[str] = []
-    for target in _select_known_names(targets, [*vdus, *groups], description, topology):
-        names += groups.get(target, (target,))
-    return tuple(dict.fromkeys(names))
 
 
 def _select_known_names(
