@@ -212,8 +212,11 @@ def build_explanation_report(
 def build_removal_report(row: PlacementChange) -> Report:
     """Build the report of a VM removed by a plan."""
     verdict = f"is removed, because {row.reason or row.trigger} ({row.trigger})"
-    facts = [f"It runs on {format_location_text(row.source)}."] if row.source is not None else []
-    if row.trigger == "scale_in" and row.provenance != "decided" and row.address.type.startswith("nexus_"):
+    facts: list[str] = []
+    if row.source is not None:
+        facts.append(f"It runs on {format_location_text(row.source)}.")
+    is_predicted = row.provenance != "decided"
+    if row.trigger == "scale_in" and is_predicted and row.address.type.startswith("nexus_"):
         facts.append("On a real site Azure picks the VMs to remove.")
     return Report(f"{row.object} ({row.sku})", verdict, is_finding=False, facts=tuple(facts))
 

@@ -177,9 +177,11 @@ def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView
     """Return both sides (before, after) if `has_both`, VMs existed before and something changes; else one side."""
     if site.is_current_only:
         return _CURRENT  # no plan, or a failed one
-    had_vms = any(vm.before is not None and vm.address for vm in site.vms)  # unmanaged VMs have no address
+    if not has_both:
+        return _AFTER
     has_changes = site.count_vms(ChangeMark.KEPT) < len(site.vms)
-    return _BEFORE_AND_AFTER if has_both and had_vms and has_changes else _AFTER
+    had_vms = any(vm.before is not None and vm.address for vm in site.vms)  # unmanaged VMs have no address
+    return _BEFORE_AND_AFTER if had_vms and has_changes else _AFTER
 
 
 def _select_unmarked(site: SiteMap) -> ChangeMark | None:
@@ -436,7 +438,10 @@ class RackOverviewDrawing:
 
     def _compute_memory_share(self, machines: list[MapMachine]) -> float:
         """Compute the share of the memory of a rack used by its VMs after the plan; 0 without memory."""
-        total = sum(machine.facts.cells * machine.facts.memory_gib_per_cell for machine in machines)
-        vms = (self._site.vms[number] for machine in machines for number in machine.after)
-        used = sum(vm.sku.memory_in_cell * vm.sku.numa_cells for vm in vms)
-        return float(min(used / total, 1)) if total else 0.0
+        total_gib, used_gib = 0.0, 0.0
+        for machine in machines:
+            total_gib += machine.facts.cells * machine.facts.memory_gib_per_cell
+            for number in machine.after:
+                sku = self._site.vms[number].sku
+                used_gib += sku.memory_in_cell * sku.numa_cells
+        return min(used_gib / total_gib, 1.0) if total_gib else 0.0

@@ -250,9 +250,11 @@ def _parse_numa_cells(
 
 def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:
     """Return the properties key.0, key.1 and so on. Raises ValueError if both flavor and image have key.0."""
-    if f"{key}.0" in properties and f"{key}.0" in image:
+    first_name = f"{key}.0"
+    if first_name in properties and first_name in image:
         raise ValueError(_format_property_conflict(key))
-    values = properties if f"{key}.0" in properties else image
+    values = properties if first_name in properties else image
+    # Names are counted from 0; the first missing one ends the list.
     names = takewhile(values.__contains__, (f"{key}.{number}" for number in count()))
     return [values[name] for name in names]
 

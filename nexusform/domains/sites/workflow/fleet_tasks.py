@@ -109,16 +109,20 @@ def select_sites(
         problems.append(build_error("unknown-wave", detail))
     names = [site.name for site in definition.sites]
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            hint = suggest_name(pattern, names)
-            matching = [item for item in undeclared if fnmatchcase(item.name, pattern)]
-            if matching:
-                states = format_list(f"{item.name}'s state {item.state_location}" for item in matching)
-                hint = f" Existing states: {states}."
-            detail = f'-site: there is no site "{pattern}".{hint}'
-            problems.append(build_error("unknown-site", detail))
-    wave_sites = [site for site in definition.sites if wave in ("", site.wave)]
-    selected_names = [site.name for site in wave_sites if is_site_requested(site.name, patterns)]
+        if any(fnmatchcase(name, pattern) for name in names):
+            continue  # it selects sites
+        hint = suggest_name(pattern, names)
+        former_sites = [item for item in undeclared if fnmatchcase(item.name, pattern)]
+        if former_sites:
+            states = format_list(f"{item.name}'s state {item.state_location}" for item in former_sites)
+            hint = f" Existing states: {states}."
+        detail = f'-site: there is no site "{pattern}".{hint}'
+        problems.append(build_error("unknown-site", detail))
+    selected_names = []
+    for site in definition.sites:
+        is_in_wave = wave in ("", site.wave)
+        if is_in_wave and is_site_requested(site.name, patterns):
+            selected_names.append(site.name)
     if not selected_names and not problems:
         detail = "No site of that wave has such a name. Nothing was planned."
         problems.append(build_error("unknown-site", detail))

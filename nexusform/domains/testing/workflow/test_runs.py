@@ -256,13 +256,12 @@ class RunBlockExecutor(Struct):
         if has_errors(problems):
             raise RunBlockError(problems, plan)
         addresses_with_errors = {item.address for item in plan.diagnostics if item.severity is Severity.ERROR}
-        failed_outputs = frozenset(
-            name
-            for name, output in plan.planned_outputs.items()
-            if output.value is UNKNOWN or f"output.{name}" in addresses_with_errors
-        )
+        failed_outputs = set()  # assertions read null in place of these
+        for name, output in plan.planned_outputs.items():
+            if output.value is UNKNOWN or f"output.{name}" in addresses_with_errors:
+                failed_outputs.add(name)
         state = _build_planned_state(session, plan)
-        has_failed = self._evaluate_assertions(block, session, state, problems, failed_outputs)
+        has_failed = self._evaluate_assertions(block, session, state, problems, frozenset(failed_outputs))
         return RunOutcome(problems, plan, state=None, has_failed=has_failed)
 
     def _evaluate_assertions(

@@ -276,12 +276,17 @@ class OverridingProvider:
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the objects; overridden ones are returned as in state. Raises ProviderProblem."""
-        inner_requests = [r for r in requests if self._find_values(r.address) is None]  # not overridden
+        inner_requests: list[ReadRequest] = []
+        overridden: list[bool] = []  # by position of the request
+        for request in requests:
+            overridden.append(self._find_values(request.address) is not None)
+            if not overridden[-1]:
+                inner_requests.append(request)
         answers = iter(self._inner.read(inner_requests) if inner_requests else [])
-        return [
-            next(answers) if self._find_values(r.address) is None else ReadResult(r.attributes or None)
-            for r in requests
-        ]
+        results: list[ReadResult] = []
+        for request, is_overridden in zip(requests, overridden, strict=True):
+            results.append(ReadResult(request.attributes or None) if is_overridden else next(answers))
+        return results
 
     def _find_values(self, text: str) -> Mapping[str, Any] | None:
         """Return the override values of an object: of a pattern, else of its type in a mock ({}); None without both."""

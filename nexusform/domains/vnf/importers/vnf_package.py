@@ -270,9 +270,13 @@ def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_T
     if document is None:
         return None
     used_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}
-    others = [other for other in definitions if other is not document]
-    required = [other.text for other in others if not used_types.isdisjoint(_list_declared_types(other))]
-    return "\n---\n".join([document.text, *required])
+    texts = [document.text]
+    for other in definitions:
+        if other is document:
+            continue  # its text is the first one
+        if not used_types.isdisjoint(_list_declared_types(other)):
+            texts.append(other.text)
+    return "\n---\n".join(texts)
 
 
 def _list_declared_types(document: _ToscaDefinitions) -> Iterator[str]:

@@ -159,15 +159,17 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
     for level_name in ("", *(level.name for level in descriptor.levels)):  # "": the default one
         maximum_numbers |= Counter(compute_maximum_counts(descriptor, level_name).numbers)  # the larger of both
     for rule in descriptor.rules:
-        same_scope = [other for other in hot_rules if other.scope == rule.scope]
-        overlapping_rules = [other for other in same_scope if not set(rule.vdus).isdisjoint(other.vdus)]
+        rule_vdus = set(rule.vdus)
+        overlapping_rules = [
+            other for other in hot_rules if other.scope == rule.scope and not rule_vdus.isdisjoint(other.vdus)
+        ]
         for other in overlapping_rules:
             if _is_contradicting_rule(rule, other, maximum_numbers):
                 _warn_contradiction(rule, other, notes)
             # The VNFD's rule includes the other one if it is of its kind, as hard, and has all its VDUs. The number of
             # VMs per location needs no check: a VNFD always allows one, the strictest number.
             is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
-            if is_as_strict and set(other.vdus) <= set(rule.vdus):
+            if is_as_strict and rule_vdus.issuperset(other.vdus):
                 hot_rules.remove(other)
         if rule.scope == MACHINE and not overlapping_rules and hot.vdus:  # Heat knows rules for machines only
             detail = (
