@@ -62,11 +62,12 @@ def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
             totals[effect_count.effect, effect_count.kind, effect_count.state] += effect_count.count
         site_counts.update({effect_count.effect for effect_count in site.result.disruptions})
     counts = [EffectCount(kind, effect, state, count) for (effect, kind, state), count in totals.items()]
-    return [
-        f"{' and '.join(format_effect_clauses(counts, [effect]))} on {format_count(site_counts[effect], 'site')}"
-        for effect in LOSS_EFFECTS
-        if site_counts[effect]
-    ]
+    clauses: list[str] = []
+    for effect in LOSS_EFFECTS:
+        if site_counts[effect]:
+            totals_text = " and ".join(format_effect_clauses(counts, [effect]))  # one per kind and state
+            clauses.append(f"{totals_text} on {format_count(site_counts[effect], 'site')}")
+    return clauses
 
 
 def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:

@@ -61,10 +61,11 @@ def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]
     name and a line number.
     """
     grouped = group_by(sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name)))
-    reasons = [
-        (reason if len(same_reason) > 1 else same_reason[0].result.reason, [site.name for site in same_reason])
-        for reason, same_reason in grouped.items()
-    ]
+    reasons: list[tuple[str, list[str]]] = []
+    for general_reason, same_reason in grouped.items():
+        own_reason = same_reason[0].result.reason  # with the name of the site and a line number
+        names = [site.name for site in same_reason]
+        reasons.append((own_reason if len(names) == 1 else general_reason, names))
     return sorted(reasons, key=lambda reason_and_names: -len(reason_and_names[1]))
 
 

@@ -202,10 +202,10 @@ def plan_fleet(
 def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]) -> FleetPlan:
     """Build the plan of a fleet from the results."""
     site_by_state = {result.state_location: name for name, result in results.items() if result.state_location}
-    dependencies = {  # by site: the other sites with states read by it
-        name: tuple(sorted({site_by_state[state] for state in result.read_states if state in site_by_state} - {name}))
-        for name, result in results.items()
-    }
+    dependencies: dict[str, tuple[str, ...]] = {}  # by site: the other sites with states read by it
+    for name, result in results.items():
+        read_sites = {site_by_state[state] for state in result.read_states if state in site_by_state}
+        dependencies[name] = tuple(sorted(read_sites - {name}))
     entries = definition.sites_by_name
     sites = tuple(build_planned_site(entries[name], results[name], dependencies[name]) for name in results)
     return FleetPlan(
@@ -262,7 +262,10 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Split the sites of a wave into rounds: every site is in a later round than its dependencies in the wave."""
+    """Split the sites of a wave into rounds: every site is in a later round than its dependencies in the wave.
+
+    If b and c read the state of a, and d that of c, the rounds are [a], [b, c] and [d].
+    """
     remaining = list(names)
     rounds: list[list[str]] = []
     while remaining:

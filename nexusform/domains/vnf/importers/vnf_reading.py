@@ -68,12 +68,16 @@ def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
     anti-affinity rule. Tacker makes a server group from each rule for machines, and puts the servers of its VDUs into
     it.
     """
-    machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE]
-    separating_rules = [rule for rule in machine_rules if rule.is_hard and not rule.is_affinity]
-    grouped = set(chain.from_iterable(rule.vdus for rule in machine_rules))
-    separated = set(chain.from_iterable(rule.vdus for rule in separating_rules))
+    grouped_vdus: set[str] = set()
+    separated_vdus: set[str] = set()
+    for rule in descriptor.rules:
+        if rule.scope != MACHINE:
+            continue  # Tacker makes no server group from it
+        grouped_vdus.update(rule.vdus)
+        if rule.is_hard and not rule.is_affinity:
+            separated_vdus.update(rule.vdus)
     vdus = tuple(
-        replace(vdu, has_anti_affinity=vdu.name in separated, has_scheduler_hints=vdu.name in grouped)
+        replace(vdu, has_anti_affinity=vdu.name in separated_vdus, has_scheduler_hints=vdu.name in grouped_vdus)
         for vdu in descriptor.vdus
     )
     return replace(descriptor, vdus=vdus)

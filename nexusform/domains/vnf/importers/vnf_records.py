@@ -268,9 +268,12 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
     """
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []
-    hard_rules = [rule for rule in vnf.rules if rule.is_hard]
-    separating_rules = [rule for rule in hard_rules if not rule.is_affinity]
-    joining_rules = [rule for rule in hard_rules if rule.is_affinity]
+    separating_rules: list[PlacementRule] = []
+    joining_rules: list[PlacementRule] = []
+    for rule in vnf.rules:
+        if rule.is_hard:
+            rules_of_kind = joining_rules if rule.is_affinity else separating_rules
+            rules_of_kind.append(rule)
     for rule in separating_rules:
         vms = count_vms(rule.vdus, numbers)
         maximum = location_counts[rule.scope] * rule.max_per_location

@@ -318,9 +318,13 @@ def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _has_application_credential(fields: Mapping[str, str]) -> bool:
+    """Return whether there is an application credential with its secret: by its id, or by its name and its user."""
+    if "application_credential_secret" not in fields:
+        return False
+    if "application_credential_id" in fields:
+        return True
     has_user = not fields.keys().isdisjoint(_USER_FIELDS)
-    has_identifier = "application_credential_id" in fields or ("application_credential_name" in fields and has_user)
-    return has_identifier and "application_credential_secret" in fields
+    return has_user and "application_credential_name" in fields
 
 
 def _build_domain(fields: Mapping[str, str], name: str) -> dict[str, str]:

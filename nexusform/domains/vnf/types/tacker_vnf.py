@@ -212,16 +212,18 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     level = attributes.get("instantiation_level")
     if UNKNOWN in (level, attributes.get("scale_levels")):
         return  # checked when known
-    configured_levels = get_mapping(attributes, "scale_levels")
-    known_levels = {name: value for name, value in configured_levels.items() if is_set_and_known(value)}
-    for name, value in known_levels.items():
-        if not isinstance(value, int):
+    integer_levels: dict[str, int] = {}
+    has_invalid_number = False
+    for name, value in get_mapping(attributes, "scale_levels").items():
+        if isinstance(value, int):
+            integer_levels[name] = value
+        elif is_set_and_known(value):
+            has_invalid_number = True
             detail = f'The level of "{name}" must be a whole number, not {value}.'
             yield Problem(("scale_levels", name), "invalid-number", detail)
-    integer_levels = {name: value for name, value in known_levels.items() if isinstance(value, int)}
     problems = list_size_problems(vnf, level, integer_levels)
     yield from problems
-    if problems or len(integer_levels) < len(known_levels):
+    if problems or has_invalid_number:
         return  # the numbers of an invalid size mean nothing
     for clamped in compute_vdu_counts(vnf, level, integer_levels).clamped_counts:
         vdu = vnf.find_vdu(clamped.vdu)
