@@ -306,7 +306,10 @@ def _find_vm_row(
         actions = (PlacementAction.REMOVE, PlacementAction.LOSE)
     elif before is None:
         actions = (PlacementAction.PLACE,)
-    return next((row for row in rows if row.action in actions), next(iter(rows), None))
+    for row in rows:
+        if row.action in actions:
+            return row
+    return next(iter(rows), None)  # the first one
 
 
 def _compute_mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> ChangeMark:

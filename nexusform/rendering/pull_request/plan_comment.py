@@ -207,6 +207,13 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
 
     `racks` begins with the most removed VMs. Only the first existing and new racks are shown, then the number of the
     other racks and a legend. Return [] if no machine has another number of VMs.
+
+    For example, a rack of 5 machines (the first one cordoned, the third one new) and a new rack of 2 machines give:
+
+        rack1   1     5
+        before  21.0  +
+        after   x131  +
+        rack9   01
     """
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:

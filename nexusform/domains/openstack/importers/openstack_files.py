@@ -81,13 +81,10 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
     """Fill the reading; report hosts left out. Raises LookupError, AttributeError, TypeError and ValueError."""
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
-    reading.server_groups = {
-        str(row["name"]): {
-            "policy": next(iter(_split_names(row.get("policy") or row.get("policies"))), ""),
-            "members": sorted(_split_names(row.get("members"))),
-        }
-        for row in tables.get("server_groups", [])
-    }
+    for row in tables.get("server_groups", []):
+        policies = _split_names(row.get("policy") or row.get("policies"))  # clients name it differently
+        members = sorted(_split_names(row.get("members")))
+        reading.server_groups[str(row["name"])] = {"policy": next(iter(policies), ""), "members": members}
     providers = {str(row["name"]): str(row["uuid"]) for row in tables["resource_providers"]}
     services = {str(row["host"]): row for row in tables["compute_services"]}  # a host may differ from its hostname
     nodes = {str(row["hypervisor_hostname"]): row for row in tables.get(COMPUTE_NODES, [])}
@@ -284,8 +281,11 @@ def _read_properties(value: Any) -> dict[str, str]:
     """Return properties: an object, or a text such as `a='b', c='d'` (older clients)."""
     if isinstance(value, Mapping):
         return {str(key): str(item) for key, item in sorted(value.items())}
-    pairs = (part.partition("=") for part in _split_names(value))
-    return {key.strip(): item.strip().strip("'\"") for key, _, item in pairs}
+    properties = {}
+    for part in _split_names(value):
+        key, _, item = part.partition("=")
+        properties[key.strip()] = item.strip().strip("'\"")
+    return properties
 
 
 def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -270,9 +270,11 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
         return problem.id, problem.subject, _QUOTED_NAME.sub(replace_name, problem.detail)
 
     for first, *further_problems in group_by(problems, get_key).values():
+        if not further_problems:
+            yield first
+            continue
         count = format_count(len(further_problems), "other site")
-        detail = f"{first.detail} The same holds for {count} of this block."
-        yield replace(first, detail=detail) if further_problems else first
+        yield replace(first, detail=f"{first.detail} The same holds for {count} of this block.")
 
 
 _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')

@@ -232,10 +232,15 @@ def _decode_keyword(attribute: Attribute | None, allowed: tuple[str, ...], probl
 
 
 def _decode_addresses(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
+    """Return the addresses in a list of references, without invalid ones (reported); () without `attribute`."""
     if attribute is None:
         return ()
-    patterns = [_decode_pattern(expression, problems) for expression in list_static_items(attribute, problems)]
-    return tuple(str(pattern) for pattern in patterns if pattern is not None)
+    addresses = []
+    for expression in list_static_items(attribute, problems):
+        pattern = _decode_pattern(expression, problems)
+        if pattern is not None:
+            addresses.append(str(pattern))
+    return tuple(addresses)
 
 
 def _decode_pattern(expression: Expression, problems: list[Diagnostic]) -> AddressPattern | None:

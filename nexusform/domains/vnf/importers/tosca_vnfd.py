@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import chain, product
 from math import ceil
 from typing import Any, Final
 
@@ -444,9 +444,11 @@ def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Delt
 
     A policy "VDU2_scaling" with the target VDU1 is likely for VDU2.
     """
-    pairs = ((deltas, name) for deltas in policies for name in topology.node_names)
-    misdirected = ((deltas, name) for deltas, name in pairs if name != vdu and deltas.policy.startswith(name))
-    wrong_policy, intended_vdu = next(misdirected, (policies[1], ""))  # "": no hint
+    wrong_policy, intended_vdu = policies[1], ""  # "": no hint
+    for deltas, name in product(policies, topology.node_names):
+        if name != vdu and deltas.policy.startswith(name):
+            wrong_policy, intended_vdu = deltas, name
+            break  # the first hint counts
     hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".' if intended_vdu else ""
     detail = (
         f'"{policies[0].policy}" (line {policies[0].body.line}) and "{policies[1].policy}" (line '

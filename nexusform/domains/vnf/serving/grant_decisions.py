@@ -230,7 +230,8 @@ class PlannedOperation(Struct, frozen=True):
 def list_operations(change: Change, operation: str, request: Mapping[str, Any]) -> Iterator[PlannedOperation]:
     """Yield the operations of a change: `request` is its grant request, and `operation` the one of the whole.
 
-    Tacker instantiates at an instantiation level and scales one aspect at a time.
+    Tacker instantiates at an instantiation level and scales one aspect at a time. A new VNF with one aspect above its
+    first level yields INSTANTIATE with the VMs of that level, then SCALE with the other ones.
     """
     added = _group_names_by_vdu(request["addResources"])
     removed = _group_names_by_vdu(request["removeResources"])

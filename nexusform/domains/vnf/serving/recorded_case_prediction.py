@@ -41,21 +41,17 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     placements = tuple(PlacementChange(address, VM, name, actions[name], None, None, trigger="") for name in actions)
     plan = Plan(changes=(change,), placements=placements)
     grant = next(item for item in list_planned_grants(plan).grants if item.operation == operation)
-    constraints = [
-        {
-            "kind": item["affinityOrAntiAffinity"],
-            "scope": item["scope"],
-            "resources": dict(Counter(row["idType"] for row in item["resource"])),
-        }
-        for item in build_grant_requests(plan).requests[str(address)]["placementConstraints"]
-    ]
+    constraints: list[dict[str, Any]] = []
+    for item in build_grant_requests(plan).requests[str(address)]["placementConstraints"]:
+        id_types = Counter(row["idType"] for row in item["resource"])
+        constraint = {"kind": item["affinityOrAntiAffinity"], "scope": item["scope"], "resources": dict(id_types)}
+        constraints.append(constraint)
+    constraints.sort(key=lambda item: (item["kind"], sorted(item["resources"].items()), item["scope"]))
     return {
         "operation": grant.operation,
         "added": {vdu: len(names) for vdu, names in grant.added.items()},
         "removed": dict(grant.removed),
-        "constraints": sorted(
-            constraints, key=lambda item: (item["kind"], sorted(item["resources"].items()), item["scope"])
-        ),
+        "constraints": constraints,
     }
 
 
