@@ -223,7 +223,14 @@ def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
 
 
 def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]) -> list[str]:
-    """Draw the sites below their dependencies. Sites with equal dependencies and dependents share a node."""
+    """Draw the sites below their dependencies. Sites with equal dependencies and dependents share a node.
+
+    If lon1 and lon2 read the state of hub, and ldn reads theirs, the lines are:
+
+        ╙── hub
+            └─╼ lon1, lon2
+                └─╼ ldn
+    """
     import networkx as nx  # few plans have dependencies between sites
 
     dependents: dict[str, set[str]] = {}

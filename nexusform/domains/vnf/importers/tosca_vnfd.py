@@ -509,9 +509,8 @@ def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], s
     names = list(dict.fromkeys([*origins, *numbers]))
     if not default and len(names) == 1:
         default = names[0]
-    default_origin = Origin(topology.notes.file, 1)
-    levels = tuple(
-        InstantiationLevel(name, scale_levels.get(name, {}), numbers.get(name, {}), origins.get(name, default_origin))
-        for name in names
-    )
-    return levels, default
+    levels = []
+    for name in names:
+        origin = origins.get(name, Origin(topology.notes.file, 1))  # of a level with numbers of VMs only
+        levels.append(InstantiationLevel(name, scale_levels.get(name, {}), numbers.get(name, {}), origin))
+    return tuple(levels), default

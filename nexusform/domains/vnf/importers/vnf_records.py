@@ -203,7 +203,11 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
 
 
 def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = {}) -> VduVmCounts:
-    """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels."""
+    """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels.
+
+    The numbers of a level are those at its own scale levels. An overridden scale level adds the VMs of the steps above,
+    or removes those of the steps below. The bounds of a VDU limit the result.
+    """
     selected_level = vnf.find_level(level)
     base_levels = selected_level.scale_levels
     effective_levels = {**base_levels, **scale_levels}
