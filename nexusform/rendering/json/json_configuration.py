@@ -226,6 +226,7 @@ def _build_block_schema(schema: BlockSchema) -> dict[str, Any]:
 
 
 def _build_attribute(attribute: AttributeSchema) -> dict[str, Any]:
+    """Build an argument with the flags that are true for it."""
     flags = ("required", "optional", "computed", "sensitive")
     return {
         "type": build_type_json(attribute.type),

@@ -236,6 +236,7 @@ def _build_reference(path: ModulePath, traversal: Traversal, block: _ResourceKey
 
 
 def _convert_step(step: Step) -> str | int:
+    """Return the name, key or index of a step."""
     if isinstance(step, TraverseAttribute):
         return int(step.name) if step.name.isdecimal() else step.name  # `a.0` is `a[0]`
     return step.key if isinstance(step.key, str) else int(step.key)

@@ -176,6 +176,7 @@ _RACK_FORM: Final = RecordForm(MapRack, "name zone planned machines", machines=_
 
 
 def _encode_location(placement: Placement | None) -> list[Any] | None:
+    """Return a location as `[rack, machine, zone, cell, ...]`; None without one."""
     if placement is None:
         return None
     return [placement.rack, placement.machine, placement.availability_zone, *placement.cells]

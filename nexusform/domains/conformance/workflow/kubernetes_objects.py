@@ -135,6 +135,7 @@ def _build_containers(spec: PodSpec) -> list[Body]:
 
 
 def _build_toleration(item: Toleration) -> Body:
+    """Build a toleration without its empty members; the seconds are kept, even if they are 0."""
     seconds = {} if item.seconds is None else {"tolerationSeconds": item.seconds}
     texts = {"key": item.key, "operator": item.operator, "value": item.value, "effect": item.effect}
     return omit_empty(texts) | seconds  # 0 seconds is a value
@@ -165,6 +166,7 @@ def _build_term(term: NodeSelectorTerm) -> Body:
 
 
 def _build_pod_affinity(required: Sequence[PodTerm], preferred: Sequence[PodTerm]) -> Body:
+    """Build an affinity or anti-affinity to other pods: its hard terms, and its preferred ones with weights."""
     return {
         "requiredDuringSchedulingIgnoredDuringExecution": list(map(_build_pod_affinity_term, required)),
         "preferredDuringSchedulingIgnoredDuringExecution": [
@@ -174,6 +176,7 @@ def _build_pod_affinity(required: Sequence[PodTerm], preferred: Sequence[PodTerm
 
 
 def _build_pod_affinity_term(term: PodTerm) -> Body:
+    """Build a term about other pods; an absent selector is left out, since an empty one selects all pods."""
     body: Body = {"topologyKey": term.topology_key, "namespaces": list(term.namespaces)}
     if term.selector is not None:
         body["labelSelector"] = _build_label_selector(term.selector)

@@ -166,6 +166,7 @@ def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mappin
 
 
 def _read_non_negative_figure(row: Mapping[str, Any], name: str) -> float:
+    """Return a finite figure of 0 or more; only an allocation ratio keeps its fraction. Raises ValueError."""
     figure = float(row[name])
     if not math.isfinite(figure) or figure < 0:
         raise ValueError(f"{name} is {row[name]}")
@@ -183,6 +184,7 @@ def _read_first_text(row: Mapping[str, Any], *columns: str) -> str:
 
 
 def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a flavor in the inventory; its disk includes the ephemeral one and the swap."""
     swap = _read_count(row, "swap")
     return {
         "vcpus": int(row["vcpus"]),

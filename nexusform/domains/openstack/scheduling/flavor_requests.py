@@ -296,6 +296,7 @@ def _parse_cpus(text: str, key: str) -> frozenset[int]:
 
 
 def _parse_number(text: str, key: str) -> int:
+    """Return the whole number of the property `key`. Raises ValueError, with its name."""
     number = parse_integer(text.strip())
     if number is None:
         raise ValueError(_format_invalid_property(key, text))

@@ -337,6 +337,7 @@ def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
 
 
 def _compute_free_vcpus(_demand: Demand, usage: NovaHostUsage, load: MachineLoad) -> float:
+    """Return the vCPUs of the CPU weigher: the limit of the host by its allocation ratio, less those of all its VMs."""
     resource = get_resource(usage.host, VCPU)
     capacity = resource.total * resource.allocation_ratio - resource.reserved
     pinned_vcpus = usage.dedicated_vcpus + usage.fallback_vcpus - usage.emulator_vcpus  # of VMs, on dedicated CPUs

@@ -281,6 +281,7 @@ def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -
 
 
 def _format_dotted(expression: Expression) -> str:
+    """Return a reference with dots, such as `simulated.other`; "" for any other expression."""
     if not isinstance(expression, Traversal):
         return ""
     return ".".join([expression.root.name, *(str(getattr(step, "name", "")) for step in expression.steps)])

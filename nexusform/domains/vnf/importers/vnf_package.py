@@ -123,6 +123,7 @@ def _check_package_path(name: str) -> None:
 
 
 def _decode_text(name: str, content: bytes) -> str:
+    """Return a document of the package as text. Raises DiagnosticsError if it is too large, or not UTF-8."""
     if len(content) > _MAX_DOCUMENT_BYTES:
         raise _build_error(f'"{name}" in it is larger than {_MAX_DOCUMENT_BYTES // _MIB} MiB.')
     try:
@@ -223,6 +224,7 @@ def _is_standard(name: str) -> bool:
 
 
 def _resolve_package_path(path: str, base_file: str) -> str:
+    """Return a path next to `base_file`, the file that refers to it. Raises DiagnosticsError outside of the package."""
     name = posixpath.normpath(posixpath.join(posixpath.dirname(base_file), path))
     _check_package_path(name)
     return name

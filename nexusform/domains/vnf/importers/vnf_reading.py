@@ -147,6 +147,7 @@ def _add_contradiction(origin: Origin, detail: str, notes: dict[str, DocumentFin
 
 
 def _format_vdu_bounds(vdu: Vdu) -> str:
+    """Format the allowed numbers of VMs: "2", "2 to 4" or "2 or more"."""
     if vdu.maximum is None:
         return f"{vdu.minimum} or more"
     return f"{vdu.minimum}" if vdu.minimum == vdu.maximum else f"{vdu.minimum} to {vdu.maximum}"

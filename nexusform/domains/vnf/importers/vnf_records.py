@@ -232,6 +232,7 @@ def compute_maximum_counts(vnf: Vnf, level: object = "") -> VduVmCounts:
 
 
 def _list_scale_increments(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Iterator[int]:
+    """Yield the number of VMs added to a VDU by each aspect at its level (0 if it is missing, at most its maximum)."""
     for aspect in vnf.aspects:
         for steps in aspect.steps:
             if steps.vdu == vdu:

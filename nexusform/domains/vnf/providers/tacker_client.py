@@ -130,6 +130,7 @@ class TackerClient:
         return self._parse_object(self.write("POST", "/vnf_instances", body), "/vnf_instances")
 
     def _parse_object(self, answer: ApiResponse, path: str) -> Mapping[str, Any]:
+        """Return the object in an answer. Raises TackerProblem if it has no id."""
         document: Mapping[str, Any] = self._parse(answer)
         if not get_text(document, "id"):
             raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not an object with an id.")

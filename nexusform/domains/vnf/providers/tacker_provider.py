@@ -283,12 +283,14 @@ def _require_vnf(resource_type: str) -> None:
 
 
 def _require_planned_vnf(request: ChangeRequest) -> Mapping[str, Any]:
+    """Return the planned attributes of a VNF, with None for unknown values. Raises ProviderProblem for another type."""
     _require_vnf(request.key.type)
     planned: Mapping[str, Any] = replace_unknown(request.planned_attributes)
     return planned
 
 
 def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
+    """Return an instance. Raises ProviderProblem if it does not exist."""
     instance = runner.read_instance(instance_id)
     if instance is None:
         raise ProviderProblem(f"Tacker has no VNF instance {instance_id}.")
@@ -381,6 +383,7 @@ def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) 
 
 
 def _list_creation_problems(vnf: Vnf, planned: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what Tacker lacks to create a VNF: ids of descriptor and flavour, or numbers of VMs at its level."""
     if not vnf.descriptor_id:
         yield Problem(("vnfd",), "unsupported-vnf-change", "Tacker needs a VNFD with a descriptor_id: set csar.")
     if not planned.get("flavour_id"):

@@ -100,6 +100,7 @@ def _parse_request_body(text: str) -> dict[str, Any] | Problem:
 
 
 def _reject_constant(name: str) -> None:
+    """Raise ValueError for a number that JSON does not have, such as NaN."""
     raise ValueError(name)
 
 
