@@ -228,7 +228,7 @@ class KubeSchedulerCheck:
         self._replace_spreading_service(build_default_service(spec))
         only_node = outcome.node if is_daemon else ""
         expected = {outcome.node}
-        if not is_daemon:  # all nodes among which the scheduler draws
+        if not is_daemon:  # any of the best nodes is right
             choice = scheduler.choose_nodes()  # None: no node is feasible
             tied_nodes = choice.tied_nodes if choice is not None else ()
             expected = {scheduler.cache.nodes[node].name for node in tied_nodes} or {_PENDING}

@@ -224,7 +224,7 @@ def _is_standard(name: str) -> bool:
 
 
 def _resolve_package_path(path: str, base_file: str) -> str:
-    """Return a path next to `base_file`, the file that refers to it. Raises DiagnosticsError outside of the package."""
+    """Return a path next to `base_file`, the file with the reference. Raises DiagnosticsError for another folder."""
     name = posixpath.normpath(posixpath.join(posixpath.dirname(base_file), path))
     _check_package_path(name)
     return name

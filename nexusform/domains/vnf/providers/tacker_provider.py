@@ -383,7 +383,7 @@ def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) 
 
 
 def _list_creation_problems(vnf: Vnf, planned: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what Tacker lacks to create a VNF: ids of descriptor and flavour, or numbers of VMs at its level."""
+    """Yield the missing facts for the creation of a VNF: ids of descriptor and flavour, numbers of VMs at its level."""
     if not vnf.descriptor_id:
         yield Problem(("vnfd",), "unsupported-vnf-change", "Tacker needs a VNFD with a descriptor_id: set csar.")
     if not planned.get("flavour_id"):

@@ -57,7 +57,11 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
     vnfcs = {**get_mapping(prior_values, "vnfcs"), **get_mapping(planned_values, "vnfcs")}
     added_names = [name for name in vnfcs if actions.get(name) in _ADDING_ACTIONS]
     removed_names = [name for name in vnfcs if actions.get(name) in _REMOVING_ACTIONS]
-    operation = _get_operation(change, actions)
+    operation = "HEAL" if PlacementAction.MOVE in actions.values() else "SCALE"
+    if change.before is None:
+        operation = "INSTANTIATE"
+    elif change.after is None:
+        operation = "TERMINATE"
     instance_id = str(attributes["id"])
     occurrence_id = str(uuid5(NAMESPACE_URL, f"{instance_id}/{operation}/{','.join((*added_names, *removed_names))}"))
     optional = {
@@ -92,15 +96,6 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
             "vnfInstance": {"href": f"/vnflcm/v2/vnf_instances/{quote(instance_id, safe='')}"},
         },
     }
-
-
-def _get_operation(change: Change, actions: Mapping[str, PlacementAction]) -> str:
-    """Return the life-cycle operation of a VNF change."""
-    if change.before is None:
-        return "INSTANTIATE"
-    if change.after is None:
-        return "TERMINATE"
-    return "HEAL" if PlacementAction.MOVE in actions.values() else "SCALE"
 
 
 def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> Iterator[dict[str, Any]]:

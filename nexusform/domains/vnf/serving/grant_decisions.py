@@ -231,7 +231,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     """Yield the operations of a change: `request` is its grant request, and `operation` the one of the whole.
 
     Tacker instantiates at an instantiation level and scales one aspect at a time. A new VNF with one aspect above its
-    first level yields INSTANTIATE with the VMs of that level, then SCALE with the other ones.
+    first level yields INSTANTIATE with the VMs of the first level, then SCALE with the other ones.
     """
     added = _group_names_by_vdu(request["addResources"])
     removed = _group_names_by_vdu(request["removeResources"])

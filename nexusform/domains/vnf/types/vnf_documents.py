@@ -100,7 +100,7 @@ def _parse_request_body(text: str) -> dict[str, Any] | Problem:
 
 
 def _reject_constant(name: str) -> None:
-    """Raise ValueError for a number that JSON does not have, such as NaN."""
+    """Raise ValueError for a number unknown to JSON, such as NaN."""
     raise ValueError(name)
 
 
@@ -309,12 +309,8 @@ def resolve_vdu_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext
 
 def _find_sku(name: str, vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | None:
     """Return the SKU of a flavor with the image of the VDU, else of the flavor alone."""
-    return context.find_sku(build_sku_name(name, get_image(vdu, block))) or context.find_sku(name)
-
-
-def get_image(vdu: Vdu, block: Mapping[str, Any]) -> str:
-    """Return the image of a VDU, "" if it is unknown."""
-    return str(block.get("image") or vdu.image)
+    image = str(block.get("image") or vdu.image)  # "": unknown
+    return context.find_sku(build_sku_name(name, image)) or context.find_sku(name)
 
 
 def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:
