@@ -189,7 +189,7 @@ def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]
     """Place the new VMs of a pool in the scheduler and yield its answer for each. VMs replaced in batches are removed
     in between. `removals` has the VMs to release by the number of VMs placed before.
     """
-    demands = [pool.build_demand(number) for number in pool.new_numbers]
+    demands = list(map(pool.build_demand, pool.new_numbers))
     placed_count = 0
     for count in sorted({*pool.removals, len(demands)}):  # the number of placed VMs before a removal, or at the end
         yield from scheduler.place_all(demands[placed_count:count])

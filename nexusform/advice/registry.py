@@ -87,10 +87,12 @@ def run_rules(
     ignored = {
         (pool.address, span): pool.ignored_rules for pool in facts.pools for span in (pool.span, pool.zones_span)
     }
-    return [
-        diagnostic
-        for rule in RULES
-        if rule.id not in disabled_rules and (rule.literal or not literal_only)
-        for diagnostic in rule.check(facts)
-        if rule.id not in ignored.get((diagnostic.address, diagnostic.subject), ())
-    ]
+    findings = []
+    for rule in RULES:
+        if rule.id in disabled_rules or (literal_only and not rule.literal):
+            continue
+        for finding in rule.check(facts):
+            ignored_rules = ignored.get((finding.address, finding.subject), ())
+            if rule.id not in ignored_rules:
+                findings.append(finding)
+    return findings

@@ -22,8 +22,10 @@ def check(facts: LintInput) -> list[Diagnostic]:
         if not shared or not new_pools:  # nothing is shared, or nothing is new
             continue
         site = facts.get_site(pools[0])
-        if any(pool.zones for pool in new_pools) and _is_caused_by_pins(pools, site, facts):
-            continue  # zones-pinned reports it
+        if any(pool.zones for pool in new_pools) and site.simulate is not None:
+            without_pins = site.simulate(facts.list_pools_with_zones(pools, None))
+            if not without_pins.shared.get(pools[0].owner, 0):  # only the pins cause it
+                continue  # zones-pinned reports it
         machine_text = format_count(len(shared), "machine runs", "machines run")
         quorum = _format_quorum_loss(pools)
         quorum_clause = "; losing one breaks control-plane quorum" if quorum else ""
@@ -40,13 +42,6 @@ def _find_shared_machines(pools: Iterable[LintPool]) -> dict[str, list[str]]:
         for vm in pool.vms.values():
             pools_by_machine.setdefault(vm.placement.machine, []).append(pool.pool)
     return {machine: names for machine, names in sorted(pools_by_machine.items()) if len(names) > 1}
-
-
-def _is_caused_by_pins(pools: Sequence[LintPool], site: LintSite, facts: LintInput) -> bool:
-    """Return whether no VMs of the cluster would share a machine without pinned zones."""
-    if site.simulate is None:  # not known
-        return False
-    return not site.simulate(facts.list_pools_with_zones(pools, None)).shared.get(pools[0].owner, 0)
 
 
 def _format_quorum_loss(pools: Sequence[LintPool]) -> str:

@@ -89,14 +89,14 @@ def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]
             candidate.cpus_in_cell * machine.memory_gib_per_cell - machine.cpus_per_cell * candidate.memory_in_cell
         )
 
-    better = [
-        candidate
-        for candidate in skus
-        if (candidate.kind, candidate.memory_gib, candidate.numa_cells) == key
-        and _is_sku_supported_by_machine(machine, candidate)
-        and _count_vms_per_cell(candidate, machine.cpus_per_cell, machine.memory_gib_per_cell) > 0
-        and compute_distance(candidate) < compute_distance(sku)
-    ]
+    better = []
+    for candidate in skus:
+        is_same_size = (candidate.kind, candidate.memory_gib, candidate.numa_cells) == key
+        if not is_same_size or not _is_sku_supported_by_machine(machine, candidate):
+            continue
+        count = _count_vms_per_cell(candidate, machine.cpus_per_cell, machine.memory_gib_per_cell)
+        if count > 0 and compute_distance(candidate) < compute_distance(sku):
+            better.append(candidate)
     return min(better, key=lambda candidate: (compute_distance(candidate), candidate.name), default=None)
 
 

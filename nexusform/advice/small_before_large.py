@@ -3,6 +3,7 @@ in total. VMs are placed in order of creation, and small ones break cells that e
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final, NamedTuple, TypeVar
 
 from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, build_finding
@@ -70,7 +71,11 @@ def _check_cluster_order(
         larger = _list_larger(new_groups, position)
         if not larger:
             continue  # no larger cluster follows
-        gain = gain or _measure_clusters(new_groups, pools, site)
+        if gain is None:
+            better_order = sorted(new_groups, key=lambda new_group: -new_group.memory_gib)
+            names = ", ".join(new_group.name for new_group in better_order)
+            larger_first = list(chain.from_iterable(new_group.pools for new_group in better_order))
+            gain = _measure_order(names, pools, _replace_pool_order(pools, larger_first), site)
         if gain.is_zero and not includes_costless:
             return []
         sizes = format_list([f"{later.name} ({later.memory_gib:,} GiB)" for later in larger], MAXIMUM_ITEMS)
@@ -82,14 +87,6 @@ def _check_cluster_order(
         summary = f"{group.name}: {gain.summary or 'created before a larger cluster'}"
         findings.append(build_finding(ID, detail.rstrip(), group.pools[0], summary=summary))
     return findings
-
-
-def _measure_clusters(new_groups: Sequence[CreationGroup], pools: Sequence[LintPool], site: LintSite) -> _OrderGain:
-    """Measure the gain of creating larger clusters first."""
-    order = sorted(new_groups, key=lambda group: -group.memory_gib)
-    larger_first = [pool for group in order for pool in group.pools]
-    names = ", ".join(group.name for group in order)
-    return _measure_order(names, pools, _replace_pool_order(pools, larger_first), site)
 
 
 def _check_pool_order(
@@ -133,7 +130,7 @@ def _list_larger(items: Sequence[_Sized], position: int) -> list[_Sized]:
 
 def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) -> list[LintPool]:
     """Return the pools with those of `order` in this order; all others keep their positions."""
-    moved_ids = {id(pool) for pool in order}
+    moved_ids = set(map(id, order))
     queue = iter(order)
     return [next(queue) if id(pool) in moved_ids else pool for pool in pools]
 

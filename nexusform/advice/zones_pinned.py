@@ -26,7 +26,14 @@ def check(facts: LintInput) -> list[Diagnostic]:
         site = facts.get_site(pool)
         if not pool.zones or not pool.new_numbers or _is_spread_by_zones(pool.count, pool.zones, site):
             continue  # not pinned, not placed by this plan, or pinned well
-        cost = _ZonePinCost(_format_reason(pool, site), "pinned to few racks")  # if not measured below
+        racks = site.list_racks(pool.zones)
+        reason = (
+            "VMs of one cluster end up on one machine mostly because of pins, and growth and repairs find fewer "
+            "machines."
+        )
+        if site.machines and set(racks) == set(site.racks):
+            reason = "These are all racks of the site: the pin only keeps the pool off racks added later."
+        cost = _ZonePinCost(reason, "pinned to few racks")  # if not measured below
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
             pools = facts.list_pools(site.id)
             if site.id not in current_results:
@@ -39,7 +46,6 @@ def check(facts: LintInput) -> list[Diagnostic]:
                 continue  # the pin costs nothing
         summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, at no cost now'}"
         target = f"the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}"
-        racks = site.list_racks(pool.zones)
         if racks:  # known from the machines of the site
             target = f"the {select_word_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}"
         detail = (
@@ -66,17 +72,8 @@ def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bo
     racks = site.list_racks(zones)
     if not racks:  # the machines of the site are not known
         return len(zones) > 1
-    positions = [site.racks.index(rack) for rack in racks]
+    positions = list(map(site.racks.index, racks))
     return len(racks) > 1 and all(next_position - position > 1 for position, next_position in pairwise(positions))
-
-
-def _format_reason(pool: LintPool, site: LintSite) -> str:
-    """Return the general reason against a pin without a measured cost."""
-    if site.machines and set(site.list_racks(pool.zones)) == set(site.racks):
-        return "These are all racks of the site: the pin only keeps the pool off racks added later."
-    return (
-        "VMs of one cluster end up on one machine mostly because of pins, and growth and repairs find fewer machines."
-    )
 
 
 def _build_pin_cost(pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult) -> _ZonePinCost:

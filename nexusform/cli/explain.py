@@ -182,7 +182,7 @@ def _describe_current_placement(reason: VmExplanation) -> list[str]:
 def _render_vm_explanation_as_json(reason: VmExplanation) -> str:
     """Render the decision about a VM with its current location, its last trigger, alternatives and fixes."""
     from nexusform.placement_kinds.placement_kind import build_location_document
-    from nexusform.rendering.answers.explanation_text import build_alternatives_document, build_explanation_document
+    from nexusform.rendering.answers.explanation_text import ALTERNATIVE_FORM, build_explanation_document
 
     planned_trigger = reason.explained_vm.trigger if reason.current_placement is None else ""
     trigger, serial = reason.last_trigger or (planned_trigger, None)  # a planned one has no serial
@@ -194,7 +194,7 @@ def _render_vm_explanation_as_json(reason: VmExplanation) -> str:
         "current": build_location_document(reason.current_placement),
         "provenance": reason.provenance or None,
         **build_explanation_document(reason.object, reason.explained_vm.explanation, reason.certainty, reason.samples),
-        "elsewhere": build_alternatives_document(reason.alternatives),
+        "elsewhere": list(map(ALTERNATIVE_FORM, reason.alternatives)),
         "suggested_fixes": list(reason.remedies),
     }
     return _encode_json(document)

@@ -50,6 +50,15 @@ _MAX_TYPE_LENGTH: Final = 40
 def render_value(value: Value, indent: int = 0) -> str:
     """Render a value as text, with placeholders for sensitive and unknown values. Maps, objects and lists have a line
     per entry; lines after the first are indented by `indent` spaces.
+
+    An object with a text and a set gives:
+
+        {
+          "name" = "a"
+          "zones" = toset([
+            "1",
+          ])
+        }
     """
     if indent > 2 * _MAX_DEPTH:  # two columns per level
         return TOO_DEEP
@@ -119,6 +128,13 @@ def _escape_line(line: str) -> str:
 def render_type(value_type: Type, indent: int = 0) -> str:
     """Render a type as text, with a line per attribute or element. Lines after the first are indented by `indent`
     spaces, further ones inside of them by four more.
+
+    The type of an object with a text and a set gives:
+
+        object({
+            name: string,
+            zones: set(string),
+        })
     """
     if indent > 4 * _MAX_DEPTH:  # four columns per level
         return TOO_DEEP

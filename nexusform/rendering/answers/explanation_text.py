@@ -199,7 +199,11 @@ def build_explanation_report(
         steps.append(_build_ranking_table("Racks, best first", explanation.racks))
         steps.append(_build_ranking_table(f"Machines of {placement.rack}, best first", explanation.machines))
     if explanation.rejections and (is_long or placement is None):
-        steps.append(_build_rejection_section(explanation, is_folded=is_folded))
+        by_reason = _group_machines(explanation.rejections)
+        rows = tuple(Row((rule, reason, ", ".join(names))) for (rule, reason), names in by_reason.items())
+        table = Table(("rule", "reason", "machines"), rows)
+        rejected_title = f"{format_count(len(explanation.rejections), 'machine')} rejected"
+        steps.append(Section(rejected_title, table=table, is_folded=is_folded))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
     verdict = "fits nowhere" if placement is None else format_location_text(placement)
     return Report(title, verdict, is_finding=placement is None, facts=tuple(facts), sections=tuple(steps))
@@ -208,8 +212,11 @@ def build_explanation_report(
 def build_removal_report(row: PlacementChange) -> Report:
     """Build the report of a VM removed by a plan."""
     verdict = f"is removed, because {row.reason or row.trigger} ({row.trigger})"
-    facts = [f"It runs on {format_location_text(row.source)}."] if row.source is not None else []
-    if row.trigger == "scale_in" and row.provenance != "decided" and row.address.type.startswith("nexus_"):
+    facts: list[str] = []
+    if row.source is not None:
+        facts.append(f"It runs on {format_location_text(row.source)}.")
+    is_predicted = row.provenance != "decided"
+    if row.trigger == "scale_in" and is_predicted and row.address.type.startswith("nexus_"):
         facts.append("On a real site Azure picks the VMs to remove.")
     return Report(f"{row.object} ({row.sku})", verdict, is_finding=False, facts=tuple(facts))
 
@@ -235,13 +242,6 @@ def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Secti
     )
     table = Table(("rank", "name", "lowest first"), rows, figures=frozenset({0}))  # the rank is a number
     return Section(title, tuple(lines), table=table)
-
-
-def _build_rejection_section(explanation: DecisionExplanation, *, is_folded: bool) -> Section:
-    by_reason = _group_machines(explanation.rejections)
-    rows = tuple(Row((rule, reason, ", ".join(names))) for (rule, reason), names in by_reason.items())
-    table = Table(("rule", "reason", "machines"), rows)
-    return Section(f"{format_count(len(explanation.rejections), 'machine')} rejected", table=table, is_folded=is_folded)
 
 
 _MAX_NAMES = 4
@@ -319,16 +319,12 @@ def _describe_needed_change(
     )
 
 
-_ALTERNATIVE_FORM: Final = RecordForm(
+# Changes needed for another location as data.
+ALTERNATIVE_FORM: Final = RecordForm(
     MachineAlternative,
     "machine rack availability_zone=zone needs=requirements leaving=removed_vms",
     needs=lambda need: {"kind": need.value, "text": _NEED_TEXTS[need]},
 )
-
-
-def build_alternatives_document(alternatives: Iterable[MachineAlternative]) -> list[dict[str, Any]]:
-    """Build the changes needed for other locations as JSON data, by machine."""
-    return list(map(_ALTERNATIVE_FORM, alternatives))
 
 
 class DomainAnswer(Struct, frozen=True):
@@ -373,28 +369,25 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     """
     has_several = len({pool.address for pool in pools}) > 1  # clusters
     headers = ("cluster", *_POOL_HEADERS) if has_several else _POOL_HEADERS
-    rows = tuple(_build_pool_row(pool, has_several) for pool in pools)
-    table = Table(headers, rows, figures=frozenset({headers.index("count")}))
-    sections = [Section("How its pools spread (expected / actual)", table=table)]
-    sections += [_build_pool_section(pool, has_several) for pool in pools]
+    rows: list[Row] = []
+    pool_sections: list[Section] = []
+    racks: set[str] = set()
+    for pool in pools:
+        cluster, name, sku, count, expected_racks, actual_racks, expected_vms, actual_vms = build_table_row(pool.table)
+        cells = (name, sku, count, f"{expected_racks} / {actual_racks}", f"{expected_vms} / {actual_vms}")
+        rows.append(Row((cluster, *cells) if has_several else cells, is_finding=pool.missing_count > 0))
+        pool_sections.append(_build_pool_section(pool, has_several))
+        racks |= pool.table.actual_vms_per_rack.keys()
+    table = Table(headers, tuple(rows), figures=frozenset({headers.index("count")}))
+    sections = [Section("How its pools spread (expected / actual)", table=table), *pool_sections]
     examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
     hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."
     # `24 VMs on 8 racks`, or `20 of 24 VMs on 8 racks` if some have no rack.
-    racks: set[str] = set()
-    for pool in pools:
-        racks |= pool.table.actual_vms_per_rack.keys()
     total = sum(pool.table.total_count for pool in pools)
     missing = sum(pool.missing_count for pool in pools)  # VMs without a rack
     vms = f"{total - missing:,} of {format_count(total, 'VM')}" if missing else format_count(total, "VM")
     verdict = f"{vms} on {format_count(len(racks), 'rack')}"
     return Report(address, verdict, is_finding=missing > 0, facts=(_SPREAD_RULE, hint), sections=tuple(sections))
-
-
-def _build_pool_row(pool: PoolPlacement, has_several: bool) -> Row:
-    """Build the figures of a pool, with its cluster first if there are several."""
-    cluster, name, sku, count, racks, actual_racks, vms, actual_vms = build_table_row(pool.table)
-    cells = (name, sku, count, f"{racks} / {actual_racks}", f"{vms} / {actual_vms}")
-    return Row((cluster, *cells) if has_several else cells, is_finding=pool.missing_count > 0)
 
 
 def _build_pool_section(pool: PoolPlacement, has_several: bool) -> Section:

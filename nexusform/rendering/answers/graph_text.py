@@ -21,7 +21,10 @@ def render_mermaid(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
     """Render a Mermaid flowchart for Markdown, with a final newline."""
     names = list(nodes)
     number = {node: f"n{k}" for k, node in enumerate(names)}  # short ids, by name
-    lines = ["flowchart RL", *(f'  {number[node]}["{_escape_mermaid(node)}"]' for node in names)]
+    lines = ["flowchart RL"]
+    for node in names:
+        label = node.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace("\n", " ")
+        lines.append(f'  {number[node]}["{label}"]')
     lines += [f"  {number[node]} --> {number[dependency]}" for node, dependency in reduce_edges(names, edges)]
     return "\n".join([*lines, ""])
 
@@ -31,26 +34,18 @@ def reduce_edges(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
     position = {node: number for number, node in enumerate(nodes)}
     # Both ends of an edge are drawn, and differ.
     drawable = {edge for edge in edges if len(set(edge)) == 2 and position.keys() >= set(edge)}
-    visible_edges = _reduce_transitively(nodes, drawable) if len(nodes) <= _MAX_REDUCED_NODES else drawable
+    visible_edges = drawable
+    if len(nodes) <= _MAX_REDUCED_NODES:
+        import networkx as nx
+
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        graph.add_nodes_from(nodes)
+        graph.add_edges_from(sorted(drawable))
+        if nx.is_directed_acyclic_graph(graph):  # without a cycle
+            visible_edges = set(nx.transitive_reduction(graph).edges)
     return sorted(visible_edges, key=lambda edge: (position[edge[0]], position[edge[1]]))
-
-
-def _reduce_transitively(nodes: Sequence[str], edges: set[Edge]) -> set[Edge]:
-    """Return the edges not implied by longer paths; all of them if there is a cycle."""
-    import networkx as nx
-
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(nodes)
-    graph.add_edges_from(sorted(edges))
-    if not nx.is_directed_acyclic_graph(graph):
-        return edges
-    return set(nx.transitive_reduction(graph).edges)
 
 
 def _quote_dot(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
-
-
-def _escape_mermaid(text: str) -> str:
-    return text.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace("\n", " ")

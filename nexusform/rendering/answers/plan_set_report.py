@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, Effect, count_effects, format_effect_clauses
 from nexusform.plans.maintenance import describe_stopped_vms
@@ -38,12 +38,21 @@ def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
     figures = frozenset(range(1, len(_HEADERS)))  # all columns but the first
     table = Table(_HEADERS, tuple(map(_build_plan_row, named_plans)), figures)
     rejected_paths = [named_plan.path for named_plan in named_plans if named_plan.plan.is_rejected]
-    notes = [enclose(f"{named_plan.path}: ", _format_plan_note(named_plan), ".") for named_plan in named_plans]
-    facts = tuple(note for note in notes if note)
+    facts: list[str] = []
+    for named_plan in named_plans:
+        if named_plan.plan.is_rejected:
+            note = f"blocked by {describe_rejection(named_plan.plan)}"
+        else:
+            # The results of its checks, such as separation rules, and a summary per kind of warning that it caused.
+            checks = [text.rstrip(".") for heading, text in build_notes(named_plan.plan) if heading in _CHECKS]
+            warnings = (entry for entry in named_plan.entries.caused if entry.level is Level.WARNING)
+            note = "; ".join([*checks, *dict.fromkeys(get_summary(entry.id) for entry in warnings)])
+        if note:
+            facts.append(f"{named_plan.path}: {note}.")
     title = f"{format_count(len(plans), 'plan')} together"
     sections = (Section("Plans", table=table), *_build_capacity_section(named_plans))
     verdict = _format_verdict(plans, rejected_paths)
-    return Report(title, verdict, is_finding=bool(rejected_paths), facts=facts, sections=sections)
+    return Report(title, verdict, is_finding=bool(rejected_paths), facts=tuple(facts), sections=sections)
 
 
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:
@@ -59,18 +68,6 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
     clauses = [*describe_effects(counts, [Effect.PLACED]), *(disruptions or ["nothing moves"])]
     verb = select_word_form(changed_count, "has", "have")
     return f"{changed_count} of {len(plans)} {verb} changes; {', '.join(clauses)}."
-
-
-def _format_plan_note(named_plan: _NamedPlan) -> str:
-    """Return a note for the row of a plan. For a rejected plan it is the reason. Otherwise it has the results of its
-    checks, such as separation rules, then a summary per kind of warning. Only warnings caused by the plan count, not
-    earlier ones. Return "" without any.
-    """
-    if named_plan.plan.is_rejected:
-        return f"blocked by {describe_rejection(named_plan.plan)}"
-    checks = [sentence.rstrip(".") for heading, sentence in build_notes(named_plan.plan) if heading in _CHECKS]
-    warnings = (entry for entry in named_plan.entries.caused if entry.level is Level.WARNING)
-    return "; ".join([*checks, *dict.fromkeys(get_summary(entry.id) for entry in warnings)])
 
 
 def _build_plan_row(named_plan: _NamedPlan) -> Row:

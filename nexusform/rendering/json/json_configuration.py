@@ -24,7 +24,7 @@ from nexusform.language.syntax.syntax_nodes import Expression, Traversal, Traver
 from nexusform.providers.registry import PROVIDERS
 from nexusform.rendering.json.json_diagnostics import format_provider_name
 from nexusform.rendering.notation.json_values import REDACTED, omit_empty
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting
 from nexusform.schemas.value_types import build_type_json
 
 
@@ -167,7 +167,10 @@ def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
 
 
 def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
-    """Build the arguments and nested blocks of a body by name; blocks of types missing in `schema` are ignored."""
+    """Build the arguments and nested blocks of a body by name; blocks of types missing in `schema` are ignored.
+
+    The schema of a type of blocks decides their form: one object, a list of objects, or objects by label.
+    """
     labels = {name: (block.label,) if block.nesting is Nesting.MAP else () for name, block in schema.blocks.items()}
     body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)
     # Diagnostics were reported when the configuration was loaded.
@@ -176,24 +179,17 @@ def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any
     for name, attribute in body_content.attributes.items():
         document[name] = build_expression_document(attribute.expression)
     for block in body_content.blocks:
-        _add_block(document, block.type, schema.blocks, [label.value for label in block.labels], block.body)
+        name, nested = block.type, schema.blocks[block.type]
+        inner = _build_body_expressions(block.body, nested.schema)
+        match nested.nesting:
+            case Nesting.SINGLE:
+                document[name] = inner
+            case Nesting.LIST:
+                document.setdefault(name, []).append(inner)
+            case Nesting.MAP:
+                label = block.labels[0].value if block.labels else ""
+                document.setdefault(name, {})[label] = inner
     return document
-
-
-def _add_block(
-    document: dict[str, Any], name: str, blocks: Mapping[str, NestedBlock], labels: list[str], body: AnyBody
-) -> None:
-    """Add a nested block of the type `name` to a document. The schema of the type decides the form there: one object, a
-    list of objects, or objects by label.
-    """
-    inner = _build_body_expressions(body, blocks[name].schema)
-    match blocks[name].nesting:
-        case Nesting.SINGLE:
-            document[name] = inner
-        case Nesting.LIST:
-            document.setdefault(name, []).append(inner)
-        case Nesting.MAP:
-            document.setdefault(name, {})[next(iter(labels), "")] = inner
 
 
 FORMAT_VERSION: Final = "1.0"
@@ -230,6 +226,7 @@ def _build_block_schema(schema: BlockSchema) -> dict[str, Any]:
 
 
 def _build_attribute(attribute: AttributeSchema) -> dict[str, Any]:
+    """Build an argument with the flags that are true for it."""
     flags = ("required", "optional", "computed", "sensitive")
     return {
         "type": build_type_json(attribute.type),

@@ -15,7 +15,7 @@ from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
-from nexusform.plans.plan import Change, CheckResult, Drift, Mode, OutputChange, Plan
+from nexusform.plans.plan import Change, CheckResult, Mode, OutputChange, Plan
 from nexusform.rendering.json.json_configuration import build_configuration_document
 from nexusform.rendering.json.json_diagnostics import (
     ACTIONS,
@@ -45,7 +45,6 @@ from nexusform.rendering.report.finding_entries import collect_findings
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.resources.address import (
     ROOT_MODULE,
-    Address,
     AddressProblem,
     ModulePath,
     compute_address_order,
@@ -179,31 +178,33 @@ def _build_change_sides(
 
 def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
     """Yield a document per object changed outside of nexusform, under its address after moves. A refresh-only plan
-    lists its moves here, too, because it changes no object.
+    lists its moves here, too, because it changes no object. `show` includes sensitive values.
     """
     current_addresses = dict(plan.address_moves)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
     for drift in plan.drift:
         address = current_addresses.get(drift.address, drift.address)  # the same if it did not move
-        yield _build_drift(drift, address, providers.get(address, ""), show)
+        document: dict[str, Any] = {"address": str(address)}
+        if address != drift.address:
+            document["previous_address"] = str(drift.address)
+        document |= omit_empty({"module_address": format_module(address.module)})
+        document |= build_address_keys(address)
+        document["provider_name"] = format_provider_name(providers.get(address, ""))
+        marks = build_path_trie(drift.sensitive)
+        document["change"] = _build_change_sides(
+            ["delete"] if drift.after is None else ["update"],
+            drift.before,
+            drift.after,
+            before_marks=marks,
+            after_marks=marks,
+            show=show,
+        )
+        yield document
     if plan.mode is Mode.REFRESH_ONLY:
         drift_addresses = {drift.address for drift in plan.drift}
         for change in plan.changes:
             if change.previous_address not in drift_addresses:  # a drift has both addresses already
                 yield _build_resource_change(change, show)
-
-
-def _build_drift(drift: Drift, address: Address, provider: str, show: bool) -> dict[str, Any]:
-    """Build an element of `resource_drift`. `address` is the one after moves; `show` includes sensitive values."""
-    document: dict[str, Any] = {"address": str(address)}
-    if address != drift.address:  # the object was moved
-        document["previous_address"] = str(drift.address)
-    document |= omit_empty({"module_address": format_module(address.module)})
-    marks = build_path_trie(drift.sensitive)
-    actions = ["delete"] if drift.after is None else ["update"]
-    change = _build_change_sides(actions, drift.before, drift.after, before_marks=marks, after_marks=marks, show=show)
-    keys = build_address_keys(address) | {"provider_name": format_provider_name(provider)}
-    return document | keys | {"change": change}
 
 
 def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
@@ -234,37 +235,33 @@ def _build_planned_values(plan: Plan, show: bool) -> LazyObject:
     by_module = {ROOT_MODULE: [], **group_by(planned, lambda change: change.address.module)}
 
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
-        return (_build_planned_object(change, show) for change in by_module[path])
+        """Yield the planned objects of a module in Terraform's form."""
+        for change in by_module[path]:
+            marks = build_path_trie(change.sensitive_after)
+            yield {
+                "address": str(change.address),
+                **build_address_keys(change.address),
+                "provider_name": format_provider_name(change.provider),
+                "schema_version": 0,
+                "values": build_visible_value(change.after, change.sensitive_after, show_sensitive=show),
+                "sensitive_values": build_sensitive_mask(change.after, marks),
+            }
 
     root_module = _build_module_tree(by_module.keys(), list_resources)
     return _build_values(plan.planned_outputs, root_module, show)
 
 
 def _build_values(outputs: Mapping[str, OutputState], root_module: LazyObject, show: bool) -> LazyObject:
-    """Build outputs and the module tree of `values`."""
-    documents = {name: _build_output(output, show) for name, output in sorted(outputs.items())}
+    """Build outputs and the module tree of `values`; `show` includes sensitive values."""
+    documents = {}
+    for name, output in sorted(outputs.items()):
+        document: dict[str, Any] = {"sensitive": output.sensitive}
+        if not build_unknown_mask(output.value):  # unknown values are omitted
+            paths = _get_sensitive_paths(output.sensitive)
+            document["value"] = build_visible_value(output.value, paths, show_sensitive=show)
+        document["type"] = build_visible_type(output.type, is_hidden=output.sensitive and not show)
+        documents[name] = document
     return LazyObject(**omit_empty({"outputs": documents}), root_module=root_module)
-
-
-def _build_planned_object(change: Change, show: bool) -> dict[str, Any]:
-    return {
-        "address": str(change.address),
-        **build_address_keys(change.address),
-        "provider_name": format_provider_name(change.provider),
-        "schema_version": 0,
-        "values": build_visible_value(change.after, change.sensitive_after, show_sensitive=show),
-        "sensitive_values": build_sensitive_mask(change.after, build_path_trie(change.sensitive_after)),
-    }
-
-
-def _build_output(output: OutputState, show: bool) -> dict[str, Any]:
-    """Build an output of `values`; `show` includes sensitive values."""
-    document: dict[str, Any] = {"sensitive": output.sensitive}
-    if not build_unknown_mask(output.value):  # unknown values are omitted
-        document["value"] = build_visible_value(
-            output.value, _get_sensitive_paths(output.sensitive), show_sensitive=show
-        )
-    return document | {"type": build_visible_type(output.type, is_hidden=output.sensitive and not show)}
 
 
 def _build_module_tree(
@@ -343,7 +340,15 @@ def _list_unchecked_conditions(plan: Plan, configuration: Configuration | None) 
 def _build_checks(results: Sequence[CheckResult], unchecked: Iterable[tuple[str, str]] = ()) -> list[dict[str, Any]]:
     """Build the results of conditions, grouped by declaration. The status of `unchecked` ones is unknown."""
     groups = group_by(results, lambda result: (result.kind, re.sub(_INSTANCE_KEY, "", result.address)))
-    documents = [_build_check(kind, address, instances) for (kind, address), instances in groups.items()]
+    documents = []
+    for (kind, address), instances in groups.items():
+        statuses = [instance.status for instance in instances]
+        document = {
+            "address": _build_check_address(kind, address),
+            "status": min(statuses, key=lambda status: _SEVERITY_RANKS.get(status, 4)),  # the most severe one
+            "instances": list(map(_build_check_instance, instances)),
+        }
+        documents.append(document)
     for kind, address in unchecked:
         documents.append({"address": _build_check_address(kind, address), "status": "unknown"})
     return sorted(documents, key=lambda document: document["address"]["to_display"])
@@ -384,29 +389,17 @@ def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
         yield CheckResult(check.address.kind, instance.address.to_display, instance.status, messages)
 
 
-def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> dict[str, Any]:
-    """Build the most severe status of the instances of a declaration, and each of them."""
-    return {
-        "address": _build_check_address(kind, address),
-        "status": min((instance.status for instance in instances), key=lambda status: _SEVERITY_RANKS.get(status, 4)),
-        "instances": list(map(_build_check_instance, instances)),
-    }
-
-
 def _build_check_address(kind: str, address: str) -> dict[str, Any]:
     """Build the parts of a declared address: of a resource, or as in `module.a.output.b` (module, kind, name)."""
     if kind == "resource":
         parsed = parse_address(address)
-        keys = {"mode": parsed.mode, "type": parsed.type, "name": parsed.name}
-        declared_address = {**keys, **_build_module_key(format_module(parsed.module))}
+        module = format_module(parsed.module)  # "": the root module
+        names = {"mode": parsed.mode, "type": parsed.type, "name": parsed.name}
     else:
         front, _, name = address.rpartition(".")
-        declared_address = {"name": name, **_build_module_key(front.rpartition(".")[0])}
-    return {"kind": _KINDS.get(kind, kind), **declared_address, "to_display": address}
-
-
-def _build_module_key(module: str) -> dict[str, str]:
-    return omit_empty({"module": module})
+        module = front.rpartition(".")[0]  # without the kind
+        names = {"name": name}
+    return {"kind": _KINDS.get(kind, kind), **names, **omit_empty({"module": module}), "to_display": address}
 
 
 def _build_check_instance(result: CheckResult) -> dict[str, Any]:
@@ -419,6 +412,6 @@ def _build_check_instance(result: CheckResult) -> dict[str, Any]:
         module = format_module(parsed.module)
     else:
         module = result.address.rpartition(".")[0].rpartition(".")[0]  # without kind and name
-    address |= {**_build_module_key(module), "to_display": result.address}
+    address |= {**omit_empty({"module": module}), "to_display": result.address}
     problems = omit_empty({"problems": [{"message": text} for text in result.messages]})
     return {"address": address, "status": result.status, **problems}

@@ -38,7 +38,6 @@ from nexusform.rendering.notation.sample_text import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.scheduling.placement_decision import Rejection
-from nexusform.scheduling.racks.vms import Interval
 
 
 def build_placement_changes(plan: Plan, detail: ShownPlacements) -> Iterator[dict[str, Any]]:
@@ -246,15 +245,13 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
 
 def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
     """Build the minimum figures of a site; those before are None for a new site, and all are None without data."""
-
-    def get_minimum(figure: Interval | None) -> int | None:
-        return None if figure is None or row.lacks_data else figure.minimum
-
-    return {
-        "site": row.site,
-        "vm_sku_name": row.vm_sku_name,
-        "before": get_minimum(row.before),
-        "after": get_minimum(row.after),
-        "rack_down_before": get_minimum(row.rack_down_before),
-        "rack_down_after": get_minimum(row.rack_down_after),
+    figures = {
+        "before": row.before,
+        "after": row.after,
+        "rack_down_before": row.rack_down_before,
+        "rack_down_after": row.rack_down_after,
     }
+    minimums: dict[str, int | None] = {}
+    for name, figure in figures.items():
+        minimums[name] = None if figure is None or row.lacks_data else figure.minimum
+    return {"site": row.site, "vm_sku_name": row.vm_sku_name, **minimums}

@@ -15,7 +15,7 @@ from nexusform.configuration.declarations.configuration import Configuration, Mo
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.references import list_body_traversals, list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
-from nexusform.plans.plan import Action, Change, Mode, OutputChange, Plan
+from nexusform.plans.plan import Action, Change, Mode, Plan
 from nexusform.resources.address import Address, Key, ModulePath, ModulePathStep
 from nexusform.state.objects import State
 
@@ -48,7 +48,10 @@ def collect_relevant_attributes(
     instances of modules are known from the addresses in `plan` and in the `prior` state.
     """
     analysis = _ReferenceAnalysis(configuration.root)
-    references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
+    references = list(_list_change_references(analysis, changes))
+    for output in plan.outputs:
+        if output.action is not Action.NO_OP:
+            references += analysis.list_output_references(path=(), name=output.name)
     if plan.mode is not Mode.DESTROY:
         addresses = chain((change.address for change in plan.changes), prior.instances)
         # The references in module outputs. Their values are not in the state, so they are new in every plan.
@@ -73,12 +76,6 @@ def _list_change_references(analysis: _ReferenceAnalysis, changes: Iterable[Chan
             blocks[address.module, (address.mode, address.type, address.name)] = None
     for module, block in blocks:
         yield from analysis.list_block_references(module, block, attribute=())
-
-
-def _list_output_references(analysis: _ReferenceAnalysis, outputs: Iterable[OutputChange]) -> Iterator[_Reference]:
-    for output in outputs:
-        if output.action is not Action.NO_OP:
-            yield from analysis.list_output_references(path=(), name=output.name)
 
 
 def _list_single_modules(module: Module, path: ModulePath) -> Iterator[ModulePath]:
@@ -145,8 +142,12 @@ class _ReferenceAnalysis:
                 return _build_references(reference.module, local.expression) if local else ()
             case "module":
                 return self._follow_call(reference, module)
-            case "each" | "count":
-                return _follow_repetition(reference, module)
+            case "each" | "count":  # leads to the `for_each` or `count` of the block around it
+                block_with_each = module.resources.get(reference.block) if reference.block else None
+                if block_with_each is None:
+                    return ()
+                expression = block_with_each.count or block_with_each.for_each
+                return _build_references(reference.module, expression) if expression else ()
         resource = self._resolve_resource(reference)
         if resource is None:  # `path.module` and the like
             return ()
@@ -207,15 +208,6 @@ def _is_repeated(block: ModuleCall | ResourceBlock) -> bool:
     return block.count is not None or block.for_each is not None
 
 
-def _follow_repetition(reference: _Reference, module: Module) -> Iterable[_Reference]:
-    """Return the references in `count` or `for_each` of the resource with a reference to `each` or `count`."""
-    block = module.resources.get(reference.block) if reference.block else None
-    if block is None:
-        return ()
-    expression = block.count or block.for_each
-    return _build_references(reference.module, expression) if expression else ()
-
-
 def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:
     """Yield the references in the argument of that name, else in the nested or dynamic blocks of that name."""
     for labels in ((), ("label",)):  # without a schema, look for nested blocks without a label, then with one
@@ -244,6 +236,7 @@ def _build_reference(path: ModulePath, traversal: Traversal, block: _ResourceKey
 
 
 def _convert_step(step: Step) -> str | int:
+    """Return the name, key or index of a step."""
     if isinstance(step, TraverseAttribute):
         return int(step.name) if step.name.isdecimal() else step.name  # `a.0` is `a[0]`
     return step.key if isinstance(step.key, str) else int(step.key)

@@ -172,15 +172,12 @@ def create_planned_change_event(change: Change, time: str) -> Event:
     return create_event("planned_change", f"{change.address}: Plan to {action}", time, change=document)
 
 
-def _create_summary_event(message: str, time: str, changes: Mapping[str, Any]) -> Event:
-    return create_event("change_summary", message, time, changes=dict(changes))
-
-
 def create_plan_summary_event(plan: Plan, time: str) -> Event:
     """Create the event of the `Plan:` line."""
     imports, add, change, destroy, forget = plan_sentences.count_resource_changes(plan)
     counts = {"add": add, "change": change, "import": imports, "remove": destroy, "forget": forget}
-    return _create_summary_event(plan_sentences.format_plan_line(plan), time, {**counts, "operation": "plan"})
+    message = plan_sentences.format_plan_line(plan)
+    return create_event("change_summary", message, time, changes={**counts, "operation": "plan"})
 
 
 def create_placement_summary_event(plan: Plan, time: str) -> Event:
@@ -199,10 +196,12 @@ def create_apply_summary_event(
 ) -> Event:
     """Create the event of the results; `destroy` for `destroy` and `apply -destroy`."""
     counts = {"add": added, "change": changed, "import": imported, "remove": destroyed, "forget": forgotten}
-    if destroy:
-        return _create_summary_event(format_destroy_complete(destroyed), time, {**counts, "operation": "destroy"})
+    operation = "apply"
     message = format_apply_complete(added, changed, destroyed, imported=imported)
-    return _create_summary_event(message, time, {**counts, "operation": "apply"})
+    if destroy:
+        operation = "destroy"
+        message = format_destroy_complete(destroyed)
+    return create_event("change_summary", message, time, changes={**counts, "operation": operation})
 
 
 def create_outputs_event(outputs: Mapping[str, OutputState], time: str) -> Event:

@@ -56,13 +56,14 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
 def _build_location_cells(location: dict[str, Any] | None, names: Iterable[str]) -> Iterable[str]:
     """Build the cells of a location, one per column; list values are separated by spaces."""
     document = location or {}
-    return escape_formulas(_format_cell(document.get(name)) for name in names)
-
-
-def _format_cell(value: object) -> str:
-    if isinstance(value, list | tuple):
-        return " ".join(map(str, value))
-    return "" if value is None else str(value)
+    cells = []
+    for name in names:
+        value = document.get(name)  # None: a column of another kind of location
+        if isinstance(value, list | tuple):
+            cells.append(" ".join(map(str, value)))
+        else:
+            cells.append("" if value is None else str(value))
+    return escape_formulas(cells)
 
 
 def escape_formulas(texts: Iterable[str]) -> list[str]:

@@ -42,7 +42,7 @@ PLAIN = Painter(colour=False)
 
 
 def render_symbol(symbol: str, paint: Painter = PLAIN) -> str:
-    """Render the symbol of an action in the four columns before a header."""
+    """Render the symbol of an action in the four columns before a header: "  + " or "-/+ "."""
     # A replacement has two signs (`-/+`), an unchanged object none.
     painted_signs = "/".join(paint(sign, _SYMBOL_COLOURS.get(sign, "")) for sign in symbol.split("/"))
     return f"{' ' * (3 - len(symbol))}{painted_signs} "

@@ -63,6 +63,14 @@ def format_scalar(plain: Any) -> str:
 def render_hcl_value(plain: Any, value_type: Type = DYNAMIC) -> str:
     """Render plain data as HCL-like text, on several lines if nested. With a type, collections are labelled
     (`tolist([`, `toset([`, `tomap({`) as in OpenTofu outputs.
+
+    An object with a set gives:
+
+        {
+          "zones" = toset([
+            "1",
+          ])
+        }
     """
     return TOO_DEEP if is_nested_too_deep(plain) else _render_value(plain, value_type, 0)
 

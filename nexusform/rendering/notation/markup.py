@@ -66,14 +66,13 @@ def _render_attributes(attributes: dict[str, Any]) -> str:
     for name, value in attributes.items():
         if value is None or value is False:
             continue
-        assignment = "" if value is True else f'="{escape_markup(_format_attribute_value(value))}"'
+        assignment = ""
+        if value is not True:
+            is_fractional = isinstance(value, float) or is_fraction(value)
+            text = f"{float(value):g}" if is_fractional else str(value)  # 12.0 and 12 give the same text
+            assignment = f'="{escape_markup(text)}"'
         texts.append(f" {name.rstrip('_').replace('_', '-')}{assignment}")
     return "".join(texts)
-
-
-def _format_attribute_value(value: Any) -> str:
-    # 12.0 and 12 give the same text.
-    return f"{float(value):g}" if isinstance(value, float) or is_fraction(value) else str(value)
 
 
 def build_breakable_name(text: str) -> Markup:

@@ -136,7 +136,13 @@ def render_cluster_legend(
         line, column = divmod(number, columns_per_line)
         name = style.cluster if len(style.cluster) <= 18 else f"{style.cluster[:17]}\N{HORIZONTAL ELLIPSIS}"
         label = f"{name} ({counts.get(style.cluster, 0):,})"
-        parts += _render_cluster_entry(style, label, column * _ENTRY_WIDTH, line * _ENTRY_HEIGHT)
+        left, top = column * _ENTRY_WIDTH, line * _ENTRY_HEIGHT
+        box = {"x": left, "y": top, "width": 26, "height": 14}
+        parts.append(build_svg_element("rect", class_="vm", **box, fill=style.fill))
+        if style.pattern > 0:
+            parts.append(build_svg_element("rect", **box, fill=f"url(#{style.pattern_name})"))
+        parts.append(build_svg_element("text", style.key, class_=f"key {style.tone}", x=left + 13, y=top + 11))
+        parts.append(build_svg_element("text", label, x=left + 32, y=top + 11))
     lines = math.ceil(len(entries) / columns_per_line)
     remaining_clusters = [style.cluster for style in styles if style not in entries]
     if remaining_clusters:
@@ -145,17 +151,6 @@ def render_cluster_legend(
         parts.append(build_svg_element("text", text, x=0, y=lines * _ENTRY_HEIGHT + 11))  # the baseline
         lines += 1
     return parts, lines * _ENTRY_HEIGHT + 4  # with a gap below
-
-
-def _render_cluster_entry(style: ClusterStyle, label: str, left: int, top: int) -> list[Markup]:
-    """Render one cluster of the legend: swatch, key and label."""
-    box = {"x": left, "y": top, "width": 26, "height": 14}
-    parts = [build_svg_element("rect", class_="vm", **box, fill=style.fill)]
-    if style.pattern > 0:
-        parts.append(build_svg_element("rect", **box, fill=f"url(#{style.pattern_name})"))
-    parts.append(build_svg_element("text", style.key, class_=f"key {style.tone}", x=left + 13, y=top + 11))
-    parts.append(build_svg_element("text", label, x=left + 32, y=top + 11))
-    return parts
 
 
 def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:

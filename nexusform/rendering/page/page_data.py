@@ -132,7 +132,11 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
             skus.setdefault(sku, len(skus)),
         )
         sides = (_encode_location(vm.before), _encode_location(vm.after))
-        vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *sides, _build_vm_details(vm)])
+        details = _build_row_explanation(vm.row) if vm.row is not None else {}
+        details |= omit_empty({"fate": _describe_vm_outcome(vm), "sure": _CERTAINTY_NUMBERS.get(vm.certainty)})
+        if vm.provenance not in ("", "predicted"):  # not the usual one
+            details["provenance"] = vm.provenance
+        vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *sides, details or None])
     return {
         "id": site.id,
         "name": site.name,
@@ -172,18 +176,10 @@ _RACK_FORM: Final = RecordForm(MapRack, "name zone planned machines", machines=_
 
 
 def _encode_location(placement: Placement | None) -> list[Any] | None:
+    """Return a location as `[rack, machine, zone, cell, ...]`; None without one."""
     if placement is None:
         return None
     return [placement.rack, placement.machine, placement.availability_zone, *placement.cells]
-
-
-def _build_vm_details(vm: MapVm) -> dict[str, Any] | None:
-    """Build further data of a VM from the plan, or None without any; "predicted", the usual provenance, is left out."""
-    document = _build_row_explanation(vm.row) if vm.row is not None else {}
-    document |= omit_empty({"fate": _describe_vm_outcome(vm), "sure": _CERTAINTY_NUMBERS.get(vm.certainty)})
-    if vm.provenance not in ("", "predicted"):
-        document["provenance"] = vm.provenance
-    return document or None
 
 
 def _describe_vm_outcome(vm: MapVm) -> str:

@@ -117,8 +117,12 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     plan with errors, the maps show the current VMs only, and omit sites without machines.
     """
     if plan.errored:
-        current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
-        return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
+        current_maps = []
+        for site in map(_restore_current_site, plan.sites):
+            if site.machines:
+                site_map = _map_site(site, rows={}, certain_racks=frozenset())
+                current_maps.append(replace(site_map, is_current_only=True))
+        return tuple(current_maps)
     rows = group_by(list_vm_rows(plan), lambda row: (str(row.address), row.object))  # by resource and VM name
     certain_racks: set[_PoolRack] = set()
     for table in plan.placement_tables:
@@ -155,15 +159,22 @@ def _restore_current_site(site: SiteVms) -> SiteVms:
     """Return a site as it was before the plan: without new racks, machines and pools, and with nothing removed. A plan
     with errors shows only this placement.
     """
-    machines = tuple(replace(machine, exists_after=True) for machine in site.machines if machine.exists_before)
-    rack_names = {machine.facts.rack for machine in machines}
-    hosts = {machine.facts.name for machine in machines}
+    machines = []
+    machine_names, rack_names = set(), set()
+    for machine in site.machines:
+        if machine.exists_before:
+            machines.append(replace(machine, exists_after=True))
+            machine_names.add(machine.facts.name)
+            rack_names.add(machine.facts.rack)
+    # The VMs of a pool before the plan count as unchanged.
+    pools = [replace(pool, unchanged=tuple(pool.before), removed=(), added=()) for pool in site.pools]
+    unmanaged_vms = [replace(vm, is_lost=False) for vm in site.unmanaged_vms if vm.placement.machine in machine_names]
     return replace(
         site,
         racks=tuple(rack for rack in site.racks if rack.name in rack_names),
-        machines=machines,
-        pools=tuple(replace(pool, unchanged=tuple(pool.before), removed=(), added=()) for pool in site.pools),
-        unmanaged_vms=tuple(replace(vm, is_lost=False) for vm in site.unmanaged_vms if vm.placement.machine in hosts),
+        machines=tuple(machines),
+        pools=tuple(pools),
+        unmanaged_vms=tuple(unmanaged_vms),
     )
 
 
@@ -295,7 +306,10 @@ def _find_vm_row(
         actions = (PlacementAction.REMOVE, PlacementAction.LOSE)
     elif before is None:
         actions = (PlacementAction.PLACE,)
-    return next((row for row in rows if row.action in actions), next(iter(rows), None))
+    for row in rows:
+        if row.action in actions:
+            return row
+    return next(iter(rows), None)  # the first one
 
 
 def _compute_mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> ChangeMark:
@@ -304,5 +318,7 @@ def _compute_mark(before: Placement | None, after: Placement | None, row: Placem
         return ChangeMark.PLACED
     if after is None:
         return ChangeMark.REMOVED
+    if before != after:
+        return ChangeMark.MOVED
     is_recreated = row is not None and row.action in (PlacementAction.MOVE, PlacementAction.PLACE)
-    return ChangeMark.MOVED if is_recreated or before != after else ChangeMark.KEPT
+    return ChangeMark.MOVED if is_recreated else ChangeMark.KEPT

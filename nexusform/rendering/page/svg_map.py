@@ -177,9 +177,11 @@ def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView
     """Return both sides (before, after) if `has_both`, VMs existed before and something changes; else one side."""
     if site.is_current_only:
         return _CURRENT  # no plan, or a failed one
-    had_vms = any(vm.before is not None and vm.address for vm in site.vms)  # unmanaged VMs have no address
+    if not has_both:
+        return _AFTER
     has_changes = site.count_vms(ChangeMark.KEPT) < len(site.vms)
-    return _BEFORE_AND_AFTER if has_both and had_vms and has_changes else _AFTER
+    had_vms = any(vm.before is not None and vm.address for vm in site.vms)  # unmanaged VMs have no address
+    return _BEFORE_AND_AFTER if had_vms and has_changes else _AFTER
 
 
 def _select_unmarked(site: SiteMap) -> ChangeMark | None:
@@ -257,8 +259,14 @@ class _SiteDrawing:
         """Render a machine: tooltip, slot, cells and VMs."""
         facts, scale = machine.facts, self._scale
         vms = [self._map.vms[number] for number in side.list_vms(machine)]
-        parts = [build_svg_element("title", self._format_tooltip(machine, vms))]
-        if scale.has_texts:  # not in the condensed form of large sites
+        cells = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
+        tooltip_lines = [f"{facts.name} ({join_texts((facts.machine_sku or '', cells))})"]
+        if facts.unschedulable_reason:
+            tooltip_lines.append(f"cordoned: {facts.unschedulable_reason}")
+        if not scale.has_texts:  # the condensed form of large sites: VMs have no tooltips
+            tooltip_lines += [vm.name for vm in vms]
+        parts = [build_svg_element("title", "\n".join(tooltip_lines))]
+        if scale.has_texts:
             parts.append(render_text(scale.label - 5, scale.row - 5, f"{facts.slot:02d}", "slot"))
         for cell in range(facts.cells):
             left = scale.label + cell * (scale.cell + _CELL_GAP)
@@ -272,17 +280,6 @@ class _SiteDrawing:
             shown_mark = ChangeMark.KEPT if mark is self._unmarked else mark
             parts.append(self._render_vm(vm, location, machine, fill_levels, shown_mark))
         return parts
-
-    def _format_tooltip(self, machine: MapMachine, vms: Iterable[MapVm]) -> str:
-        """Format the description of a machine, with its VMs if they have no tooltips."""
-        facts = machine.facts
-        cells = f"{facts.cells} x {facts.cpus_per_cell} vCPU / {facts.memory_gib_per_cell} GiB"
-        lines = [f"{facts.name} ({join_texts((facts.machine_sku or '', cells))})"]
-        if facts.unschedulable_reason:
-            lines.append(f"cordoned: {facts.unschedulable_reason}")
-        if not self._scale.has_texts:
-            lines += [vm.name for vm in vms]
-        return "\n".join(lines)
 
     def _render_vm(
         self, vm: MapVm, location: Placement, machine: MapMachine, fill_levels: list[float], mark: ChangeMark
@@ -422,8 +419,17 @@ class RackOverviewDrawing:
         is_closed = bool(reasons) and all(reasons)  # no machine takes new VMs
         css_classes = join_texts(("cell", "refused" if is_closed else "", *visible_marks[:1]), " ")  # the worst mark
         used_width = round(_WIDTH * self._compute_memory_share(remaining_machines), 1)
+        sizes = f"{format_count(len(remaining_machines), 'machine')}, {format_count(vm_count, 'VM')}"
+        changes = format_counts(
+            (
+                (mark_counts[ChangeMark.PLACED], "placed"),
+                (mark_counts[ChangeMark.MOVED], "moved from or to it"),
+                (mark_counts[ChangeMark.REMOVED], "removed"),
+            )
+        )
+        zone, change_line = enclose(", ", rack.zone_text), enclose("\n", ", ".join(changes))
         return [
-            build_svg_element("title", _format_tooltip(rack, len(remaining_machines), vm_count, mark_counts)),
+            build_svg_element("title", f"{rack.name}{zone}: {sizes}{change_line}"),
             build_svg_element("text", rack.name, class_="small", y=-3),
             build_svg_element("rect", class_=css_classes, width=_WIDTH, height=_HEIGHT),
             build_svg_element("rect", y=_HEIGHT - 5, width=used_width, height=5, fill=_USED_COLOUR),
@@ -432,15 +438,10 @@ class RackOverviewDrawing:
 
     def _compute_memory_share(self, machines: list[MapMachine]) -> float:
         """Compute the share of the memory of a rack used by its VMs after the plan; 0 without memory."""
-        total = sum(machine.facts.cells * machine.facts.memory_gib_per_cell for machine in machines)
-        vms = (self._site.vms[number] for machine in machines for number in machine.after)
-        used = sum(vm.sku.memory_in_cell * vm.sku.numa_cells for vm in vms)
-        return float(min(used / total, 1)) if total else 0.0
-
-
-def _format_tooltip(rack: MapRack, machines: int, vms: int, mark_counts: Counter[ChangeMark]) -> str:
-    """Format the contents of a rack after the plan and its changes."""
-    zone = enclose(", ", rack.zone_text)
-    labels = ((ChangeMark.PLACED, "placed"), (ChangeMark.MOVED, "moved from or to it"), (ChangeMark.REMOVED, "removed"))
-    changes = enclose("\n", ", ".join(format_counts((mark_counts[mark], label) for mark, label in labels)))
-    return f"{rack.name}{zone}: {format_count(machines, 'machine')}, {format_count(vms, 'VM')}{changes}"
+        total_gib, used_gib = 0.0, 0.0
+        for machine in machines:
+            total_gib += machine.facts.cells * machine.facts.memory_gib_per_cell
+            for number in machine.after:
+                sku = self._site.vms[number].sku
+                used_gib += sku.memory_in_cell * sku.numa_cells
+        return min(used_gib / total_gib, 1.0) if total_gib else 0.0

@@ -37,7 +37,7 @@ class DiffLines(Struct, frozen=True):
     def contains_lines(self, path: str, first: int, last: int) -> bool:
         """Return whether the diff contains all these lines of a file; False for the path ""."""
         diff_lines = self.lines.get(path, frozenset())
-        return all(line in diff_lines for line in range(first, last + 1))
+        return diff_lines.issuperset(range(first, last + 1))
 
 
 def parse_diff(text: str) -> DiffLines:
@@ -65,7 +65,11 @@ def parse_diff(text: str) -> DiffLines:
 def build_review(
     plan: Plan, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines, body: str
 ) -> dict[str, Any]:
-    """Build the review; it requests changes if the plan is rejected. `body` is Markdown."""
+    """Build the review; it requests changes if the plan is rejected. `body` is Markdown.
+
+    A finding has its suggestions as comments; one without suggestions has a comment on its first line. Findings in
+    lines outside of the diff have no comment.
+    """
     problems = [
         finding.diagnostic
         for finding in collect_findings(plan)
@@ -73,22 +77,18 @@ def build_review(
     ]
     comments: list[dict[str, Any]] = []
     for diagnostic in problems:
-        comments += _build_suggestions(diagnostic, configuration, files, diff) or _build_line_comment(diagnostic, diff)
+        suggestions = _build_suggestions(diagnostic, configuration, files, diff)
+        comments += suggestions
+        span = diagnostic.subject
+        assert span is not None, "problems have a line"
+        path, line = diff.find_path(span.filename), span.start.line
+        if not suggestions and diff.contains_lines(path, line, line):
+            comments.append(_build_comment(path, line, line, _describe_diagnostic(diagnostic)))
     return {
         "event": "REQUEST_CHANGES" if has_errors(plan.diagnostics) else "COMMENT",
         "body": body,
         "comments": comments[:_MAX_COMMENTS],
     }
-
-
-def _build_line_comment(diagnostic: Diagnostic, diff: DiffLines) -> list[dict[str, Any]]:
-    """Build a comment on the first line of a diagnostic; [] if the diff lacks the line."""
-    span = diagnostic.subject
-    assert span is not None, "the caller selects diagnostics with a line"
-    path = diff.find_path(span.filename)
-    if not diff.contains_lines(path, span.start.line, span.start.line):
-        return []
-    return [_build_comment(path, span.start.line, span.start.line, _describe_diagnostic(diagnostic))]
 
 
 def _build_suggestions(

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.advice.registry import RULE_IDS
-from nexusform.diagnostics.diagnostic import Diagnostic, Span, select_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, select_errors
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
@@ -42,8 +42,13 @@ def render_junit(plan: Plan) -> str:
         diagnostic = finding.diagnostic
         if diagnostic.id not in RULE_IDS and finding.level is not Level.ERROR:  # not in suites lint and plan
             warnings.append(JunitCase(diagnostic.id, _format_finding_name(diagnostic), note=_format_finding(finding)))
+    planning_cases: list[JunitCase] = []
+    for error in select_errors(plan.diagnostics):
+        if error.id != GUARD_RAIL:  # an exceeded guard rail is not a planning error
+            name = _format_finding_name(error)
+            planning_cases.append(JunitCase("plan", name, "error", error.summary, error.detail))
     suites = {
-        "plan": _build_planning_cases(plan.diagnostics),
+        "plan": planning_cases or [JunitCase("plan", "planning")],  # one passed case
         "guard rails": [
             JunitCase("guard rail", get_limit_text(diagnostic), "failure", diagnostic.summary, diagnostic.detail)
             for diagnostic in limit_errors
@@ -65,18 +70,17 @@ def _build_check_case(check: CheckResult, diagnostics: Iterable[Diagnostic]) -> 
     status = "cannot be evaluated" if check.status == "error" else f"{check.status}, predicted"
     details = []
     for position in check.positions:
-        problems = [diagnostic.detail for diagnostic in diagnostics if _is_inside(diagnostic.subject, position)]
+        problems = []
+        for diagnostic in diagnostics:
+            span = diagnostic.subject
+            if span is None or span.filename != position.filename:
+                continue  # elsewhere
+            if position.start.byte <= span.start.byte <= position.end.byte:
+                problems.append(diagnostic.detail)
         texts = problems or check.messages  # the problem of a variable is reported at its value
         details.append(f"{check.address} at {format_location(position)}: {'; '.join(texts)}")
     message = "; ".join(check.messages) or status
     return JunitCase(check.kind, check.address, _OUTCOMES[check.status], message, "\n".join(details))
-
-
-def _is_inside(span: Span | None, position: Span) -> bool:
-    """Return whether a span is a part of the text at a position."""
-    if span is None or span.filename != position.filename:
-        return False
-    return position.start.byte <= span.start.byte <= position.end.byte
 
 
 def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
@@ -86,7 +90,16 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
     for name, cases in suites:
         if cases:
             all_cases += cases
-            rendered_cases = [["  ", _render_case(case), "\n"] for case in cases]
+            rendered_cases: list[Markup | str] = []
+            for case in cases:
+                parts_of_case: list[Markup] = []
+                if case.outcome:  # "": passed
+                    parts_of_case.append(build_svg_element(case.outcome, case.detail, message=case.message))
+                if case.note:
+                    parts_of_case.append(build_svg_element("system-out", case.note))
+                time = None if case.seconds is None else f"{case.seconds:.3f}"
+                element = build_svg_element("testcase", parts_of_case, classname=case.group, name=case.name, time=time)
+                rendered_cases += ["  ", element, "\n"]
             suite = build_svg_element("testsuite", "\n", rendered_cases, name=name, **_count_case_outcomes(cases))
             parts += [suite, "\n"]
     # The Jenkins schema has no count of skipped cases here, only in suites.
@@ -98,21 +111,6 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
 def _count_case_outcomes(cases: Sequence[JunitCase]) -> dict[str, int]:
     counts = Counter(case.outcome for case in cases)
     return {"tests": len(cases), "failures": counts["failure"], "errors": counts["error"], "skipped": counts["skipped"]}
-
-
-def _render_case(case: JunitCase) -> Markup:
-    outcome = build_svg_element(case.outcome, case.detail, message=case.message) if case.outcome else None
-    time = {} if case.seconds is None else {"time": f"{case.seconds:.3f}"}
-    note = build_svg_element("system-out", case.note) if case.note else None
-    return build_svg_element("testcase", outcome, note, classname=case.group, name=case.name, **time)
-
-
-def _build_planning_cases(diagnostics: Iterable[Diagnostic]) -> list[JunitCase]:
-    """Build one passed case for planning, or one case per error. Exceeded guard rails are not planning errors."""
-    errors = [error for error in select_errors(diagnostics) if error.id != GUARD_RAIL]
-    if not errors:
-        return [JunitCase("plan", "planning")]
-    return [JunitCase("plan", _format_finding_name(error), "error", error.summary, error.detail) for error in errors]
 
 
 def _format_finding_name(diagnostic: Diagnostic) -> str:
@@ -134,6 +132,7 @@ def _build_lint_case(rule: str, findings: Sequence[Finding], plan: Plan) -> Juni
 
 
 def _format_finding(finding: Finding) -> str:
+    """Format a finding as `Warning: DETAIL`, with a second line if it is pre-existing."""
     level = finding.level.value.capitalize()
     text = f"{level}: {finding.diagnostic.detail or finding.diagnostic.summary}"
     return f"{text}\n{PREEXISTING_NOTE}" if finding.is_preexisting else text

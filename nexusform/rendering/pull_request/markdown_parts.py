@@ -184,6 +184,7 @@ def _format_truncation_note(cuts: Sequence[str], max_bytes: int) -> str:
 
 
 def _measure_size(texts: Collection[str]) -> int:
+    """Measure the bytes of the texts with blank lines between them, and a final newline."""
     return sum(len(text.encode()) for text in texts) + 2 * max(len(texts) - 1, 0) + 1  # with newlines
 
 
@@ -204,6 +205,7 @@ def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
 
 
 def _limit_part_lines(part: ReportPart, count: int) -> ReportPart:
+    """Return the part with its first `count` lines, and one with the number of the others."""
     hidden_count = len(part.lines) - count
     return replace(part, lines=(*part.lines[:count], f"... {hidden_count:,} more lines were cut"))
 

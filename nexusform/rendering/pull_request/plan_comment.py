@@ -2,7 +2,7 @@
 least important parts are cut first, with a note. Tables have at most three columns and pictures 38, to fit on a phone.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -207,6 +207,13 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
 
     `racks` begins with the most removed VMs. Only the first existing and new racks are shown, then the number of the
     other racks and a legend. Return [] if no machine has another number of VMs.
+
+    For example, a rack of 5 machines (the first one cordoned, the third one new) and a new rack of 2 machines give:
+
+        rack1   1     5
+        before  21.0  +
+        after   x131  +
+        rack9   01
     """
     racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
     if not racks:
@@ -220,23 +227,18 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
     with_most_removed.sort(key=lambda rack: (rack.site, compute_natural_sort_key(rack.name)))
     visible_racks = [*with_most_removed, *new[:_MAX_NEW_RACKS]]
     lines: list[str] = []
+    used_signs: set[str] = set()  # only these are explained below the picture
     for rack in visible_racks:
         lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several_sites else rack.name)
-    figures = "".join(_list_vm_counts(visible_racks))
+        for machine in rack.machines:
+            used_signs.add(_format_vm_count(machine.after, is_closed=machine.is_closed))
+            if rack.existed_before:
+                used_signs.add(_format_vm_count(machine.before, is_closed=False))
     if len(racks) > len(visible_racks):
         lines.append(f"and {format_count(len(racks) - len(visible_racks), 'more rack')}")
     lines.append("digit: VMs on that machine")
-    lines += [f"{sign}: {meaning}" for sign, meaning in _SIGN_MEANINGS if sign in figures]
+    lines += [f"{sign}: {meaning}" for sign, meaning in _SIGN_MEANINGS if sign in used_signs]
     return lines
-
-
-def _list_vm_counts(racks: Iterable[RackVmCounts]) -> Iterable[str]:
-    """Yield the signs in the picture, to explain only these below it."""
-    for rack in racks:
-        for machine in rack.machines:
-            yield _format_vm_count(machine.after, is_closed=machine.is_closed)
-            if rack.existed_before:
-                yield _format_vm_count(machine.before, is_closed=False)
 
 
 def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:

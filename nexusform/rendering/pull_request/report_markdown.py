@@ -68,7 +68,9 @@ def _render_section(section: Section) -> Iterable[str]:
     """Yield the Markdown blocks of one section of an answer: its title, lines, notes, commands and tables. A folded
     section is inside of `<details>`, with its title as the visible summary.
     """
-    title = f"\u274c {escape_prose(section.title)}" if section.is_finding else escape_prose(section.title)  # cross
+    title = escape_prose(section.title)
+    if section.is_finding:
+        title = f"\u274c {title}"  # a cross
     yield f"<details><summary>{title}</summary>" if section.is_folded else f"#### {title}"
     if section.lines:
         # A list separates lines; a single line is a paragraph.
@@ -110,7 +112,9 @@ def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
     rows = []
     for row in table.rows:
         cells = [render_text(cell, origin) for cell in row.cells]
-        rows.append([enclose("**", cell, "**") for cell in cells] if row.is_finding else cells)
+        if row.is_finding:
+            cells = [enclose("**", cell, "**") for cell in cells]
+        rows.append(cells)
     return render_table((list(map(escape_prose, table.headers)), rule, *rows))
 
 
@@ -241,6 +245,7 @@ def _render_new_findings(entries: FindingEntries, origin: CodeOrigin) -> list[st
 
 
 def _render_entry_text(entry: FindingEntry) -> str:
+    """Render the subjects of a finding, and its longest text that is short enough for a line, else its shortest one."""
     subject_prefix = enclose("", escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS)), ": ")
     shortened_texts = list_shortened_texts(entry.text)
     text = next((text for text in shortened_texts if len(text) <= _MAX_TEXT_LENGTH), shortened_texts[-1])

@@ -25,15 +25,12 @@ _SILENCE_HINT: Final = "Silenced by `# nexusform:ignore {}` on the line before t
 def build_sarif_document(plan: Plan) -> dict[str, Any]:
     """Build the SARIF document of a plan. A finding without a line refers to the block of its resource."""
     blocks = {str(change.address): change.source for change in plan.changes if change.source is not None}
-    return _build_document(collect_findings(plan), plan.nexusform_version, blocks)
+    return build_findings_document(collect_findings(plan), plan.nexusform_version, blocks)
 
 
-def build_findings_document(findings: Sequence[Finding], version: str = "") -> dict[str, Any]:
-    """Build the SARIF document of any findings."""
-    return _build_document(findings, version, {})
-
-
-def _build_document(findings: Sequence[Finding], version: str, blocks: Mapping[str, Span]) -> dict[str, Any]:
+def build_findings_document(
+    findings: Sequence[Finding], version: str = "", blocks: Mapping[str, Span] = {}
+) -> dict[str, Any]:
     """Build the SARIF log with one run of findings; `blocks` maps addresses to the source spans of resources."""
     first_diagnostics: dict[str, Diagnostic] = {}  # by rule id
     for finding in findings:
@@ -58,24 +55,20 @@ def _build_rule_descriptor(diagnostic: Diagnostic) -> dict[str, Any]:
     text = get_summary(diagnostic.id).removeprefix(f"{diagnostic.id}: ")
     page = "lint.md" if diagnostic.id in _RULE_HELP else "diagnostics.md"  # has a section for the rule
     help_uri = {"helpUri": f"{PROJECT_URL}/blob/main/docs/reference/{page}#{diagnostic.id}"} if PROJECT_URL else {}
+    rule_help = _RULE_HELP.get(diagnostic.id)
+    if rule_help is None:  # no lint rule
+        help_text = f"{text}. See the finding for a fix, and docs/reference/diagnostics.md for common ids."
+        help_markdown = help_text
+    else:
+        silence = _SILENCE_HINT.format(diagnostic.id)
+        help_text = f"{rule_help} {silence}"
+        help_markdown = f"{rule_help}\n\n{silence}\n\n`nexusform advise` measures the cost."
     return {
         "id": diagnostic.id,
         "shortDescription": {"text": escape_control_characters(text)},
-        "help": _build_help(diagnostic.id, text),
+        "help": {"text": help_text, "markdown": help_markdown},
         **help_uri,
         "defaultConfiguration": {"level": _SARIF_LEVELS[get_diagnostic_level(diagnostic)]},
-    }
-
-
-def _build_help(rule: str, summary: str) -> dict[str, str]:
-    """Build the help text of a rule."""
-    if rule not in _RULE_HELP:
-        text = f"{summary}. See the finding for a fix, and docs/reference/diagnostics.md for common ids."
-        return {"text": text, "markdown": text}
-    silence = _SILENCE_HINT.format(rule)
-    return {
-        "text": f"{_RULE_HELP[rule]} {silence}",
-        "markdown": f"{_RULE_HELP[rule]}\n\n{silence}\n\n`nexusform advise` measures the cost.",
     }
 
 
@@ -95,9 +88,13 @@ def _build_finding_result(finding: Finding, rule_index: int, blocks: Mapping[str
     location: dict[str, Any] = {}
     span = diagnostic.subject or blocks.get(diagnostic.address)
     if span is not None:
+        file_path = quote(span.filename.replace("\\", "/"), safe="/:~")
+        artifact_location = {"uri": file_path.removeprefix("./"), "uriBaseId": "SRCROOT"}
+        if file_path.startswith("/"):
+            artifact_location = {"uri": f"file://{file_path}"}
         # SARIF rejects an end before the start. As in a span, the end is after the last character.
         location["physicalLocation"] = {
-            "artifactLocation": _build_artifact_location(span.filename),
+            "artifactLocation": artifact_location,
             "region": {
                 "startLine": span.start.line,
                 "startColumn": span.start.column,
@@ -110,10 +107,3 @@ def _build_finding_result(finding: Finding, rule_index: int, blocks: Mapping[str
     if location:
         result["locations"] = [location]
     return result
-
-
-def _build_artifact_location(name: str) -> dict[str, str]:
-    path = quote(name.replace("\\", "/"), safe="/:~")
-    if path.startswith("/"):
-        return {"uri": f"file://{path}"}
-    return {"uri": path.removeprefix("./"), "uriBaseId": "SRCROOT"}

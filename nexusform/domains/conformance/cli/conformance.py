@@ -70,14 +70,13 @@ def _render_score(score: ConformanceScore) -> str:
         (system, version, f"{item.decisions:,}", f"{item.right:,}", f"{item.wrong:,}", f"{item.errors:,}")
         for (system, version), item in sorted(score.systems.items())
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if column < 2 else cell.rjust(width)  # names, then numbers
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = []
+        for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            cells.append(cell.ljust(width) if column < 2 else cell.rjust(width))  # names, then numbers
+        lines.append("  ".join(cells).rstrip())
     if score.wrong:
         lines += ["", "Wrong or without an answer:"]
         for case in score.wrong[:_MAX_LISTED]:

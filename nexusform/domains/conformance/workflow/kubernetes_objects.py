@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec, PodTerm, SpreadConstraint
 from nexusform.kubernetes.matching import LabelSelector, NodeSelectorTerm, Requirement, Toleration
+from nexusform.rendering.notation.json_values import omit_empty
 
 Body = dict[str, Any]
 _CPU_DEFAULT: Final = 100  # thousandths of a CPU: the score of a container without a request
@@ -29,7 +30,7 @@ def build_node(node: Node, kubelet_version: str, image_counts: Mapping[str, int]
         "spec": {
             "unschedulable": node.unschedulable,
             "taints": [
-                _remove_empty_members(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.taints
+                omit_empty({"key": taint.key, "value": taint.value, "effect": taint.effect}) for taint in node.taints
             ],
         },
         "status": {
@@ -59,9 +60,9 @@ def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str 
         "preemptionPolicy": "Never",  # an eviction is a decision of its own
         "terminationGracePeriodSeconds": 0,
         "nodeSelector": dict(spec.node_selector),
-        "tolerations": [_build_toleration(item) for item in spec.tolerations],
+        "tolerations": list(map(_build_toleration, spec.tolerations)),
         "affinity": _build_affinity(spec, only_node),
-        "topologySpreadConstraints": [_build_topology_spread(item) for item in spec.spread],
+        "topologySpreadConstraints": list(map(_build_topology_spread, spec.spread)),
     }
     if node:
         body["nodeName"] = node
@@ -125,16 +126,19 @@ def _build_containers(spec: PodSpec) -> list[Body]:
         cpu, memory, other_resources = 0, 0, ()  # all requests are in the first container
         resources = {"requests": amounts, "limits": {name: amounts[name] for name in amounts if "/" in name}}  # devices
         containers.append({"name": f"c{index}", "image": images[index], "resources": resources})
-    containers[0]["ports"] = [
-        _remove_empty_members(containerPort=item.port, hostPort=item.port, protocol=item.protocol, hostIP=item.address)
-        for item in spec.host_ports
-    ]
+    ports = []
+    for item in spec.host_ports:
+        port = {"containerPort": item.port, "hostPort": item.port, "protocol": item.protocol, "hostIP": item.address}
+        ports.append(omit_empty(port))
+    containers[0]["ports"] = ports
     return containers
 
 
 def _build_toleration(item: Toleration) -> Body:
+    """Build a toleration without its empty members; the seconds are kept, even if they are 0."""
     seconds = {} if item.seconds is None else {"tolerationSeconds": item.seconds}
-    return _remove_empty_members(key=item.key, operator=item.operator, value=item.value, effect=item.effect) | seconds
+    texts = {"key": item.key, "operator": item.operator, "value": item.value, "effect": item.effect}
+    return omit_empty(texts) | seconds  # 0 seconds is a value
 
 
 def _build_affinity(spec: PodSpec, only_node: str) -> Body:
@@ -145,7 +149,7 @@ def _build_affinity(spec: PodSpec, only_node: str) -> Body:
         terms = tuple(NodeSelectorTerm(term.labels, (*term.fields, on_node)) for term in terms or (NodeSelectorTerm(),))
     node_affinity: Body = {}
     if terms is not None:
-        required = {"nodeSelectorTerms": [_build_term(term) for term in terms]}
+        required = {"nodeSelectorTerms": list(map(_build_term, terms))}
         node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = required
     node_affinity["preferredDuringSchedulingIgnoredDuringExecution"] = [
         {"weight": weight, "preference": _build_term(term)} for weight, term in spec.preferred_nodes
@@ -162,8 +166,9 @@ def _build_term(term: NodeSelectorTerm) -> Body:
 
 
 def _build_pod_affinity(required: Sequence[PodTerm], preferred: Sequence[PodTerm]) -> Body:
+    """Build an affinity or anti-affinity to other pods: its hard terms, and its preferred ones with weights."""
     return {
-        "requiredDuringSchedulingIgnoredDuringExecution": [_build_pod_affinity_term(term) for term in required],
+        "requiredDuringSchedulingIgnoredDuringExecution": list(map(_build_pod_affinity_term, required)),
         "preferredDuringSchedulingIgnoredDuringExecution": [
             {"weight": term.weight, "podAffinityTerm": _build_pod_affinity_term(term)} for term in preferred
         ],
@@ -171,6 +176,7 @@ def _build_pod_affinity(required: Sequence[PodTerm], preferred: Sequence[PodTerm
 
 
 def _build_pod_affinity_term(term: PodTerm) -> Body:
+    """Build a term about other pods; an absent selector is left out, since an empty one selects all pods."""
     body: Body = {"topologyKey": term.topology_key, "namespaces": list(term.namespaces)}
     if term.selector is not None:
         body["labelSelector"] = _build_label_selector(term.selector)
@@ -203,7 +209,3 @@ def _build_label_selector(selector: LabelSelector) -> Body:
 
 def _build_requirements(requirements: Iterable[Requirement]) -> list[Body]:
     return [{"key": item.key, "operator": item.operator, "values": list(item.values)} for item in requirements]
-
-
-def _remove_empty_members(**values: Any) -> Body:
-    return {name: value for name, value in values.items() if value}

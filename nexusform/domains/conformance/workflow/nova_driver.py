@@ -111,7 +111,7 @@ class NovaSiteState:
         for name, value in settings.get("weight_multipliers", {}).items():
             CONF.set_override(f"{name}_weight_multiplier", value, group="filter_scheduler")
         aliases = [{**fields, "name": name} for name, fields in (settings.get("pci_aliases") or {}).items()]
-        CONF.set_override("alias", [json.dumps(alias) for alias in aliases], group="pci")
+        CONF.set_override("alias", list(map(json.dumps, aliases)), group="pci")
         pci_request.get_alias_from_config.cache_clear()
         self.create_providers()
         for name, server in document.get("servers", {}).items():
@@ -194,7 +194,7 @@ class NovaSiteState:
             hypervisor_version=host.get("hypervisor_version", 0),
             hypervisor_hostname=name,
             cpu_info="{}",
-            supported_hv_specs=[objects.HVSpec.from_list(spec) for spec in host.get("supported_instances") or []],
+            supported_hv_specs=list(map(objects.HVSpec.from_list, host.get("supported_instances") or [])),
             stats={"num_instances": 0, "io_workload": 0},
             metrics=None,
             cpu_allocation_ratio=cpu["allocation_ratio"],
@@ -393,7 +393,7 @@ def build_numa_topology(cells: list[dict[str, Any]]) -> str | None:
             cpu_usage=cell.get("used_vcpus", 0),
             memory_usage=cell.get("used_memory_mib", 0),
             pinned_cpus=hardware.parse_cpu_spec(cell.get("pinned", "")),
-            siblings=[hardware.parse_cpu_spec(core) for core in cell["siblings"]],
+            siblings=list(map(hardware.parse_cpu_spec, cell["siblings"])),
             mempages=[
                 objects.NUMAPagesTopology(
                     size_kb=pages["size_kib"],
@@ -413,7 +413,7 @@ def build_numa_topology(cells: list[dict[str, Any]]) -> str | None:
 def build_pci_device_pools(pools: list[dict[str, Any]]) -> Any:
     """Build the free PCI devices of a host."""
     rows = [{**pool["properties"], "numa_node": pool["numa_node"], "count": pool["count"]} for pool in pools]
-    return objects.PciDevicePoolList(objects=[objects.PciDevicePool.from_dict(row) for row in rows])
+    return objects.PciDevicePoolList(objects=list(map(objects.PciDevicePool.from_dict, rows)))
 
 
 def compute_zone_id(zone: str) -> str:

@@ -50,10 +50,6 @@ class ConformanceCase(Struct, frozen=True):
     decision: dict[str, Any]
     equivalent: list[dict[str, Any]] = field(default_factory=list)
 
-    def is_right(self, answer: Any) -> bool:
-        """Return True if an answer is the decision or as good."""
-        return answer == self.decision or answer in self.equivalent
-
 
 class LocatedConformanceCase(Struct, frozen=True):
     """Case with its place, `FILE:LINE`."""
@@ -268,7 +264,7 @@ def _add_case_result(score: ConformanceScore, item: LocatedConformanceCase, pred
     counts = score.systems.setdefault((case.system, case.version), SystemVersionScore())
     counts.decisions += 1
     counts.errors += bool(reason)
-    if not reason and case.is_right(predicted):
+    if not reason and predicted in (case.decision, *case.equivalent):
         counts.right += 1
     else:
         score.wrong.append(WrongCaseAnswer(item.place, case.system, case.version, predicted, case.decision, reason))

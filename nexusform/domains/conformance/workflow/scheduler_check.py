@@ -227,7 +227,11 @@ class KubeSchedulerCheck:
             raise UnsupportedPodError("a daemon without a node")
         self._replace_spreading_service(build_default_service(spec))
         only_node = outcome.node if is_daemon else ""
-        expected = {outcome.node} if is_daemon else _predict_best_nodes(scheduler)
+        expected = {outcome.node}
+        if not is_daemon:  # any of the best nodes is right
+            choice = scheduler.choose_nodes()  # None: no node is feasible
+            tied_nodes = choice.tied_nodes if choice is not None else ()
+            expected = {scheduler.cache.nodes[node].name for node in tied_nodes} or {_PENDING}
         body = build_pod_manifest(spec, next(self._names), only_node=only_node)
         answers = [self._decide(body)]  # the node of each attempt, "" for none
         while answers[-1] not in expected and len(answers) < _REPETITIONS:
@@ -278,14 +282,6 @@ class KubeSchedulerCheck:
             "decision": {"node": answers[-1] or None},
             "equivalent": [{"node": name or None} for name in sorted({*answers} - {answers[-1]})],
         }
-
-
-def _predict_best_nodes(scheduler: PodSpecScheduler) -> set[str]:
-    """Return the best nodes of the next pod by name; {""} if none is feasible."""
-    choice = scheduler.choose_nodes()
-    if choice is None:
-        return {_PENDING}
-    return {scheduler.cache.nodes[node].name for node in choice.tied_nodes}
 
 
 def _is_unschedulable(condition: dict[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_list
+from nexusform.diagnostics.phrases import enclose, format_list
 from nexusform.domains.openstack.importers.capture_script import (
     COMMANDS,
     COMPUTE_NODES,
@@ -81,13 +81,10 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
     """Fill the reading; report hosts left out. Raises LookupError, AttributeError, TypeError and ValueError."""
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
-    reading.server_groups = {
-        str(row["name"]): {
-            "policy": next(iter(_split_names(row.get("policy") or row.get("policies"))), ""),
-            "members": sorted(_split_names(row.get("members"))),
-        }
-        for row in tables.get("server_groups", [])
-    }
+    for row in tables.get("server_groups", []):
+        policies = _split_names(row.get("policy") or row.get("policies"))  # clients name it differently
+        members = sorted(_split_names(row.get("members")))
+        reading.server_groups[str(row["name"])] = {"policy": next(iter(policies), ""), "members": members}
     providers = {str(row["name"]): str(row["uuid"]) for row in tables["resource_providers"]}
     services = {str(row["host"]): row for row in tables["compute_services"]}  # a host may differ from its hostname
     nodes = {str(row["hypervisor_hostname"]): row for row in tables.get(COMPUTE_NODES, [])}
@@ -143,9 +140,15 @@ def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None
 
 def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mapping[str, Rows]) -> dict[str, Any]:
     """Return the values of a host in the inventory; `uuid` is its resource provider in Placement."""
+    unschedulable_reason = ""  # it takes new VMs
+    if str(service["status"]).lower() != "enabled":
+        note = enclose(" (", service.get("disabled_reason"), ")")
+        unschedulable_reason = f"its compute service is disabled{note}"
+    elif str(service["state"]).lower() != "up":
+        unschedulable_reason = "its compute service is down"
     return {
         "availability_zone": str(service.get("zone") or "nova"),
-        "unschedulable_reason": _explain_disabled_service(service),
+        "unschedulable_reason": unschedulable_reason,
         "resources": {
             str(row["resource_class"]): {
                 name: _read_non_negative_figure(row, name)
@@ -162,15 +165,8 @@ def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mappin
     }
 
 
-def _explain_disabled_service(service: Mapping[str, Any]) -> str:
-    """Return why a compute service takes no VMs, or ""."""
-    if str(service["status"]).lower() != "enabled":
-        reason = service.get("disabled_reason")
-        return f"its compute service is disabled{f' ({reason})' if reason else ''}"
-    return "" if str(service["state"]).lower() == "up" else "its compute service is down"
-
-
 def _read_non_negative_figure(row: Mapping[str, Any], name: str) -> float:
+    """Return a finite figure of 0 or more; only an allocation ratio keeps its fraction. Raises ValueError."""
     figure = float(row[name])
     if not math.isfinite(figure) or figure < 0:
         raise ValueError(f"{name} is {row[name]}")
@@ -188,6 +184,7 @@ def _read_first_text(row: Mapping[str, Any], *columns: str) -> str:
 
 
 def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a flavor in the inventory; its disk includes the ephemeral one and the swap."""
     swap = _read_count(row, "swap")
     return {
         "vcpus": int(row["vcpus"]),
@@ -286,8 +283,11 @@ def _read_properties(value: Any) -> dict[str, str]:
     """Return properties: an object, or a text such as `a='b', c='d'` (older clients)."""
     if isinstance(value, Mapping):
         return {str(key): str(item) for key, item in sorted(value.items())}
-    pairs = (part.partition("=") for part in _split_names(value))
-    return {key.strip(): item.strip().strip("'\"") for key, _, item in pairs}
+    properties = {}
+    for part in _split_names(value):
+        key, _, item = part.partition("=")
+        properties[key.strip()] = item.strip().strip("'\"")
+    return properties
 
 
 def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -316,7 +316,7 @@ def parse_server_topology(row: Mapping[str, Any]) -> list[dict[str, Any]]:
             "vcpus": len(node["vcpu_set"]),
             "memory_mib": int(node["memory_mb"]),
             "page_size": None if page_size is None else int(page_size),
-            "pins": format_cpus(int(cpu) for cpu in get_mapping(node, "cpu_pinning").values()),
+            "pins": format_cpus(map(int, get_mapping(node, "cpu_pinning").values())),
         }
         for node in topology.get("nodes") or ()
         if node.get("host_node") is not None
@@ -325,17 +325,15 @@ def parse_server_topology(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def format_cpus(numbers: Iterable[int]) -> str:
     """Return CPUs as text, such as "0-3,8"."""
-    return ",".join(_list_cpu_ranges(sorted(set(numbers))))
-
-
-def _list_cpu_ranges(numbers: list[int]) -> Iterator[str]:
-    """Yield the ranges of sorted CPU numbers, such as "0-3" and "7"."""
-    start = 0
-    for end in range(1, len(numbers) + 1):
-        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
-            first, last = numbers[start], numbers[end - 1]
-            yield f"{first}" if first == last else f"{first}-{last}"
+    ordered = sorted(set(numbers))
+    ranges: list[str] = []
+    start = 0  # index of the first number of the current range
+    for end in range(1, len(ordered) + 1):
+        if end == len(ordered) or ordered[end] != ordered[end - 1] + 1:  # a gap ends the range
+            first, last = ordered[start], ordered[end - 1]
+            ranges.append(f"{first}" if first == last else f"{first}-{last}")
             start = end
+    return ",".join(ranges)
 
 
 def _parse(value: Any) -> Any:
@@ -351,25 +349,23 @@ def _unwrap_versioned_object(value: Any) -> Any:
 def _parse_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a cell of Nova's NUMA topology to the form of the inventory."""
     shared = cell["cpuset"]
+    pages = []
+    for item in cell.get("mempages") or ():
+        row = _unwrap_versioned_object(item)
+        counts = {name: _read_count(row, name) for name in ("total", "used", "reserved")}
+        pages.append({"size_kib": int(row["size_kb"]), **counts})
     return {
         "id": int(cell["id"]),
         "shared": format_cpus(shared),
         # Nova before 20.0 has one set for both.
         "dedicated": format_cpus(cell.get("pcpuset", shared)),
         "pinned": format_cpus(cell.get("pinned_cpus") or ()),
-        "siblings": [format_cpus(core) for core in cell.get("siblings") or ()],
+        "siblings": list(map(format_cpus, cell.get("siblings") or ())),
         "memory_mib": int(cell["memory"]),
         "used_memory_mib": _read_count(cell, "memory_usage"),
         "used_vcpus": _read_count(cell, "cpu_usage"),
-        "pages": [_parse_memory_pages(_unwrap_versioned_object(pages)) for pages in cell.get("mempages") or ()],
+        "pages": pages,
         "socket": cell.get("socket"),
-    }
-
-
-def _parse_memory_pages(pages: Mapping[str, Any]) -> dict[str, int]:
-    return {
-        "size_kib": int(pages["size_kb"]),
-        **{name: _read_count(pages, name) for name in ("total", "used", "reserved")},
     }
 
 

@@ -164,7 +164,11 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
 
     `image` are the image's requests under the names of a flavor's properties, such as "hw:numa_nodes".
     """
-    policy = _parse_policy(flavor.properties, image)
+    flavor_policy, image_policy = flavor.properties.get(_POLICY, ""), image.get(_POLICY, "")
+    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}  # policies of images by those of flavors
+    if image_policy in rejected.get(flavor_policy, ()):
+        raise ValueError(_format_property_conflict(_POLICY))
+    policy = flavor_policy or image_policy  # "": none
     thread_policy = _parse_thread_policy(flavor.properties, image)
     is_pinned = policy in (DEDICATED, MIXED)
     is_isolated = flavor.properties.get(_EMULATOR) == ISOLATE  # emulator threads have a CPU of their own
@@ -184,15 +188,6 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     # Nova's filter wants threads if the flavor or the image requires them, even if the flavor only prefers them.
     needs_threads = policy == DEDICATED and REQUIRE in (flavor.properties.get(_THREADS), image.get(_THREADS))
     return NumaRequest(cells, page_size, policy, thread_policy, int(is_isolated), needs_threads)
-
-
-def _parse_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
-    """Return the CPU policy of the flavor, else of the image, "" for none. Raises ValueError if they conflict."""
-    policy, of_image = properties.get(_POLICY, ""), image.get(_POLICY, "")
-    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}  # policies of images by those of flavors
-    if of_image in rejected.get(policy, ()):
-        raise ValueError(_format_property_conflict(_POLICY))
-    return policy or of_image
 
 
 def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]) -> str:
@@ -255,9 +250,11 @@ def _parse_numa_cells(
 
 def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:
     """Return the properties key.0, key.1 and so on. Raises ValueError if both flavor and image have key.0."""
-    if f"{key}.0" in properties and f"{key}.0" in image:
+    first_name = f"{key}.0"
+    if first_name in properties and first_name in image:
         raise ValueError(_format_property_conflict(key))
-    values = properties if f"{key}.0" in properties else image
+    values = properties if first_name in properties else image
+    # Names are counted from 0; the first missing one ends the list.
     names = takewhile(values.__contains__, (f"{key}.{number}" for number in count()))
     return [values[name] for name in names]
 
@@ -299,6 +296,7 @@ def _parse_cpus(text: str, key: str) -> frozenset[int]:
 
 
 def _parse_number(text: str, key: str) -> int:
+    """Return the whole number of the property `key`. Raises ValueError, with its name."""
     number = parse_integer(text.strip())
     if number is None:
         raise ValueError(_format_invalid_property(key, text))
@@ -367,6 +365,6 @@ def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequ
     """
     selected = select_host_properties(properties)
     requested_values = set(selected.values())
-    if not selected or any(requested_values.issubset(instance) for instance in supported):
+    if not selected or any(map(requested_values.issubset, supported)):
         return ""
     return "the host does not support " + ", ".join(f"{name}={value}" for name, value in selected.items())

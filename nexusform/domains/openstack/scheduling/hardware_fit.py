@@ -102,13 +102,6 @@ class NumaRequest(Struct, frozen=True):
         """Whether vCPUs have dedicated CPUs."""
         return self.cpu_policy in (DEDICATED, MIXED)
 
-    def build_guest_cells(self) -> list[GuestCell]:
-        """Build the cells before they fit on a host."""
-        return [
-            GuestCell(number, cell.vcpus, cell.memory_mib, self.page_size, (), cell.dedicated_vcpus)
-            for number, cell in enumerate(self.cells)
-        ]
-
 
 class HostRatios(Struct, frozen=True):
     """Allocation ratios: limits of the shared CPUs and of the memory of a cell."""
@@ -132,7 +125,16 @@ def fit_numa_cells(
     if len(cells) < len(request.cells):
         return None  # each cell of the VM needs its own host cell
     ordered = _sort_host_cells(cells, request, devices_by_cell, has_devices=fit_devices is not None)
-    guests = request.build_guest_cells()
+    guests = [  # each with its number as id, until it fits on a host cell
+        GuestCell(
+            id=number,
+            vcpus=cell.vcpus,
+            memory_mib=cell.memory_mib,
+            page_size=request.page_size,
+            dedicated_vcpus=cell.dedicated_vcpus,
+        )
+        for number, cell in enumerate(request.cells)
+    ]
     for _ in range(attempts):
         if _fit_guest_cells(guests, ordered, request, ratios, fit_devices):
             return guests
@@ -401,7 +403,7 @@ def _select_near_pools(
     if request.numa_policy == SOCKET:
         if None in sockets.values():
             return []  # unknown sockets: no device is near
-        near_sockets = {sockets.get(cell) for cell in cells}
+        near_sockets = set(map(sockets.get, cells))
         near_cells = [cell for cell, socket in sockets.items() if socket in near_sockets]
         return _select_pools_of_cells(pools, near_cells)
     near = _select_pools_of_cells(pools, (*cells, None))  # None: devices without a known cell

@@ -58,11 +58,6 @@ class NovaHostUsage(Struct, frozen=True):
         """PCPU without a VM."""
         return get_resource(self.host, PCPU).capacity - self.dedicated_vcpus
 
-    @property
-    def pinned_vcpus(self) -> int:
-        """Number of vCPUs with dedicated CPUs."""
-        return self.dedicated_vcpus + self.fallback_vcpus - self.emulator_vcpus
-
     def has_dedicated_vcpus(self, request: FlavorRequest) -> bool:
         """Return whether Placement has the dedicated CPUs of a VM as PCPU, with the trait of its thread policy.
 

@@ -196,13 +196,6 @@ class _NovaRules(NamedTuple):
             return find_image_rejection(image, host.supported_instances)
         return ""
 
-    def find_cpu_rejection(self, sku: VmSku, usage: NovaHostUsage, free_vcpus: int) -> str:
-        """Return why Placement has too few dedicated CPUs: PCPU, or else VCPU as Nova's fallback; or ""."""
-        request = self.get_request(sku)
-        if usage.has_dedicated_vcpus(request) or usage.has_fallback_vcpus(request, free_vcpus):
-            return ""
-        return f"{PCPU}: {max(usage.free_dedicated_vcpus, 0):,} of {sku.dedicated_vcpus:,} free"
-
     def _check_flavor_property(self, key: str, value: str, host: NovaHost) -> str:
         """Return why a property of the flavor rejects the host, or "".
 
@@ -236,14 +229,20 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
 
     def build_check(sku: VmSku) -> CapacityCheck:
         def find_rejection(capacity: FreeCapacity) -> str | None:
-            """Return why the free vCPUs, memory or disk of the host do not fit the VM; None if they fit."""
+            """Return why the free vCPUs, dedicated CPUs, memory or disk of the host do not fit the VM, or None."""
             usage = rules.table.get_usage(capacity.records)  # records: the host, and VMs on it
             free_vcpus = capacity.cpus[0] - usage.fallback_vcpus  # without VCPU used for dedicated CPUs
             free = {VCPU: free_vcpus, MEMORY: capacity.memory[0], DISK: capacity.disk}
             for name, amount in list_amounts(sku):
                 if free[name] < amount:
                     return f"{name}: {free[name]:,} of {amount:,} free"
-            return (rules.find_cpu_rejection(sku, usage, free_vcpus) or None) if sku.dedicated_vcpus else None
+            if not sku.dedicated_vcpus:
+                return None
+            request = rules.get_request(sku)
+            # Dedicated CPUs are PCPU, or else VCPU as Nova's fallback.
+            if usage.has_dedicated_vcpus(request) or usage.has_fallback_vcpus(request, free_vcpus):
+                return None
+            return f"{PCPU}: {max(usage.free_dedicated_vcpus, 0):,} of {sku.dedicated_vcpus:,} free"
 
         return find_rejection
 
@@ -338,8 +337,11 @@ def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
 
 
 def _compute_free_vcpus(_demand: Demand, usage: NovaHostUsage, load: MachineLoad) -> float:
+    """Return the vCPUs of the CPU weigher: the limit of the host by its allocation ratio, less those of all its VMs."""
     resource = get_resource(usage.host, VCPU)
-    return resource.total * resource.allocation_ratio - resource.reserved - (load.vcpus + usage.pinned_vcpus)
+    capacity = resource.total * resource.allocation_ratio - resource.reserved
+    pinned_vcpus = usage.dedicated_vcpus + usage.fallback_vcpus - usage.emulator_vcpus  # of VMs, on dedicated CPUs
+    return capacity - (load.vcpus + pinned_vcpus)
 
 
 _WEIGHERS: Final = (

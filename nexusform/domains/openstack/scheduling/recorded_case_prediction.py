@@ -94,7 +94,7 @@ def build_hosts_without_servers(
         usage = table.get_usage((host.name, *(record for record in servers if record in records)))
         hosts[host.name] = {
             **source["hosts"][host.name],
-            "numa_cells": [_describe_cell(cell) for cell in usage.cells],
+            "numa_cells": list(map(_describe_cell, usage.cells)),
             "device_pools": msgspec.to_builtins(usage.pools),
         }
     return hosts
@@ -103,7 +103,7 @@ def build_hosts_without_servers(
 def _describe_cell(cell: HostCell) -> dict[str, Any]:
     """Return a NUMA cell as plain data of `build_host`."""
     cpu_sets = {name: _format_cpus(getattr(cell, name)) for name in ("shared", "dedicated", "pinned")}
-    siblings = [_format_cpus(core) for core in cell.siblings]
+    siblings = list(map(_format_cpus, cell.siblings))
     return {
         **{name: getattr(cell, name) for name in ("id", "memory_mib", "used_memory_mib", "used_vcpus", "socket")},
         **cpu_sets,

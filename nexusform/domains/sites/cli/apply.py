@@ -28,7 +28,7 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.cli.plan import FORMATS, write_plan_reports
 from nexusform.domains.sites.cli.site_flags import PROCESSES, TaskEngineFlags, make_engine
 from nexusform.domains.sites.rendering.site_reports import build_apply_report
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, TaskEngineError
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
 from nexusform.domains.sites.workflow.fleet_tasks import Fleet, open_fleet
@@ -151,7 +151,7 @@ def _find_wave_obstacle(
     """
     wave, planfile = arguments.wave, arguments.planfile
     unfinished = [name for name in names if not progress.is_finished(name)]
-    pending = [name for name in unfinished if plan.has_pending_sites(name)]
+    pending = list(filter(plan.has_pending_sites, unfinished))
     started_wave = progress.find_unfinished_wave()  # "": no wave is in progress
     needs_no_run = bool(progress.lines) and not pending and not started_wave  # only waves without changes are left
     if not unfinished or needs_no_run:
@@ -226,35 +226,33 @@ def _build_observer(
 
 
 def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
-    """Build the plan with the results of its sites. Sites without one are left out if their wave was not requested."""
+    """Build the plan with the results of its sites. Sites without one are left out if their wave was not requested.
+
+    A result without rows has the planned ones; that of an applied site has the planned impact, too.
+    """
     wave_names = {wave.name for wave in job.waves}
     sites = []
     for site in job.plan.sites:
-        if site.wave in wave_names or site.name in fleet_apply.results:
-            result = fleet_apply.results.get(site.name) or _build_result_without_task(job, site)
-            sites.append(replace(site, result=_add_planned_rows(result, site.result)))
+        if site.name in fleet_apply.results:
+            result = fleet_apply.results[site.name]
+        elif site.wave not in wave_names:
+            continue
+        elif not job.progress.is_finished(site.wave):
+            result = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
+        elif site.result.status is SiteStatus.PLANNED:  # an earlier run applied it
+            result = replace(site.result, status=SiteStatus.APPLIED)
+        else:
+            result = site.result  # unchanged or rejected
+        planned = site.result
+        result = replace(result, rows=result.rows or planned.rows)
+        if result.status is SiteStatus.APPLIED:
+            result = replace(
+                result,
+                impact=planned.impact,
+                disruptions=planned.disruptions,
+                availability_losses=planned.availability_losses,
+                redundancy_lost=planned.redundancy_lost,
+            )
+        sites.append(replace(site, result=result))
     undeclared = find_undeclared_sites(job.fleet, create_context())
     return replace(job.plan, sites=tuple(sites), undeclared=undeclared)
-
-
-def _build_result_without_task(job: _ApplyJob, site: PlannedSite) -> SiteResult:
-    """Return the result of a site without a task in this run: from an earlier run, or skipped."""
-    if not job.progress.is_finished(site.wave):
-        return SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
-    if site.result.status is SiteStatus.PLANNED:  # an earlier run applied it
-        return replace(site.result, status=SiteStatus.APPLIED)
-    return site.result  # unchanged or rejected
-
-
-def _add_planned_rows(result: SiteResult, planned: SiteResult) -> SiteResult:
-    """Add the planned rows to a result without rows, and the planned impact if it was applied."""
-    result = replace(result, rows=result.rows or planned.rows)
-    if result.status is not SiteStatus.APPLIED:
-        return result
-    return replace(
-        result,
-        impact=planned.impact,
-        disruptions=planned.disruptions,
-        availability_losses=planned.availability_losses,
-        redundancy_lost=planned.redundancy_lost,
-    )

@@ -44,7 +44,8 @@ _WORKERS: Final[list[FleetTaskWorker]] = []  # the worker of this process
 def _parse_address(engine_name: str) -> tuple[str, bool]:
     """Parse the scheduler's address (dask://HOST[:PORT]); return the one for Dask, and True if it needs TLS.
 
-    Only loopback addresses may do without TLS. Raises TaskEngineError.
+    Only loopback addresses may do without TLS: dask://host gives ("tls://host:8786", True), and dask://localhost
+    gives ("tcp://localhost:8786", False). Raises TaskEngineError.
     """
     parts = urlsplit(engine_name)
     host = parts.hostname or ""
@@ -61,7 +62,8 @@ def _parse_address(engine_name: str) -> tuple[str, bool]:
             f'Plain tcp to "{host}" would let anyone on the network run code here and on the workers. '
             f"Use tls://{host_text}:{port} with certificates ({', '.join(CERTIFICATES)})."
         )
-    return f"{'tls' if is_secure else 'tcp'}://{host_text}:{port}", is_secure
+    scheme = "tls" if is_secure else "tcp"
+    return f"{scheme}://{host_text}:{port}", is_secure
 
 
 def _is_loopback(host: str) -> bool:

@@ -10,12 +10,11 @@ from nexusform.diagnostics.levels import Level, PlacementImpact, get_diagnostic_
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.sites.rendering.fleet_impact import (
     UNDECLARED,
-    build_undeclared_document,
+    UNDECLARED_FORM,
     build_undeclared_findings,
     compute_fleet_impact,
     compute_site_impact,
     compute_site_level,
-    find_highest_level,
     list_site_losses,
 )
 from nexusform.domains.sites.rendering.fleet_summary import group_sites
@@ -34,19 +33,23 @@ def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
     levels = [compute_site_level(site.result) for site in plan.sites]
     if plan.undeclared:
         levels.append(get_warning_level(UNDECLARED))
+    if plan.errors:
+        levels.append(Level.ERROR)
+    worst_level = min(levels, key=lambda level: level.order, default=Level.NOTE)
+    blocked = plan.find_blocked_wave()  # None: every wave may start
     return {
         "format_version": FORMAT_VERSION,
         "nexusform_version": nexusform.__version__,
         "errored": bool(plan.errors),
-        "diagnostics": [DIAGNOSTIC(error) for error in plan.errors],
+        "diagnostics": list(map(DIAGNOSTIC, plan.errors)),
         "digest": plan.digest,
-        "level": Level.ERROR.value if plan.errors else find_highest_level(levels).value,
+        "level": worst_level.value,
         "stake": compute_fleet_impact(plan).value,
         "waves": [wave.name for wave in plan.waves],
-        "blocked_wave": blocked.name if (blocked := plan.find_blocked_wave()) is not None else None,
+        "blocked_wave": blocked.name if blocked is not None else None,
         "groups": [{"rows": list(group.rows), "sites": list(group.sites)} for group in groups],
-        "sites": [SITE(site) for site in plan.sites],
-        "undeclared": build_undeclared_document(plan.undeclared),
+        "sites": list(map(SITE, plan.sites)),
+        "undeclared": list(map(UNDECLARED_FORM, plan.undeclared)),
     }
 
 

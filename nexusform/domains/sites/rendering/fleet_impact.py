@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_warning
 from nexusform.diagnostics.levels import Level, PlacementImpact
@@ -45,11 +45,6 @@ def compute_site_level(result: SiteResult) -> Level:
         levels.append(Level.ERROR)
     if compute_site_impact(result) is PlacementImpact.LOSES:
         levels.append(Level.WARNING)
-    return find_highest_level(levels)
-
-
-def find_highest_level(levels: Iterable[Level]) -> Level:
-    """Return the highest of these levels, a note if there is none."""
     return min(levels, key=lambda level: level.order, default=Level.NOTE)
 
 
@@ -67,11 +62,12 @@ def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
             totals[effect_count.effect, effect_count.kind, effect_count.state] += effect_count.count
         site_counts.update({effect_count.effect for effect_count in site.result.disruptions})
     counts = [EffectCount(kind, effect, state, count) for (effect, kind, state), count in totals.items()]
-    return [
-        f"{' and '.join(format_effect_clauses(counts, [effect]))} on {format_count(site_counts[effect], 'site')}"
-        for effect in LOSS_EFFECTS
-        if site_counts[effect]
-    ]
+    clauses: list[str] = []
+    for effect in LOSS_EFFECTS:
+        if site_counts[effect]:
+            totals_text = " and ".join(format_effect_clauses(counts, [effect]))  # one per kind and state
+            clauses.append(f"{totals_text} on {format_count(site_counts[effect], 'site')}")
+    return clauses
 
 
 def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
@@ -82,7 +78,7 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
         if text and site.result.status not in _UNPLANNED_STATUSES:
             by_loss.setdefault(replace_site_name(text, site.name), []).append(site.name)
     if by_loss:
-        count = sum(len(names) for names in by_loss.values())
+        count = sum(map(len, by_loss.values()))
         title = f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} running workload"
         ranked = sorted(by_loss.items(), key=lambda loss_and_names: -len(loss_and_names[1]))
         lines = [f"{format_names(names)}: {text}" for text, names in ranked]
@@ -146,14 +142,10 @@ def _describe_state(site: UndeclaredSite) -> str:
     )
 
 
-_UNDECLARED: Final = RecordForm(
+# `objects` is null for an unreadable state.
+UNDECLARED_FORM: Final = RecordForm(
     UndeclaredSite, "name state=state_location serial objects placed=placement_counts reason"
 )
-
-
-def build_undeclared_document(sites: Sequence[UndeclaredSite]) -> list[dict[str, Any]]:
-    """Build the report as JSON data; `objects` is null for an unreadable state."""
-    return [_UNDECLARED(site) for site in sites]
 
 
 def build_undeclared_findings(sites: Sequence[UndeclaredSite]) -> Iterable[Diagnostic]:

@@ -61,10 +61,11 @@ def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]
     name and a line number.
     """
     grouped = group_by(sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name)))
-    reasons = [
-        (reason if len(same_reason) > 1 else same_reason[0].result.reason, [site.name for site in same_reason])
-        for reason, same_reason in grouped.items()
-    ]
+    reasons: list[tuple[str, list[str]]] = []
+    for general_reason, same_reason in grouped.items():
+        own_reason = same_reason[0].result.reason  # with the name of the site and a line number
+        names = [site.name for site in same_reason]
+        reasons.append((own_reason if len(names) == 1 else general_reason, names))
     return sorted(reasons, key=lambda reason_and_names: -len(reason_and_names[1]))
 
 
@@ -94,9 +95,10 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
         ]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
     table = Table(heads, tuple(rows), figures=frozenset(range(1, len(heads))))
+    rejected_title = f"{format_count(len(rejected), 'site')} {select_word_form(len(rejected), 'is', 'are')} rejected"
     sections = [
         *_build_blocked_section(plan),
-        *_build_rejected_section(rejected, max_rows),
+        *build_reason_sections(rejected_title, rejected, max_rows),
         *build_workload_loss_sections(plan.sites, max_rows),
         *_build_redundancy_section(plan.sites, max_rows),
         *build_undeclared_sections(plan.undeclared, max_rows),
@@ -159,13 +161,12 @@ def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
     yield Section(title, tuple(lines), is_finding=True)
 
 
-def _build_rejected_section(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
-    """Build the section of sites without a plan, by reason."""
+def build_reason_sections(title: str, sites: Sequence[PlannedSite], max_rows: int) -> list[Section]:
+    """Build the section of sites without success, a line for each of at most `max_rows` reasons; [] without sites."""
     if not sites:
-        return
+        return []
     lines = [f"{format_names(names)}: {reason}" for reason, names in group_by_reason(sites)]
-    title = f"{format_count(len(sites), 'site')} {select_word_form(len(sites), 'is', 'are')} rejected"
-    yield Section(title, limit_lines(lines, max_rows, "more reason", _COMPLETE_TEXT), is_finding=True)
+    return [Section(title, limit_lines(lines, max_rows, "more reason", _COMPLETE_TEXT), is_finding=True)]
 
 
 def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
@@ -222,7 +223,14 @@ def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
 
 
 def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]) -> list[str]:
-    """Draw the sites below their dependencies. Sites with equal dependencies and dependents share a node."""
+    """Draw the sites below their dependencies. Sites with equal dependencies and dependents share a node.
+
+    If lon1 and lon2 read the state of hub, and ldn reads theirs, the lines are:
+
+        ╙── hub
+            └─╼ lon1, lon2
+                └─╼ ldn
+    """
     import networkx as nx  # few plans have dependencies between sites
 
     dependents: dict[str, set[str]] = {}

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_duration, format_list, group_by, select_word_form
-from nexusform.domains.sites.rendering.fleet_impact import build_undeclared_document, build_undeclared_sections
-from nexusform.domains.sites.rendering.fleet_summary import group_by_reason
+from nexusform.domains.sites.rendering.fleet_impact import UNDECLARED_FORM, build_undeclared_sections
+from nexusform.domains.sites.rendering.fleet_summary import build_reason_sections
 from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
 from nexusform.domains.sites.types.site_tasks import (
@@ -42,7 +42,7 @@ _PROGRESS_TEXTS = {True: "started", False: "not started"}
 def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()) -> Report:
     """Build the report: counts by wave, problems, locks, and certainty of placements if requested."""
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
-    sections = _build_failed_section("To review", failed)
+    sections = build_reason_sections("To review", failed, max_rows=len(failed))
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
     sections.append(_build_wave_section(plan, plan.waves, _STATUS_TEXTS))
     rows = []
@@ -67,7 +67,7 @@ def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
     """Build the report of an apply: counts, failures with reasons, and waves."""
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
     failed_title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
-    sections = _build_failed_section(failed_title, failed)
+    sections = build_reason_sections(failed_title, failed, max_rows=len(failed))
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
     waves = [wave for wave in plan.waves if plan.select_wave(wave.name)]
     sections.append(_build_wave_section(plan, waves, _APPLY_TEXTS))
@@ -76,19 +76,13 @@ def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
     return Report(title, verdict, is_finding=is_stopped or bool(failed), sections=tuple(sections))
 
 
-def _build_failed_section(title: str, failed: Sequence[PlannedSite]) -> list[Section]:
-    """Build the section of failed sites by reason, none without failures."""
-    lines = tuple(f"{format_names(names)}: {reason}" for reason, names in group_by_reason(failed))
-    return [Section(title, lines, is_finding=True)] if failed else []
-
-
 def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Mapping[SiteStatus, str]) -> Section:
     """Build the section with one row per wave: its number of sites, and of sites with each status."""
     heads = ("wave", "sites", *status_texts.values())
     rows = []
     for wave in waves:
         statuses = [site.result.status for site in plan.select_wave(wave.name)]
-        counts = [len(statuses), *(statuses.count(status) for status in status_texts)]
+        counts = [len(statuses), *map(statuses.count, status_texts)]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
     return Section("Waves", table=Table(heads, tuple(rows), figures=frozenset(range(1, len(heads)))))
 
@@ -115,7 +109,7 @@ def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ())
             {**_SITE(site), "lock": _LOCK(site.result.lock) if site.result.lock is not None else None}
             for site in plan.sites
         ],
-        "undeclared": build_undeclared_document(plan.undeclared),
+        "undeclared": list(map(UNDECLARED_FORM, plan.undeclared)),
     }
     if certainty:
         document["certainty"] = build_question_document(QuestionKind.CERTAINTY, certainty)["sites"]
@@ -126,7 +120,13 @@ def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
     """Format the locks of these locked sites as a table below a sentence, with the command to release them, or ""."""
     if not results:
         return ""
-    rows = [_format_lock(result, result.lock, now) for result in results if result.lock is not None]
+    rows = []
+    for result in results:
+        lock = result.lock
+        if lock is not None:
+            host = f"host {lock.host}" if lock.host else lock.who
+            age, progress = format_age(lock.created, now), _PROGRESS_TEXTS[lock.has_started]
+            rows.append(f"  {result.site}: ID {lock.id}, {host}, age {age}, apply {progress}")
     hints = [
         f"If no process on {host} runs any more, release the locks of sites that were not started:\n"
         f"  nexusform sites unlock -host={host}"
@@ -150,12 +150,6 @@ def format_age(created: str, now: datetime) -> str:
         return "unknown"
 
 
-def _format_lock(result: SiteResult, lock: SiteLock, now: datetime) -> str:
-    progress = _PROGRESS_TEXTS[lock.has_started]
-    host = f"host {lock.host}" if lock.host else lock.who
-    return f"  {result.site}: ID {lock.id}, {host}, age {format_age(lock.created, now)}, apply {progress}"
-
-
 _MAX_ROWS: Final = 40
 _TITLES: Final[Mapping[QuestionKind, str]] = {
     QuestionKind.CERTAINTY: "Certainty of the plans of {}",
@@ -177,18 +171,16 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
         sections.append(_build_result_section(question_kind, successful))
     if failed:
         verdict = f"{verdict.rstrip('.')}; {format_count(len(failed), 'site')} failed."
-        sections.insert(0, _build_rejection_section(failed))
+        lines = []
+        # Reasons that differ only in the name of the site are one reason.
+        by_reason = group_by(failed, lambda result: replace_site_name(result.reason, result.site))
+        for reason, same_reason in by_reason.items():
+            names = format_names([result.site for result in same_reason])
+            text = reason if len(same_reason) > 1 else same_reason[0].reason  # of a single site: with its name
+            lines.append(f"{names}: {text}")
+        sections.insert(0, Section("Failed sites", tuple(lines), is_finding=True))
     title = _TITLES[question_kind].format(format_count(len(results), "site"))
     return Report(title, verdict, is_finding=any(section.is_finding for section in sections), sections=tuple(sections))
-
-
-def _build_rejection_section(failed: Sequence[SiteResult]) -> Section:
-    """Build the section of failed sites by reason. Reasons with another site's name are one."""
-    lines = []
-    for reason, results in group_by(failed, lambda result: replace_site_name(result.reason, result.site)).items():
-        names = format_names([result.site for result in results])
-        lines.append(f"{names}: {reason if len(results) > 1 else results[0].reason}")  # with its name for a single site
-    return Section("Failed sites", tuple(lines), is_finding=True)
 
 
 def _build_result_section(question_kind: QuestionKind, results: Sequence[SiteResult]) -> Section:
@@ -227,11 +219,7 @@ _RESULT: Final = RecordForm(
 
 def build_question_document(question_kind: QuestionKind, results: Sequence[SiteResult]) -> dict[str, Any]:
     """Build the report as JSON data."""
-    return {"asked": question_kind.value, "sites": [_RESULT(result) for result in results]}
-
-
-def _list_findings(results: Iterable[SiteResult]) -> list[SiteQuestionFinding]:
-    return [finding for result in results for finding in result.findings]
+    return {"asked": question_kind.value, "sites": list(map(_RESULT, results))}
 
 
 def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: str) -> int:
@@ -241,25 +229,24 @@ def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: st
 
 def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     """Summarize the VMs with one machine or rack in all samples, and the least certain VM. A finding is one VM."""
-    findings = _list_findings(results)
-    if not findings:
+    shares: list[tuple[float, str, SiteQuestionFinding]] = []  # of the samples with the VM on its machine
+    for result in results:
+        for finding in result.findings:
+            share = finding.figures["machine"] / finding.figures["runs"]
+            shares.append((share, result.site, finding))
+    if not shares:
         return "No VM to place. Certainty is computed for VMs to place, not for existing ones."
+    findings = [finding for _, _, finding in shares]
     sample_count = round(findings[0].figures["runs"])  # equal for all VMs
     machine_count = _count_constant_vms(findings, "machine")
-    site_findings = ((result.site, finding) for result in results for finding in result.findings)
-    site, least_certain = min(site_findings, key=lambda site_and_finding: _compute_share(site_and_finding[1]))
+    least_share, site, least_certain = min(shares, key=lambda share_of_vm: share_of_vm[0])
     constant_text = (
         f"{machine_count:,} of {format_count(len(findings), 'VM')} {select_word_form(machine_count, 'is', 'are')} "
         f"on one machine in all {sample_count:,} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
     )
     target_machine = least_certain.texts[0]
     vm_text = f"{least_certain.name} of {site} on {target_machine}"
-    return f"{constant_text} Least certain: {vm_text}, in {_format_percent(_compute_share(least_certain))} of them."
-
-
-def _compute_share(finding: SiteQuestionFinding) -> float:
-    """Compute the share of samples with the VM on its machine."""
-    return finding.figures["machine"] / finding.figures["runs"]
+    return f"{constant_text} Least certain: {vm_text}, in {_format_percent(least_share)} of them."
 
 
 def _format_percent(share: float) -> str:
@@ -278,7 +265,7 @@ def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
 
 def _summarize_failures(results: Sequence[SiteResult]) -> str:
     """Summarize the racks with a problem if lost, and the number of their sites. A finding is one rack."""
-    rack_count = format_count(len(_list_findings(results)), "rack")
+    rack_count = format_count(sum(len(result.findings) for result in results), "rack")
     problem_counts = [len(result.problem_findings) for result in results]
     problem_count, unharmed_count = sum(problem_counts), problem_counts.count(0)
     if not problem_count:

@@ -270,9 +270,11 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
         return problem.id, problem.subject, _QUOTED_NAME.sub(replace_name, problem.detail)
 
     for first, *further_problems in group_by(problems, get_key).values():
+        if not further_problems:
+            yield first
+            continue
         count = format_count(len(further_problems), "other site")
-        detail = f"{first.detail} The same holds for {count} of this block."
-        yield replace(first, detail=detail) if further_problems else first
+        yield replace(first, detail=f"{first.detail} The same holds for {count} of this block.")
 
 
 _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
@@ -511,8 +513,8 @@ def _check_site_source(name: str, source: Any, block: _SiteBlock, reading: _File
         return
     root = os.path.realpath(reading.root)
     real = os.path.realpath(Path(reading.root, source))
-    allowed_roots = (root, *(os.path.realpath(directory) for directory in reading.allowed_sources))
-    if not any(Path(real).is_relative_to(directory) for directory in allowed_roots):
+    allowed_roots = (root, *map(os.path.realpath, reading.allowed_sources))
+    if not any(map(Path(real).is_relative_to, allowed_roots)):
         detail = f'"{source}" is outside the directory of {FILE_NAME}. To allow it, use -allow-source=DIR.'
         yield build_error("source-outside-root", detail, span)
 

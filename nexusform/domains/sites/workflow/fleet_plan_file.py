@@ -172,8 +172,12 @@ def read_fleet_plan(
         problems += verify_signature(content.signature, content.signed_digest, key, location.confinement)
         if not problems:  # otherwise the plan is already refused
             problems += check_plan_statement(content.plan.identity, path, key)
-    if not problems:
-        problems = _build_failed_plan_error(path, content.plan) or _verify_part_digests(path, content)
+    if not problems and content.plan.errors:  # the plan of a failed run
+        reasons = "\n".join(map(describe_diagnostic, content.plan.errors))
+        hint = f"Fix the errors and run `nexusform sites plan -out={path}` again."
+        problems = [build_error("errored-saved-plan", f"Planning failed:\n{reasons}\n{hint}")]
+    elif not problems:
+        problems = _verify_part_digests(path, content)
     return (None if problems else content.plan), problems
 
 
@@ -255,15 +259,6 @@ def _verify_part_digests(path: str, content: _PlanFileContent) -> list[Diagnosti
         if site.result.plan_digest and digest != site.result.plan_digest:
             return [_build_damaged_file_problem(path, f'The plan of the site "{site.name}" does not match its digest.')]
     return []
-
-
-def _build_failed_plan_error(path: str, plan: FleetPlan) -> list[Diagnostic]:
-    """Return an error for the plan of a failed run, [] for other plans."""
-    if not plan.errors:
-        return []
-    reasons = "\n".join(describe_diagnostic(error) for error in plan.errors)
-    hint = f"Fix the errors and run `nexusform sites plan -out={path}` again."
-    return [build_error("errored-saved-plan", f"Planning failed:\n{reasons}\n{hint}")]
 
 
 def _build_not_a_plan_error(path: str) -> DiagnosticsError:

@@ -109,16 +109,20 @@ def select_sites(
         problems.append(build_error("unknown-wave", detail))
     names = [site.name for site in definition.sites]
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            hint = suggest_name(pattern, names)
-            matching = [item for item in undeclared if fnmatchcase(item.name, pattern)]
-            if matching:
-                states = format_list(f"{item.name}'s state {item.state_location}" for item in matching)
-                hint = f" Existing states: {states}."
-            detail = f'-site: there is no site "{pattern}".{hint}'
-            problems.append(build_error("unknown-site", detail))
-    wave_sites = [site for site in definition.sites if wave in ("", site.wave)]
-    selected_names = [site.name for site in wave_sites if is_site_requested(site.name, patterns)]
+        if any(fnmatchcase(name, pattern) for name in names):
+            continue  # it selects sites
+        hint = suggest_name(pattern, names)
+        former_sites = [item for item in undeclared if fnmatchcase(item.name, pattern)]
+        if former_sites:
+            states = format_list(f"{item.name}'s state {item.state_location}" for item in former_sites)
+            hint = f" Existing states: {states}."
+        detail = f'-site: there is no site "{pattern}".{hint}'
+        problems.append(build_error("unknown-site", detail))
+    selected_names = []
+    for site in definition.sites:
+        is_in_wave = wave in ("", site.wave)
+        if is_in_wave and is_site_requested(site.name, patterns):
+            selected_names.append(site.name)
     if not selected_names and not problems:
         detail = "No site of that wave has such a name. Nothing was planned."
         problems.append(build_error("unknown-site", detail))
@@ -198,10 +202,10 @@ def plan_fleet(
 def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]) -> FleetPlan:
     """Build the plan of a fleet from the results."""
     site_by_state = {result.state_location: name for name, result in results.items() if result.state_location}
-    dependencies = {  # by site: the other sites with states read by it
-        name: tuple(sorted({site_by_state[state] for state in result.read_states if state in site_by_state} - {name}))
-        for name, result in results.items()
-    }
+    dependencies: dict[str, tuple[str, ...]] = {}  # by site: the other sites with states read by it
+    for name, result in results.items():
+        read_sites = {site_by_state[state] for state in result.read_states if state in site_by_state}
+        dependencies[name] = tuple(sorted(read_sites - {name}))
     entries = definition.sites_by_name
     sites = tuple(build_planned_site(entries[name], results[name], dependencies[name]) for name in results)
     return FleetPlan(
@@ -258,7 +262,10 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Split the sites of a wave into rounds: every site is in a later round than its dependencies in the wave."""
+    """Split the sites of a wave into rounds: every site is in a later round than its dependencies in the wave.
+
+    If b and c read the state of a, and d that of c, the rounds are [a], [b, c] and [d].
+    """
     remaining = list(names)
     rounds: list[list[str]] = []
     while remaining:

@@ -65,10 +65,15 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
     """Build a finding for each VM with a sampled location: the runs with its planned machine, rack and rack count."""
     for row in plan.placements:
         certainty = row.certainty
-        if certainty is not None and isinstance(row.target, Placement):
-            shares = {"machine": certainty.machine, "rack": certainty.rack, "rack_count": certainty.rack_count}
-            counts: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}
-            yield SiteQuestionFinding(f"{row.address}:{row.object}", {"runs": runs, **counts}, (row.target.machine,))
+        if certainty is None or not isinstance(row.target, Placement):
+            continue  # without a sampled location
+        figures: dict[str, int | float] = {
+            "runs": runs,
+            "machine": round(certainty.machine * runs),
+            "rack": round(certainty.rack * runs),
+            "rack_count": round(certainty.rack_count * runs),
+        }
+        yield SiteQuestionFinding(f"{row.address}:{row.object}", figures, (row.target.machine,))
 
 
 def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> Iterable[SiteQuestionFinding]:

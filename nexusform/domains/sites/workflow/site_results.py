@@ -31,12 +31,14 @@ _LOCK_HOLDER: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)
 def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[Diagnostic]) -> SiteResult:
     """Build the result of a plan: its errors if it is rejected, else its digest, changes, losses and findings."""
     problems = list(problems)
+    state_location = describe_state_location(run, site)
+    read_states: tuple[str, ...] = ()  # locations of the states of other sites read by the plan
+    if run.project.remote_states is not None:
+        locations = run.project.remote_states.locations
+        read_states = tuple(sorted(starmap(normalize_state_location, locations)))
     if plan.is_rejected or has_errors([*problems, *plan.diagnostics]):
-        return replace(
-            build_rejected_result(site.name, [*problems, *plan.diagnostics]),
-            state_location=describe_state_location(run, site),
-            read_states=_list_read_states(run),
-        )
+        rejected = build_rejected_result(site.name, [*problems, *plan.diagnostics])
+        return replace(rejected, state_location=state_location, read_states=read_states)
     result = SiteResult(
         site=site.name,
         status=SiteStatus.PLANNED if plan.has_changes else SiteStatus.UNCHANGED,
@@ -47,8 +49,8 @@ def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[
         availability_losses=(*describe_weakened_rules(plan), *find_availability_losses(plan)),
         redundancy_lost=find_lost_redundancy(plan),
         diagnostics=(*build_site_diagnostics(problems), *map(_convert_finding, collect_findings(plan))),
-        state_location=describe_state_location(run, site),
-        read_states=_list_read_states(run),
+        state_location=state_location,
+        read_states=read_states,
         serial=plan.serial,
         machines=sum(len(planned_site.machines) for planned_site in plan.sites),
         vms=sum(len(pool.unchanged) + len(pool.added) for planned_site in plan.sites for pool in planned_site.pools),
@@ -59,12 +61,6 @@ def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[
 def describe_state_location(run: Run, site: SiteEntry) -> str:
     """Describe the location of a site's state."""
     return normalize_state_location(site.backend, run.project.backend.describe())
-
-
-def _list_read_states(run: Run) -> tuple[str, ...]:
-    """List the states of other sites that a plan read."""
-    states = run.project.remote_states
-    return tuple(sorted(starmap(normalize_state_location, states.locations))) if states is not None else ()
 
 
 def build_rejected_result(name: str, problems: Iterable[Diagnostic]) -> SiteResult:

@@ -252,6 +252,7 @@ def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) ->
 
 
 def _make_path_relative_to_fleet(name: str, source: str) -> str:
+    """Return the name of a file below `source`; an absolute one, or the one of the sites file, stays as it is."""
     if name in ("", FILE_NAME) or Path(name).is_absolute():
         return name
     return os.path.normpath(Path(source, name))

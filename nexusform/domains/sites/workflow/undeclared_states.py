@@ -58,14 +58,14 @@ def find_undeclared_sites(
         known_states |= {name: _KnownState("local", path) for name, path in _find_state_files(template, context)}
     results: list[UndeclaredSite] = []
     for name, known_state in sorted(known_states.items()):
-        if (
-            is_site_requested(name, patterns)
-            and name not in declared
-            and known_state.state_location not in declared_states  # not the state of a renamed site
-        ):
-            site = _read_undeclared_site(name, known_state, definition.templates, context)
-            if site is not None:
-                results.append(replace(site, state_location=site.state_location.removeprefix(f"{context.root}/")))
+        if name in declared or not is_site_requested(name, patterns):
+            continue
+        if known_state.state_location in declared_states:
+            continue  # the state of a renamed site
+        site = _read_undeclared_site(name, known_state, definition.templates, context)
+        if site is not None:
+            relative_location = site.state_location.removeprefix(f"{context.root}/")
+            results.append(replace(site, state_location=relative_location))
     return tuple(results)
 
 
@@ -141,17 +141,18 @@ def _open_known_state(
 ) -> StateBackend | None:
     """Open the backend of a known state by a template leading to its location, or as a local file; else None."""
     for template in templates:
-        if template.backend == known_state.backend:
-            settings = {
-                key: value.replace(ANY_SITE, name) if isinstance(value, str) else value
-                for key, value in template.settings.items()
-            }
-            backend = _open_backend(replace(template, name=name, settings=settings), fleet)
-            if backend is None:  # it cannot be opened with these settings
-                continue
-            state_location = normalize_state_location(known_state.backend, backend.describe())
-            if state_location == known_state.state_location:
-                return backend
+        if template.backend != known_state.backend:
+            continue
+        settings = dict(template.settings)
+        for key, value in template.settings.items():
+            if isinstance(value, str):
+                settings[key] = value.replace(ANY_SITE, name)
+        backend = _open_backend(replace(template, name=name, settings=settings), fleet)
+        if backend is None:  # it cannot be opened with these settings
+            continue
+        state_location = normalize_state_location(known_state.backend, backend.describe())
+        if state_location == known_state.state_location:
+            return backend
     if known_state.backend != "local" or not templates:
         return None
     return _open_backend(

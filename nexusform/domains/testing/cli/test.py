@@ -1,7 +1,7 @@
 """Command `nexusform test`."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 from msgspec import Struct
@@ -135,14 +135,15 @@ class _TextReporter(ProgressListener):
         """Print the diagnostics in boxes."""
         self._screen.print_diagnostics(diagnostics, sources)
 
-    def report_runs_to_execute(self, runs: Mapping[str, Iterable[str]]) -> None:
+    def report_runs_to_execute(self, runs: Mapping[str, Sequence[str]]) -> None:
         """Print nothing before the first result."""
 
     def report_file(self, file: FileReport) -> None:
         """Print a file with its runs and diagnostics."""
-        self._screen.print_text(test_results.render_file_line(file, self._paint))
+        self._screen.print_text(test_results.render_status_line(file.name, file.status, self._paint))
         for run in file.runs:
-            self._screen.print_text(test_results.render_run_line(run, self._paint))
+            subject = f'  run "{run.name}"'
+            self._screen.print_text(test_results.render_status_line(subject, run.status, self._paint))
             if run.details:
                 self._screen.print_text(f"\n{run.details}")
             self._screen.print_diagnostics(run.diagnostics, file.sources)
@@ -165,9 +166,9 @@ class _JsonReporter(ProgressListener):
         for diagnostic in diagnostics:
             self._write(create_diagnostic_event(diagnostic, sources, _format_now()))
 
-    def report_runs_to_execute(self, runs: Mapping[str, Iterable[str]]) -> None:
+    def report_runs_to_execute(self, runs: Mapping[str, Sequence[str]]) -> None:
         """Write the files and runs to execute."""
-        self._write(test_results.build_abstract_event({f: list(names) for f, names in runs.items()}, _format_now()))
+        self._write(test_results.build_abstract_event(runs, _format_now()))
 
     def report_file_start(self, file: str) -> None:
         """Write the start of a file."""

@@ -138,7 +138,14 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[TestFile, list[Diagnosti
             if mock is not None:
                 mocks[mock.key] = mock
         elif block.type == "run":
-            _add_run(block, runs, problems)
+            run = _decode_run(block, problems)
+            if run is None:
+                continue  # reported
+            existing_run = runs.setdefault(run.name, run)
+            if existing_run is not run:
+                rule = "The names of run blocks must differ: later run blocks refer to them."
+                detail = describe_duplicate("A run block named", run.name, existing_run.span, rule)
+                problems.append(build_error("duplicate-run-block", detail, run.span))
     variables = _decode_variables(parts, problems)
     overrides = _decode_overrides(parts, problems)
     return TestFile(
@@ -150,18 +157,6 @@ def _decode_content(body: AnyBody, schema: BodySchema, problems: list[Diagnostic
     content, new_problems = decode_body(body, schema)
     problems.extend(new_problems)
     return content
-
-
-def _add_run(block: Block, runs: dict[str, RunBlock], problems: list[Diagnostic]) -> None:
-    """Add a run block; report a name used already."""
-    run = _decode_run(block, problems)
-    if run is None:
-        return  # reported
-    existing_run = runs.setdefault(run.name, run)
-    if existing_run is not run:
-        rule = "The names of run blocks must differ: later run blocks refer to them."
-        detail = describe_duplicate("A run block named", run.name, existing_run.span, rule)
-        problems.append(build_error("duplicate-run-block", detail, run.span))
 
 
 def _decode_variables(parts: BodyContent, problems: list[Diagnostic]) -> Expressions:
@@ -237,10 +232,15 @@ def _decode_keyword(attribute: Attribute | None, allowed: tuple[str, ...], probl
 
 
 def _decode_addresses(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
+    """Return the addresses in a list of references, without invalid ones (reported); () without `attribute`."""
     if attribute is None:
         return ()
-    patterns = [_decode_pattern(expression, problems) for expression in list_static_items(attribute, problems)]
-    return tuple(str(pattern) for pattern in patterns if pattern is not None)
+    addresses = []
+    for expression in list_static_items(attribute, problems):
+        pattern = _decode_pattern(expression, problems)
+        if pattern is not None:
+            addresses.append(str(pattern))
+    return tuple(addresses)
 
 
 def _decode_pattern(expression: Expression, problems: list[Diagnostic]) -> AddressPattern | None:
@@ -281,6 +281,7 @@ def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -
 
 
 def _format_dotted(expression: Expression) -> str:
+    """Return a reference with dots, such as `simulated.other`; "" for any other expression."""
     if not isinstance(expression, Traversal):
         return ""
     return ".".join([expression.root.name, *(str(getattr(step, "name", "")) for step in expression.steps)])

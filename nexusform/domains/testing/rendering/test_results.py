@@ -36,19 +36,10 @@ class FileReport(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-def render_file_line(file: FileReport, paint: Painter) -> str:
-    """Render `tests/a.nftest.hcl... pass`."""
-    return f"{file.name}... {_render_status(file.status, paint)}"
-
-
-def render_run_line(run: RunBlockReport, paint: Painter) -> str:
-    """Render `  run "first"... pass`."""
-    return f'  run "{run.name}"... {_render_status(run.status, paint)}'
-
-
-def _render_status(status: str, paint: Painter) -> str:
+def render_status_line(subject: str, status: str, paint: Painter) -> str:
+    """Render the status of a file or run: `tests/a.nftest.hcl... pass`, with the status in its colour."""
     word, colour = _STATUS_TEXTS[status]
-    return paint(word, colour)
+    return f"{subject}... {paint(word, colour)}"
 
 
 def render_summary_line(files: Sequence[FileReport], paint: Painter) -> str:
@@ -77,21 +68,19 @@ _OUTCOMES = {
 
 
 def render_test_junit(files: Iterable[FileReport]) -> str:
-    """Render the XML document: a suite per file, a case per run."""
-    return render_suites([(file.name, _build_junit_cases(file)) for file in files])
-
-
-def _build_junit_cases(file: FileReport) -> list[JunitCase]:
-    """Build a case for each run, and one for a failed teardown."""
-    cases = []
-    for run in file.runs:
-        outcome, message = _OUTCOMES[run.status]
-        case_boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""  # "": it passed
-        cases.append(JunitCase(file.name, run.name, outcome, message, case_boxes, run.seconds))
-    if file.diagnostics and file.status == "error":
-        boxes = render_diagnostics(file.diagnostics, file.sources)
-        cases.append(JunitCase(file.name, "teardown", "error", "Encountered an error", boxes))
-    return cases
+    """Render the XML document: a suite per file, with a case for each run and one for a failed teardown."""
+    suites = []
+    for file in files:
+        cases = []
+        for run in file.runs:
+            outcome, message = _OUTCOMES[run.status]
+            case_boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""  # "": it passed
+            cases.append(JunitCase(file.name, run.name, outcome, message, case_boxes, run.seconds))
+        if file.diagnostics and file.status == "error":
+            boxes = render_diagnostics(file.diagnostics, file.sources)
+            cases.append(JunitCase(file.name, "teardown", "error", "Encountered an error", boxes))
+        suites.append((file.name, cases))
+    return render_suites(suites)
 
 
 def build_abstract_event(runs: Mapping[str, Sequence[str]], time: str) -> Event:
@@ -99,8 +88,7 @@ def build_abstract_event(runs: Mapping[str, Sequence[str]], time: str) -> Event:
     number = sum(map(len, runs.values()))
     files = f"{len(runs):,} {select_word_form(len(runs), 'file')}"
     message = f"Found {files} and {number} run {select_word_form(number, 'block')}"
-    by_file = {file: list(names) for file, names in runs.items()}
-    return create_event("test_abstract", message, time, test_abstract=by_file)
+    return create_event("test_abstract", message, time, test_abstract=dict(runs))
 
 
 def build_file_progress_event(file: str, progress: str, time: str) -> Event:

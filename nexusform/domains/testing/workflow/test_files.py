@@ -28,7 +28,8 @@ def find_test_files(
     root = context.directory
     for directory in dict.fromkeys((root, os.path.normpath(Path(root, test_directory)))):
         try:
-            names = _list_names(context, directory)
+            directory_path = context.confinement.resolve_path_of_operator(directory)
+            names = os.listdir(directory_path)  # noqa: PTH208 - names, not paths
         except FileNotFoundError:
             if test_directory != DEFAULT_DIRECTORY:  # only this one is optional
                 problems.append(build_error("unreadable-test-directory", f'There is no directory "{directory}".'))
@@ -36,7 +37,8 @@ def find_test_files(
             detail = f'"{directory}" cannot be read: {problem.strerror}.'
             problems.append(build_error("unreadable-test-directory", detail))
         else:
-            paths += [os.path.normpath(Path(directory, name)) for name in names]
+            test_names = [name for name in names if name.endswith(ENDINGS) and name[0] != "."]  # without hidden ones
+            paths += [os.path.normpath(Path(directory, name)) for name in sorted(test_names, key=os.fsencode)]
     if not requested_files:
         return paths
     requested_paths = {os.path.normpath(Path(root, name)) for name in requested_files}
@@ -44,12 +46,6 @@ def find_test_files(
         detail = f'There is no test file "{name}".{suggest_name(name, paths)}'
         problems.append(build_error("unknown-test-file", detail))
     return [name for name in paths if name in requested_paths]
-
-
-def _list_names(context: CommandContext, directory: str) -> list[str]:
-    """Return the sorted names of the test files in a directory, without hidden ones. Raises OSError."""
-    names = os.listdir(context.confinement.resolve_path_of_operator(directory))  # noqa: PTH208 - names, not paths
-    return sorted((name for name in names if name.endswith(ENDINGS) and name[0] != "."), key=os.fsencode)
 
 
 def read_test_file(

@@ -256,13 +256,12 @@ class RunBlockExecutor(Struct):
         if has_errors(problems):
             raise RunBlockError(problems, plan)
         addresses_with_errors = {item.address for item in plan.diagnostics if item.severity is Severity.ERROR}
-        failed_outputs = frozenset(
-            name
-            for name, output in plan.planned_outputs.items()
-            if output.value is UNKNOWN or f"output.{name}" in addresses_with_errors
-        )
+        failed_outputs = set()  # assertions read null in place of these
+        for name, output in plan.planned_outputs.items():
+            if output.value is UNKNOWN or f"output.{name}" in addresses_with_errors:
+                failed_outputs.add(name)
         state = _build_planned_state(session, plan)
-        has_failed = self._evaluate_assertions(block, session, state, problems, failed_outputs)
+        has_failed = self._evaluate_assertions(block, session, state, problems, frozenset(failed_outputs))
         return RunOutcome(problems, plan, state=None, has_failed=has_failed)
 
     def _evaluate_assertions(
@@ -346,11 +345,11 @@ def _build_planned_state(session: Run, plan: Plan) -> State:
             else:
                 instances[address] = InstanceState(refreshed_object)
         return replace(state, instances=instances)
-    instances = {
-        change.address: InstanceState(ObjectState(change.after, change.creation, change.sensitive_after))
-        for change in plan.changes
-        if change.after is not None and not change.deposed  # only current objects
-    }
+    instances = {}
+    for change in plan.changes:
+        if change.after is not None and not change.deposed:  # only current objects
+            planned_object = ObjectState(change.after, change.creation, change.sensitive_after)
+            instances[change.address] = InstanceState(planned_object)
     return replace(state, instances=instances)
 
 
@@ -367,7 +366,11 @@ def _build_apply_failure_errors(outcome: ApplyOutcome) -> list[Diagnostic]:
 def filter_expected_failures(
     expected_failures: Sequence[Traversal], diagnostics: Iterable[Diagnostic], header: str
 ) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """Return the unexpected problems, and one for each expected failure that did not occur."""
+    """Return the unexpected problems, and one for each expected failure that did not occur.
+
+    An expected failure of an object without an instance key, such as `nexus_site.a`, includes those of all its
+    instances. Other problems than failed conditions are never expected.
+    """
     expected_by_name = {_format_address(traversal): traversal for traversal in expected_failures}
     matched_names: set[str] = set()
     unexpected_problems: list[Diagnostic] = []

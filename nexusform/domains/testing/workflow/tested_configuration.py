@@ -149,14 +149,15 @@ def collect_value_overrides(
 
     resources: list[tuple[AddressPattern, Mapping[str, Any]]] = []
     planned: list[ValueOverride] = []
-    for override in _sort_by_precedence(run.overrides.resources, file.overrides.resources):
+    # The first one of a target counts: those of the run before those of the file, and later blocks before earlier ones.
+    for override in (*reversed(run.overrides.resources), *reversed(file.overrides.resources)):
         values = evaluate_values(override.values)
         resources.append((override.target, values))
         # Without `during_plan`, the plan leaves computed values unknown.
         planned.append(ValueOverride(override.target, override.target.type, values if override.during_plan else {}))
     data = [
         ValueOverride(override.target, override.target.type, evaluate_values(override.values))
-        for override in _sort_by_precedence(run.overrides.data, file.overrides.data)
+        for override in (*reversed(run.overrides.data), *reversed(file.overrides.data))
     ]
     mock_defaults = []
     # Names of providers in the configuration, and their keys in the test file. Defaults apply to all objects of a type.
@@ -169,10 +170,6 @@ def collect_value_overrides(
         planned += [ValueOverride(None, kind, defaults[kind]) for kind in defaults if kind in mock.planned_types]
         data += [ValueOverride(None, kind, evaluate_values(expression)) for kind, expression in mock.data.items()]
     return ValueOverrides(tuple(resources), tuple(mock_defaults), tuple(data), tuple(planned)), problems
-
-
-def _sort_by_precedence(first: Sequence[Override], second: Sequence[Override]) -> list[Override]:
-    return [*reversed(first), *reversed(second)]
 
 
 def _evaluate_override(
@@ -279,12 +276,17 @@ class OverridingProvider:
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the objects; overridden ones are returned as in state. Raises ProviderProblem."""
-        inner_requests = [r for r in requests if self._find_values(r.address) is None]  # not overridden
+        inner_requests: list[ReadRequest] = []
+        overridden: list[bool] = []  # by position of the request
+        for request in requests:
+            overridden.append(self._find_values(request.address) is not None)
+            if not overridden[-1]:
+                inner_requests.append(request)
         answers = iter(self._inner.read(inner_requests) if inner_requests else [])
-        return [
-            next(answers) if self._find_values(r.address) is None else ReadResult(r.attributes or None)
-            for r in requests
-        ]
+        results: list[ReadResult] = []
+        for request, is_overridden in zip(requests, overridden, strict=True):
+            results.append(ReadResult(request.attributes or None) if is_overridden else next(answers))
+        return results
 
     def _find_values(self, text: str) -> Mapping[str, Any] | None:
         """Return the override values of an object: of a pattern, else of its type in a mock ({}); None without both."""

@@ -116,6 +116,7 @@ def _read_token(path: str) -> str:
 
 
 def _build_tls_context(arguments: ServeArguments) -> ssl.SSLContext | None:
+    """Build the TLS settings of the server; None without a certificate and a key. Raises UsageError."""
     if not arguments.tls_cert and not arguments.tls_key:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -323,8 +323,10 @@ def add_server_vdu(
     outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none
     unused_vdus = reading.known_vdus.keys() - (reading.vdus.keys() - {name})  # of the VNFD
     vdu_name = next((known for known in (name, outer_name, repeat.group) if known in unused_vdus), name)
-    if vdu_name in reading.vdus:  # prefix the resource around it, or add the line
-        vdu_name = f"{outer_name}-{name}" if outer_name not in {"", name} else f"{name}-{properties.line}"
+    if vdu_name in reading.vdus:  # add its line, or the resource around it
+        vdu_name = f"{name}-{properties.line}"
+        if outer_name not in {"", name}:
+            vdu_name = f"{outer_name}-{name}"
         if vdu_name in reading.vdus:
             notes.add_warning(properties, IGNORED, f'a second server is called "{vdu_name}"; it is ignored.')
             return

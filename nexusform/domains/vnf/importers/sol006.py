@@ -79,10 +79,12 @@ def _list_fields_named(node: Node, name: str) -> list[Node]:
 
 def list_flavours(document: Mapping[str, Any]) -> list[str]:
     """Return the deployment flavours in a document (plain data); none for another kind."""
-    flavours = chain.from_iterable(
-        list_mappings(part, _FLAVOUR) for key, part in document.items() if _strip_yang_prefix(str(key)) == _DESCRIPTOR
-    )
-    return [str(flavour["id"]) for flavour in flavours if flavour.get("id") is not None]
+    ids: list[str] = []
+    for key, descriptor in document.items():
+        if _strip_yang_prefix(str(key)) == _DESCRIPTOR:
+            flavours = list_mappings(descriptor, _FLAVOUR)
+            ids += [str(flavour["id"]) for flavour in flavours if flavour.get("id") is not None]
+    return ids
 
 
 def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> Vnf:
@@ -322,7 +324,7 @@ def _build_placement_rule(
     name: str, body: Node, keys: tuple[str, str], vdus: tuple[str, ...], notes: DocumentFindings
 ) -> Iterator[PlacementRule]:
     """Yield one rule, if its type and scope apply to machines, racks or sites."""
-    kind, scope_node = (body.get_node(key) for key in keys)  # its type and its scope
+    kind, scope_node = map(body.get_node, keys)  # its type and its scope
     is_affinity = {"affinity": True, "anti-affinity": False}.get(_strip_yang_prefix(_get_name(kind)))
     if is_affinity is None:
         detail = f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'

@@ -125,7 +125,11 @@ def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes:
     flavour_nodes = [document.get_node(*path) for document in documents]
     flavours = {node.text: node for node in flavour_nodes if node.text}
     if flavour_id in flavours:
-        return [documents[index] for index, node in enumerate(flavour_nodes) if node.text in ("", flavour_id)]
+        selected = []
+        for document, node in zip(documents, flavour_nodes, strict=True):
+            if node.text in ("", flavour_id):  # "": it names no flavour
+                selected.append(document)
+        return selected
     if flavour_id and flavours:
         names = ", ".join(f'"{name}"' for name in flavours)
         detail = f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".'

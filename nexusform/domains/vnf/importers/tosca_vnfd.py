@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from itertools import chain, product
 from math import ceil
 from typing import Any, Final
 
@@ -165,21 +165,18 @@ def _parse_vdu_size(topology: Topology, body: Node) -> VduSize:
         cpus = topology.get_value(legacy_compute, "num_cpus")
         memory = topology.get_value(legacy_compute, "mem_size")
         disks = [topology.get_value(legacy_compute, "disk_size")]
-    memory_mib = _parse_mib(memory, topology.notes, _MEMORY_UNITS)
-    disk_sizes = [size for disk in disks if (size := _parse_mib(disk, topology.notes, _BYTES)) is not None]
+    notes = topology.notes
+    memory_mib = _parse_mib(memory, notes, _MEMORY_UNITS)
+    disk_sizes = [size for disk in disks if (size := _parse_mib(disk, notes, _BYTES)) is not None]
+    vcpus = cpus.number
+    if not cpus.is_absent and (vcpus or 0) <= 0:
+        notes.add_warning(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
+        vcpus = None
     return VduSize(
-        _parse_cpus(cpus, topology.notes),
+        vcpus,
         convert_to_gib(memory_mib) if memory_mib else None,  # a memory of 0 is no size
         sum(ceil(convert_to_gib(size)) for size in disk_sizes) if disk_sizes else None,
     )
-
-
-def _parse_cpus(node: Node, notes: DocumentFindings) -> int | None:
-    """Return a number of virtual CPUs; None if it is absent, or, with a warning, invalid."""
-    if node.is_absent or (node.number or 0) > 0:
-        return node.number
-    notes.add_warning(node, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
-    return None
 
 
 def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) -> int | None:
@@ -226,7 +223,12 @@ def _list_placement_rules(
         if rule is None:
             continue  # no placement policy, or an invalid one
         is_affinity, is_hard = rule
-        targets = _collect_rule_targets(name, body, topology, vdus, groups)
+        description = f'the target "{{}}" of "{name}" is not a VDU or placement group.'
+        node_names = body.get_node("targets").list_texts()
+        target_names = _select_known_names(node_names, [*vdus, *groups], description, topology)
+        # The target of a rule is a VDU, or all VDUs of a placement group.
+        target_vdus = chain.from_iterable(groups.get(target, (target,)) for target in target_names)
+        targets = tuple(dict.fromkeys(target_vdus))
         scope, label = MACHINE, "tacker.Placement"
         if kind in _RULES:
             scope_node = topology.get_value(body, "properties", "scope")
@@ -252,18 +254,6 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
                 "Tacker asks for 2 or more."
             )
             topology.notes.add_warning(node, SMALL_MINIMUM, detail)
-
-
-def _collect_rule_targets(
-    name: str, body: Node, topology: Topology, vdus: list[str], groups: Mapping[str, tuple[str, ...]]
-) -> tuple[str, ...]:
-    """Return the VDUs targeted by a rule, including those of placement groups."""
-    targets = body.get_node("targets").list_texts()
-    description = f'the target "{{}}" of "{name}" is not a VDU or placement group.'
-    names: list[str] = []
-    for target in _select_known_names(targets, [*vdus, *groups], description, topology):
-        names += groups.get(target, (target,))
-    return tuple(dict.fromkeys(names))
 
 
 def _select_known_names(
@@ -454,9 +444,11 @@ def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Delt
 
     A policy "VDU2_scaling" with the target VDU1 is likely for VDU2.
     """
-    pairs = ((deltas, name) for deltas in policies for name in topology.node_names)
-    misdirected = ((deltas, name) for deltas, name in pairs if name != vdu and deltas.policy.startswith(name))
-    wrong_policy, intended_vdu = next(misdirected, (policies[1], ""))  # "": no hint
+    wrong_policy, intended_vdu = policies[1], ""  # "": no hint
+    for deltas, name in product(policies, topology.node_names):
+        if name != vdu and deltas.policy.startswith(name):
+            wrong_policy, intended_vdu = deltas, name
+            break  # the first hint counts
     hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".' if intended_vdu else ""
     detail = (
         f'"{policies[0].policy}" (line {policies[0].body.line}) and "{policies[1].policy}" (line '
@@ -517,9 +509,8 @@ def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], s
     names = list(dict.fromkeys([*origins, *numbers]))
     if not default and len(names) == 1:
         default = names[0]
-    default_origin = Origin(topology.notes.file, 1)
-    levels = tuple(
-        InstantiationLevel(name, scale_levels.get(name, {}), numbers.get(name, {}), origins.get(name, default_origin))
-        for name in names
-    )
-    return levels, default
+    levels = []
+    for name in names:
+        origin = origins.get(name, Origin(topology.notes.file, 1))  # of a level with numbers of VMs only
+        levels.append(InstantiationLevel(name, scale_levels.get(name, {}), numbers.get(name, {}), origin))
+    return tuple(levels), default

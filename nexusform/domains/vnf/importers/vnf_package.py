@@ -123,6 +123,7 @@ def _check_package_path(name: str) -> None:
 
 
 def _decode_text(name: str, content: bytes) -> str:
+    """Return a document of the package as text. Raises DiagnosticsError if it is too large, or not UTF-8."""
     if len(content) > _MAX_DOCUMENT_BYTES:
         raise _build_error(f'"{name}" in it is larger than {_MAX_DOCUMENT_BYTES // _MIB} MiB.')
     try:
@@ -223,6 +224,7 @@ def _is_standard(name: str) -> bool:
 
 
 def _resolve_package_path(path: str, base_file: str) -> str:
+    """Return a path next to `base_file`, the file with the reference. Raises DiagnosticsError for another folder."""
     name = posixpath.normpath(posixpath.join(posixpath.dirname(base_file), path))
     _check_package_path(name)
     return name
@@ -270,9 +272,13 @@ def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_T
     if document is None:
         return None
     used_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}
-    others = [other for other in definitions if other is not document]
-    required = [other.text for other in others if not used_types.isdisjoint(_list_declared_types(other))]
-    return "\n---\n".join([document.text, *required])
+    texts = [document.text]
+    for other in definitions:
+        if other is document:
+            continue  # its text is the first one
+        if not used_types.isdisjoint(_list_declared_types(other)):
+            texts.append(other.text)
+    return "\n---\n".join(texts)
 
 
 def _list_declared_types(document: _ToscaDefinitions) -> Iterator[str]:

@@ -68,12 +68,16 @@ def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
     anti-affinity rule. Tacker makes a server group from each rule for machines, and puts the servers of its VDUs into
     it.
     """
-    machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE]
-    separating_rules = [rule for rule in machine_rules if rule.is_hard and not rule.is_affinity]
-    grouped = set(chain.from_iterable(rule.vdus for rule in machine_rules))
-    separated = set(chain.from_iterable(rule.vdus for rule in separating_rules))
+    grouped_vdus: set[str] = set()
+    separated_vdus: set[str] = set()
+    for rule in descriptor.rules:
+        if rule.scope != MACHINE:
+            continue  # Tacker makes no server group from it
+        grouped_vdus.update(rule.vdus)
+        if rule.is_hard and not rule.is_affinity:
+            separated_vdus.update(rule.vdus)
     vdus = tuple(
-        replace(vdu, has_anti_affinity=vdu.name in separated, has_scheduler_hints=vdu.name in grouped)
+        replace(vdu, has_anti_affinity=vdu.name in separated_vdus, has_scheduler_hints=vdu.name in grouped_vdus)
         for vdu in descriptor.vdus
     )
     return replace(descriptor, vdus=vdus)
@@ -143,6 +147,7 @@ def _add_contradiction(origin: Origin, detail: str, notes: dict[str, DocumentFin
 
 
 def _format_vdu_bounds(vdu: Vdu) -> str:
+    """Format the allowed numbers of VMs: "2", "2 to 4" or "2 or more"."""
     if vdu.maximum is None:
         return f"{vdu.minimum} or more"
     return f"{vdu.minimum}" if vdu.minimum == vdu.maximum else f"{vdu.minimum} to {vdu.maximum}"
@@ -154,14 +159,22 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
     Two rules are compared if they have the same scope and a VDU in common.
     """
     hot_rules = list(hot.rules)
-    maximum_numbers = _compute_largest_counts(descriptor)
+    # The largest number of VMs of each VDU over all instantiation levels, fully scaled out.
+    maximum_numbers: Counter[str] = Counter()
+    for level_name in ("", *(level.name for level in descriptor.levels)):  # "": the default one
+        maximum_numbers |= Counter(compute_maximum_counts(descriptor, level_name).numbers)  # the larger of both
     for rule in descriptor.rules:
-        same_scope = [other for other in hot_rules if other.scope == rule.scope]
-        overlapping_rules = [other for other in same_scope if not set(rule.vdus).isdisjoint(other.vdus)]
+        rule_vdus = set(rule.vdus)
+        overlapping_rules = [
+            other for other in hot_rules if other.scope == rule.scope and not rule_vdus.isdisjoint(other.vdus)
+        ]
         for other in overlapping_rules:
             if _is_contradicting_rule(rule, other, maximum_numbers):
                 _warn_contradiction(rule, other, notes)
-            if _is_including_rule(rule, other):
+            # The VNFD's rule includes the other one if it is of its kind, as hard, and has all its VDUs. The number of
+            # VMs per location needs no check: a VNFD always allows one, the strictest number.
+            is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
+            if is_as_strict and rule_vdus.issuperset(other.vdus):
                 hot_rules.remove(other)
         if rule.scope == MACHINE and not overlapping_rules and hot.vdus:  # Heat knows rules for machines only
             detail = (
@@ -170,23 +183,6 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
             )
             _add_contradiction(rule.origin, detail, notes)
     return (*descriptor.rules, *hot_rules)
-
-
-def _compute_largest_counts(descriptor: Vnf) -> Counter[str]:
-    """Return the largest number of VMs of each VDU over all instantiation levels, fully scaled out."""
-    largest_counts: Counter[str] = Counter()
-    for level in ("", *(level.name for level in descriptor.levels)):  # "": the default one
-        largest_counts |= Counter(compute_maximum_counts(descriptor, level).numbers)  # the larger of both
-    return largest_counts
-
-
-def _is_including_rule(rule: PlacementRule, other: PlacementRule) -> bool:
-    """Return whether a VNFD rule makes a HOT rule of its scope superfluous: same kind, as hard, and all its VDUs.
-
-    The number of VMs per location needs no check: a VNFD always allows one, the strictest number.
-    """
-    is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
-    return is_as_strict and set(other.vdus) <= set(rule.vdus)
 
 
 def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:

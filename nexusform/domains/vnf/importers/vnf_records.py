@@ -203,7 +203,11 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
 
 
 def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = {}) -> VduVmCounts:
-    """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels."""
+    """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels.
+
+    The numbers of a level are those at its own scale levels. An overridden scale level adds the VMs of the steps above,
+    or removes those of the steps below. The bounds of a VDU limit the result.
+    """
     selected_level = vnf.find_level(level)
     base_levels = selected_level.scale_levels
     effective_levels = {**base_levels, **scale_levels}
@@ -228,6 +232,7 @@ def compute_maximum_counts(vnf: Vnf, level: object = "") -> VduVmCounts:
 
 
 def _list_scale_increments(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Iterator[int]:
+    """Yield the number of VMs added to a VDU by each aspect at its level (0 if it is missing, at most its maximum)."""
     for aspect in vnf.aspects:
         for steps in aspect.steps:
             if steps.vdu == vdu:
@@ -268,9 +273,12 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
     """
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []
-    hard_rules = [rule for rule in vnf.rules if rule.is_hard]
-    separating_rules = [rule for rule in hard_rules if not rule.is_affinity]
-    joining_rules = [rule for rule in hard_rules if rule.is_affinity]
+    separating_rules: list[PlacementRule] = []
+    joining_rules: list[PlacementRule] = []
+    for rule in vnf.rules:
+        if rule.is_hard:
+            rules_of_kind = joining_rules if rule.is_affinity else separating_rules
+            rules_of_kind.append(rule)
     for rule in separating_rules:
         vms = count_vms(rule.vdus, numbers)
         maximum = location_counts[rule.scope] * rule.max_per_location

@@ -16,24 +16,19 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a text; problems are added to `notes`."""
     stream = parse_yaml(notes.file, text)
     if has_errors(stream.findings):  # perhaps only for the "..." lines of an excerpt
-        cleaned_text, lines = clear_ellipsis_lines(text)
-        cleaned_stream = parse_yaml(notes.file, cleaned_text)
+        lines = text.split("\n")
+        elided_numbers = [number for number, line in enumerate(lines, 1) if _ELIDED.match(line)]
+        for number in elided_numbers:
+            lines[number - 1] = ""
+        cleaned_stream = parse_yaml(notes.file, "\n".join(lines))
         if not has_errors(cleaned_stream.findings):
             stream = cleaned_stream
-            for line in lines:
-                notes.add_warning(TextPosition(line, 1), CORRECTED, 'the line "..." is a placeholder; it is ignored.')
+            for number in elided_numbers:
+                position = TextPosition(number, 1)
+                notes.add_warning(position, CORRECTED, 'the line "..." is a placeholder; it is ignored.')
     for problem in stream.findings:
         notes.add_problem(problem)
-    return [Node.create_document_node(document) for document in stream.documents]
-
-
-def clear_ellipsis_lines(text: str) -> tuple[str, list[int]]:
-    """Return the text with its "..." lines emptied, and their line numbers."""
-    lines = text.split("\n")
-    line_numbers = [number for number, line in enumerate(lines, 1) if _ELIDED.match(line)]
-    for number in line_numbers:
-        lines[number - 1] = ""
-    return "\n".join(lines), line_numbers
+    return list(map(Node.create_document_node, stream.documents))
 
 
 def list_bodies(section: Node) -> list[Node]:

@@ -130,6 +130,7 @@ class TackerClient:
         return self._parse_object(self.write("POST", "/vnf_instances", body), "/vnf_instances")
 
     def _parse_object(self, answer: ApiResponse, path: str) -> Mapping[str, Any]:
+        """Return the object in an answer. Raises TackerProblem if it has no id."""
         document: Mapping[str, Any] = self._parse(answer)
         if not get_text(document, "id"):
             raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not an object with an id.")
@@ -318,9 +319,13 @@ def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _has_application_credential(fields: Mapping[str, str]) -> bool:
+    """Return whether there is an application credential with its secret: by its id, or by its name and its user."""
+    if "application_credential_secret" not in fields:
+        return False
+    if "application_credential_id" in fields:
+        return True
     has_user = not fields.keys().isdisjoint(_USER_FIELDS)
-    has_identifier = "application_credential_id" in fields or ("application_credential_name" in fields and has_user)
-    return has_identifier and "application_credential_secret" in fields
+    return has_user and "application_credential_name" in fields
 
 
 def _build_domain(fields: Mapping[str, str], name: str) -> dict[str, str]:

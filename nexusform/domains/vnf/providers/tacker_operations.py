@@ -153,10 +153,15 @@ def is_running(operation: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, An
 
 
 def _describe_operation_error(operation: Mapping[str, Any]) -> str:
+    """Return a sentence on a failed operation: "SCALE failed in Tacker: TITLE. DETAIL."."""
     error = get_mapping(operation, "error")
-    reasons = [str(error[name]).strip() for name in ("title", "detail") if error.get(name)]
-    text = " ".join(f"{reason.removesuffix('.')}." for reason in reasons)
-    return f"{operation.get('operation')} failed in Tacker: {text or 'no reason given.'}"
+    sentences = []
+    for name in ("title", "detail"):
+        if error.get(name):
+            reason = str(error[name]).strip().removesuffix(".")
+            sentences.append(f"{reason}.")
+    text = " ".join(sentences) or "no reason given."
+    return f"{operation.get('operation')} failed in Tacker: {text}"
 
 
 class ObservedVnfc(Struct, frozen=True):
@@ -189,16 +194,16 @@ def parse_instance(document: Mapping[str, Any]) -> VnfInstance:
     """Parse a VnfInstance of Tacker's interface (SOL003); only an instantiated one has VNFCs."""
     info = get_mapping(document, "instantiatedVnfInfo")
     is_instantiated = document.get("instantiationState") == "INSTANTIATED"
+    scale_levels: dict[str, int] = {}  # by aspect
+    for row in list_mappings(info, "scaleStatus"):
+        scale_levels[str(row.get("aspectId"))] = parse_whole_number(row.get("scaleLevel")) or 0
     return VnfInstance(
         id=get_text(document, "id"),
         name=get_text(document, "vnfInstanceName"),
         descriptor_id=get_text(document, "vnfdId"),
         owner=get_text(document, "metadata", OWNER_KEY),
         is_instantiated=is_instantiated,
-        scale_levels={
-            str(row.get("aspectId")): parse_whole_number(row.get("scaleLevel")) or 0
-            for row in list_mappings(info, "scaleStatus")
-        },
+        scale_levels=scale_levels,
         vnfcs=tuple(_list_vnfcs(info)) if is_instantiated else (),
     )
 
@@ -224,7 +229,8 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
     """Return the attributes with the observed VNFCs (VMs) and their ids by name; names without a VNFC are removed.
 
     VNFCs with a recorded id keep their names. The others, in order of creation, take the free names of their VDU:
-    first those recorded on the same host, then any, then new ones.
+    first those recorded on the same host, then any, then new ones. If v-V1-0 is recorded with the id "a" and v-V1-1
+    without an id, the observed VNFCs "a", "b" and "c" of V1 become v-V1-0, v-V1-1 and the new v-V1-2.
     """
     recorded: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     recorded_ids: Mapping[str, str] = get_mapping(attributes, "vnfc_ids")

@@ -67,7 +67,7 @@ class TackerProvider(FixedIdentity):
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read VNFs. Raises ProviderProblem."""
-        return [self._read_object(request) for request in requests]
+        return list(map(self._read_object, requests))
 
     def find(self, _resource_type: str, _object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Return None: a VNF is imported into its block."""
@@ -207,7 +207,7 @@ class TackerProvider(FixedIdentity):
         return ReadResult(observed, is_observed=True, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]})
 
     def _list_instances(self) -> list[VnfInstance]:
-        return [parse_instance(row) for row in self._client.read_list("/vnf_instances", {"all_fields": ""})]
+        return list(map(parse_instance, self._client.read_list("/vnf_instances", {"all_fields": ""})))
 
     def _find_owned_instance(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
         """Return the VNF instance with this owner, None if there is none.
@@ -283,12 +283,14 @@ def _require_vnf(resource_type: str) -> None:
 
 
 def _require_planned_vnf(request: ChangeRequest) -> Mapping[str, Any]:
+    """Return the planned attributes of a VNF, with None for unknown values. Raises ProviderProblem for another type."""
     _require_vnf(request.key.type)
     planned: Mapping[str, Any] = replace_unknown(request.planned_attributes)
     return planned
 
 
 def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
+    """Return an instance. Raises ProviderProblem if it does not exist."""
     instance = runner.read_instance(instance_id)
     if instance is None:
         raise ProviderProblem(f"Tacker has no VNF instance {instance_id}.")
@@ -381,6 +383,7 @@ def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) 
 
 
 def _list_creation_problems(vnf: Vnf, planned: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the missing facts for the creation of a VNF: ids of descriptor and flavour, numbers of VMs at its level."""
     if not vnf.descriptor_id:
         yield Problem(("vnfd",), "unsupported-vnf-change", "Tacker needs a VNFD with a descriptor_id: set csar.")
     if not planned.get("flavour_id"):

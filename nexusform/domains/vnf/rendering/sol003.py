@@ -15,6 +15,7 @@ from nexusform.domains.vnf.types.vnf_documents import has_known_documents, read_
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placement_kinds.placement_kind import VM
 from nexusform.plans.plan import Change, PlacementAction, Plan
+from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resources.address import Address
 
 _SCOPES: Final = {MACHINE: "NFVI_NODE", RACK: "ZONE", SITE: "NFVI_POP"}
@@ -56,7 +57,11 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
     vnfcs = {**get_mapping(prior_values, "vnfcs"), **get_mapping(planned_values, "vnfcs")}
     added_names = [name for name in vnfcs if actions.get(name) in _ADDING_ACTIONS]
     removed_names = [name for name in vnfcs if actions.get(name) in _REMOVING_ACTIONS]
-    operation = _get_operation(change, actions)
+    operation = "HEAL" if PlacementAction.MOVE in actions.values() else "SCALE"
+    if change.before is None:
+        operation = "INSTANTIATE"
+    elif change.after is None:
+        operation = "TERMINATE"
     instance_id = str(attributes["id"])
     occurrence_id = str(uuid5(NAMESPACE_URL, f"{instance_id}/{operation}/{','.join((*added_names, *removed_names))}"))
     optional = {
@@ -69,7 +74,7 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
     return {
         "vnfInstanceId": instance_id,
         "vnfLcmOpOccId": occurrence_id,
-        **{name: value for name, value in optional.items() if value},
+        **omit_empty(optional),
         "operation": operation,
         "isAutomaticInvocation": False,
         "addResources": [
@@ -91,15 +96,6 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
             "vnfInstance": {"href": f"/vnflcm/v2/vnf_instances/{quote(instance_id, safe='')}"},
         },
     }
-
-
-def _get_operation(change: Change, actions: Mapping[str, PlacementAction]) -> str:
-    """Return the life-cycle operation of a VNF change."""
-    if change.before is None:
-        return "INSTANTIATE"
-    if change.after is None:
-        return "TERMINATE"
-    return "HEAL" if PlacementAction.MOVE in actions.values() else "SCALE"
 
 
 def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,6 @@ from nexusform.domains.vnf.importers.vnf_records import compute_vdu_counts
 from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
 from nexusform.domains.vnf.types.vnf_documents import (
     RETRY_KEY,
-    compute_first_levels,
     compute_target_levels,
     has_known_documents,
     has_standard_user_data,
@@ -199,13 +198,14 @@ def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, A
     zones = sorted({*zone_by_row.values()} - {""})
     zone_ids = {zone: f"zone-{number}" for number, zone in enumerate(zones, start=1)}
     grant_id = str(uuid5(NAMESPACE_URL, f"{grant.address}/{request['vnfLcmOpOccId']}"))
-    added = [
-        _remove_empty_members(resourceDefinitionId=row["id"], zoneId=zone_ids.get(zone_by_row.get(row["id"], "")))
-        for row in request.get("addResources", [])
-    ]
+    added = []
+    for row in request.get("addResources", []):
+        zone = zone_by_row.get(row["id"], "")  # "": no compute resource, or one without a zone
+        zone_member = {"zoneId": zone_ids[zone]} if zone else {}
+        added.append({"resourceDefinitionId": row["id"], **zone_member})
     removed = [{"resourceDefinitionId": row["id"]} for row in request.get("removeResources", [])]
     parameters = {name: {"locationConstraints": zone} for name, zone in grant.healed_zones.items()}
-    answer = {
+    answer: dict[str, Any] = {
         "id": grant_id,
         "vnfInstanceId": request["vnfInstanceId"],
         "vnfLcmOpOccId": request["vnfLcmOpOccId"],
@@ -216,11 +216,7 @@ def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, A
         "additionalParams": {"nfv": {"VDU": parameters}} if parameters else {},
         "_links": {"self": {"href": f"/grant/v1/grants/{grant_id}"}, **get_mapping(request, "_links")},
     }
-    return _remove_empty_members(**answer)
-
-
-def _remove_empty_members(**members: Any) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value}
+    return {name: value for name, value in answer.items() if value}
 
 
 class PlannedOperation(Struct, frozen=True):
@@ -234,7 +230,8 @@ class PlannedOperation(Struct, frozen=True):
 def list_operations(change: Change, operation: str, request: Mapping[str, Any]) -> Iterator[PlannedOperation]:
     """Yield the operations of a change: `request` is its grant request, and `operation` the one of the whole.
 
-    Tacker instantiates at an instantiation level and scales one aspect at a time.
+    Tacker instantiates at an instantiation level and scales one aspect at a time. A new VNF with one aspect above its
+    first level yields INSTANTIATE with the VMs of the first level, then SCALE with the other ones.
     """
     added = _group_names_by_vdu(request["addResources"])
     removed = _group_names_by_vdu(request["removeResources"])
@@ -245,8 +242,9 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     vnf = read_documents(attributes).vnf
     healed: dict[str, list[str]] = {}
     if operation == "INSTANTIATE":
-        levels: Mapping[str, int] = compute_first_levels(vnf, attributes)  # by aspect, before the scaling
-        counts = compute_vdu_counts(vnf, attributes.get("instantiation_level")).numbers
+        level_name = attributes.get("instantiation_level")
+        levels: Mapping[str, int] = vnf.find_level(level_name).scale_levels  # by aspect, before the scaling
+        counts = compute_vdu_counts(vnf, level_name).numbers
         yield _build_operation(operation, _take_vnfc_names(added, counts), {})
     else:
         levels = compute_target_levels(change.before or {})

@@ -116,6 +116,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
             self._send_package(package.read_definitions if match["part"] == "vnfd" else package.read_content)
 
     def _send_package(self, read: Callable[[], bytes]) -> None:
+        """Send the bytes returned by `read`; reject the request if the file is missing, too large or damaged."""
         try:
             content = read()
         except (OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error):

@@ -26,7 +26,11 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     """
     operation, levels = request["operation"], snapshot["scale_levels"]
     before = None if operation == "INSTANTIATE" else _build_attributes(snapshot, levels)
-    after = None if operation == "TERMINATE" else _build_attributes(snapshot, _compute_levels(levels or {}, request))
+    levels_after = dict(levels or {})
+    if operation == "SCALE":
+        sign = 1 if request["type"] == "SCALE_OUT" else -1
+        levels_after[request["aspectId"]] += sign * request["numberOfSteps"]
+    after = None if operation == "TERMINATE" else _build_attributes(snapshot, levels_after)
     address = parse_address("tacker_vnf.v")
     healed = {f"{vdu}-{number}" for vdu, count in get_mapping(request, "vnfcs").items() for number in range(count)}
     vnfcs_before, vnfcs_after = (get_mapping(side, "vnfcs") for side in (before, after))
@@ -37,30 +41,18 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     placements = tuple(PlacementChange(address, VM, name, actions[name], None, None, trigger="") for name in actions)
     plan = Plan(changes=(change,), placements=placements)
     grant = next(item for item in list_planned_grants(plan).grants if item.operation == operation)
-    constraints = [
-        {
-            "kind": item["affinityOrAntiAffinity"],
-            "scope": item["scope"],
-            "resources": dict(Counter(row["idType"] for row in item["resource"])),
-        }
-        for item in build_grant_requests(plan).requests[str(address)]["placementConstraints"]
-    ]
+    constraints: list[dict[str, Any]] = []
+    for item in build_grant_requests(plan).requests[str(address)]["placementConstraints"]:
+        id_types = Counter(row["idType"] for row in item["resource"])
+        constraint = {"kind": item["affinityOrAntiAffinity"], "scope": item["scope"], "resources": dict(id_types)}
+        constraints.append(constraint)
+    constraints.sort(key=lambda item: (item["kind"], sorted(item["resources"].items()), item["scope"]))
     return {
         "operation": grant.operation,
         "added": {vdu: len(names) for vdu, names in grant.added.items()},
         "removed": dict(grant.removed),
-        "constraints": sorted(
-            constraints, key=lambda item: (item["kind"], sorted(item["resources"].items()), item["scope"])
-        ),
+        "constraints": constraints,
     }
-
-
-def _compute_levels(levels: Mapping[str, int], request: Mapping[str, Any]) -> Mapping[str, int]:
-    """Return the scale levels after an operation."""
-    if request["operation"] != "SCALE":
-        return levels
-    steps = request["numberOfSteps"] * (1 if request["type"] == "SCALE_OUT" else -1)
-    return {**levels, request["aspectId"]: levels[request["aspectId"]] + steps}
 
 
 def _build_attributes(snapshot: Mapping[str, Any], levels: Mapping[str, int]) -> Body:

@@ -25,7 +25,6 @@ from nexusform.domains.vnf.types.vnf_documents import (
     compute_target_levels,
     format_sku,
     get_document_path,
-    get_image,
     get_vm_role,
     has_known_documents,
     has_standard_user_data,
@@ -212,16 +211,18 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     level = attributes.get("instantiation_level")
     if UNKNOWN in (level, attributes.get("scale_levels")):
         return  # checked when known
-    configured_levels = get_mapping(attributes, "scale_levels")
-    known_levels = {name: value for name, value in configured_levels.items() if is_set_and_known(value)}
-    for name, value in known_levels.items():
-        if not isinstance(value, int):
+    integer_levels: dict[str, int] = {}
+    has_invalid_number = False
+    for name, value in get_mapping(attributes, "scale_levels").items():
+        if isinstance(value, int):
+            integer_levels[name] = value
+        elif is_set_and_known(value):
+            has_invalid_number = True
             detail = f'The level of "{name}" must be a whole number, not {value}.'
             yield Problem(("scale_levels", name), "invalid-number", detail)
-    integer_levels = {name: value for name, value in known_levels.items() if isinstance(value, int)}
     problems = list_size_problems(vnf, level, integer_levels)
     yield from problems
-    if problems or len(integer_levels) < len(known_levels):
+    if problems or has_invalid_number:
         return  # the numbers of an invalid size mean nothing
     for clamped in compute_vdu_counts(vnf, level, integer_levels).clamped_counts:
         vdu = vnf.find_vdu(clamped.vdu)
@@ -291,7 +292,7 @@ def compute_demand(
                 vm_numbers,
                 tuple(f"{name}-{vdu.name}-{number}" for number in vm_numbers),
                 sku,
-                PlacementConstraints(image=get_image(vdu, block)),
+                PlacementConstraints(image=str(block.get("image") or vdu.image)),
                 triggers=(("sku_changed", (sku.name, *size_figures)),),
                 path=("vdu", vdu.name),
                 groups=tuple(_build_group_rule(rule) for rule in vnf.rules if vdu.name in rule.vdus),
@@ -385,7 +386,7 @@ def build_computed_attributes(
     ids = {"vnfc_ids": kept_ids} if known_ids else {}
     vnfcs: dict[str, Any] = {}
     for vm in placed_vms:
-        operation = _get_vnfc_operation(vm)
+        operation = _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
         vnfcs[vm.name] = {
             "vdu": vm.pool,
             "number": vm.number,
@@ -397,10 +398,6 @@ def build_computed_attributes(
             **({"came": operation} if operation != INSTANTIATED else {}),
         }
     return {**ids, "vnfcs": vnfcs | unplaced_vnfcs}
-
-
-def _get_vnfc_operation(vm: PlacedVm) -> str:
-    return _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
 
 
 def _compute_node_labels(
@@ -427,13 +424,16 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     value = attributes.get(name)
     if name != "vnfcs" or not isinstance(value, Mapping):
         return value
+    blocks = get_mapping(attributes, "vdu")
     displayed: dict[str, Any] = {}
-    for vnfc, values in value.items():
-        is_worker = _get_vdu_role(attributes, values["vdu"]) == WORKER
-        operation = values.get("came") or INSTANTIATED
-        placement = (values["machine"], values["availability_zone"])
-        labels = _compute_node_labels(attributes, values["vdu"], operation, *placement) if is_worker else {}
-        displayed[vnfc] = {**values, "came": operation, "labels": labels}
+    for vm_name, vnfc in value.items():
+        vdu_name = vnfc["vdu"]
+        operation = vnfc.get("came") or INSTANTIATED
+        labels: dict[str, str] = {}
+        if get_vm_role(vdu_name, get_mapping(blocks, vdu_name)) == WORKER:
+            machine, zone = vnfc["machine"], vnfc["availability_zone"]
+            labels = _compute_node_labels(attributes, vdu_name, operation, machine, zone)
+        displayed[vm_name] = {**vnfc, "came": operation, "labels": labels}
     return displayed
 
 
@@ -442,10 +442,11 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
     block = get_mapping(attributes, "vdu", vm.pool)
     blocks = attributes.get("kubelet"), block.get("kubelet")
     kubelet = build_kubelet(Platform.KUBEADM, *blocks)
-    if _get_vdu_role(attributes, vm.pool) != WORKER:
+    if get_vm_role(vm.pool, block) != WORKER:
         return NodeProperties(labels={}, taints=(CONTROL_PLANE_TAINT,), kubelet=kubelet)
-    placement = (vm.placement.machine, vm.placement.availability_zone)
-    labels = _compute_node_labels(attributes, vm.pool, _get_vnfc_operation(vm), *placement)
+    operation = _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
+    machine, zone = vm.placement.machine, vm.placement.availability_zone
+    labels = _compute_node_labels(attributes, vm.pool, operation, machine, zone)
     # Invalid taints are reported by the checks.
     taints = [
         Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"]))
@@ -453,10 +454,6 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
         if taint.keys() >= {"key", "effect"}
     ]
     return NodeProperties(labels, tuple(taints), kubelet)
-
-
-def _get_vdu_role(attributes: Mapping[str, Any], vdu: str) -> str:
-    return get_vm_role(vdu, get_mapping(attributes, "vdu", vdu))
 
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:

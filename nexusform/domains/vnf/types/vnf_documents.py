@@ -100,6 +100,7 @@ def _parse_request_body(text: str) -> dict[str, Any] | Problem:
 
 
 def _reject_constant(name: str) -> None:
+    """Raise ValueError for a number unknown to JSON, such as NaN."""
     raise ValueError(name)
 
 
@@ -115,7 +116,7 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
         return {}, []
-    conflicting_names = [name for name in PACKAGED if attributes.get(name)]
+    conflicting_names = list(filter(attributes.get, PACKAGED))
     if conflicting_names:
         text = f"csar already contains {', '.join(conflicting_names)}. Remove csar, or the other arguments."
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
@@ -282,7 +283,7 @@ def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, fl
     Unknown vCPUs or memory are None. An unknown disk is 0 GiB.
     """
     size = vdu.size
-    vcpus, memory, disk = (block.get(name) for name in ("vcpus", "memory_gib", "disk_gib"))
+    vcpus, memory, disk = map(block.get, ("vcpus", "memory_gib", "disk_gib"))
     return (
         size.vcpus if vcpus is None else int(vcpus),
         size.memory_gib if memory is None else round_up_to_mib(memory),
@@ -308,12 +309,8 @@ def resolve_vdu_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext
 
 def _find_sku(name: str, vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | None:
     """Return the SKU of a flavor with the image of the VDU, else of the flavor alone."""
-    return context.find_sku(build_sku_name(name, get_image(vdu, block))) or context.find_sku(name)
-
-
-def get_image(vdu: Vdu, block: Mapping[str, Any]) -> str:
-    """Return the image of a VDU, "" if it is unknown."""
-    return str(block.get("image") or vdu.image)
+    image = str(block.get("image") or vdu.image)  # "": unknown
+    return context.find_sku(build_sku_name(name, image)) or context.find_sku(name)
 
 
 def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:
@@ -367,13 +364,10 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
 RETRY_KEY: Final = "nexusform-retry-of"
 
 
-def compute_first_levels(vnf: Vnf, attributes: Mapping[str, Any]) -> dict[str, int]:
-    """Return the scale levels after instantiation."""
-    return dict(vnf.find_level(attributes.get("instantiation_level")).scale_levels)
-
-
 def compute_target_levels(attributes: Mapping[str, Any]) -> dict[str, int]:
-    """Return the scale level of each aspect for the arguments of a VNF."""
-    configured = get_mapping(attributes, "scale_levels")
-    levels = compute_first_levels(read_documents(attributes).vnf, attributes)
-    return {**levels, **{name: int(level) for name, level in configured.items()}}
+    """Return the scale level of each aspect for the arguments of a VNF: as configured, else of its first level."""
+    first_level = read_documents(attributes).vnf.find_level(attributes.get("instantiation_level"))
+    levels = dict(first_level.scale_levels)
+    for aspect, level in get_mapping(attributes, "scale_levels").items():
+        levels[aspect] = int(level)
+    return levels
