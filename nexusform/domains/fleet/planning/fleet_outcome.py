@@ -24,11 +24,11 @@ from nexusform.domains.fleet.planning.object_ownership import build_ownership_wa
 from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
 from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
 from nexusform.domains.fleet.planning.placement_plan import NO_ROLLOUT_STEP, PlacementPlan
-from nexusform.domains.fleet.planning.placement_records import write_bindings, write_conditions, write_eviction
+from nexusform.domains.fleet.planning.placement_records import write_bindings, write_eviction
 from nexusform.domains.fleet.planning.placement_spec import rename_policy_properties
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
-from nexusform.domains.fleet.planning.resource_selection import ResourceSelectorProblem, write_selected_resources
+from nexusform.domains.fleet.planning.resource_selection import SELECTED_FORM
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
@@ -67,6 +67,8 @@ class FleetOutcome(Struct, frozen=True):
 
 # Per placement; larger fleets use `explain`.
 _MAX_REJECTED_CLUSTERS: Final = 40
+# Start of the hub's message about invalid selectors.
+_INVALID_SELECTORS: Final = "The resource selectors are invalid: failed to process the request due to a client error"
 # Attributes of a placement set by its hub.
 _HUB_ATTRIBUTES: Final = ("policy_snapshot", "selected_resources", "conditions", "placement_statuses")
 
@@ -128,7 +130,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "bindings": write_bindings(placement.bindings, provenance),
         "policy_snapshot": asdict(placement.spec.policy_snapshot),
-        "selected_resources": write_selected_resources(_find_rolled_out_objects(placement)),
+        "selected_resources": list(map(SELECTED_FORM, _find_rolled_out_objects(placement))),
         "evictions": [
             *get_list(prior, "evictions"),
             *(write_eviction(name, eviction) for name, eviction in placement.evictions),
@@ -145,14 +147,14 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     attributes |= predict_placement_status(placement)
     for name in ("placement_statuses", "selected_resources"):
         recorded, predicted = get_list(placement.spec.instance.before, name), get_list(attributes, name)
-        if recorded != predicted and _sort_canonically(recorded) == _sort_canonically(predicted):
+        if recorded == predicted:
+            continue
+        # Compare the items as JSON texts, without regard to their order.
+        recorded_texts = sorted(map(format_canonical_json, recorded))
+        predicted_texts = sorted(map(format_canonical_json, predicted))
+        if recorded_texts == predicted_texts:
             attributes[name] = recorded  # only the order differs, so nothing changed
     return attributes
-
-
-def _sort_canonically(items: Iterable[Any]) -> list[bytes]:
-    """Return the items as JSON texts, in an order that depends on the texts only."""
-    return sorted(map(format_canonical_json, items))
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
@@ -170,19 +172,15 @@ def _build_invalid_placement_attributes(placement: PlacementPlan) -> dict[str, A
     """Build the attributes of a placement with invalid selectors; the hub only reports them in its first condition."""
     prior = placement.spec.prior_attributes
     assert placement.selection.selector_problem is not None
-    message = _format_invalid_selectors_message(placement.selection.selector_problem)
+    message = f"{_INVALID_SELECTORS}: {placement.selection.selector_problem.message}"
     invalid = Condition(f"{placement.spec.configuration.kind}Scheduled", FALSE, "InvalidResourceSelectors", message)
     return {
         "policy_snapshot": prior.get("policy_snapshot"),
         "selected_resources": get_list(prior, "selected_resources"),
-        "conditions": [*write_conditions([invalid]), *get_list(prior, "conditions")[1:]],
+        # The first condition of a placement is Scheduled.
+        "conditions": [asdict(invalid), *get_list(prior, "conditions")[1:]],
         "placement_statuses": get_list(prior, "placement_statuses"),
     }
-
-
-def _format_invalid_selectors_message(problem: ResourceSelectorProblem) -> str:
-    """Return the message of the hub's condition."""
-    return f"The resource selectors are invalid: failed to process the request due to a client error: {problem.message}"
 
 
 def build_placement_warnings(
@@ -270,7 +268,7 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
     selector_problem = placement.selection.selector_problem
     if selector_problem is not None:
         text = (
-            f"{_format_invalid_selectors_message(selector_problem)}. {selector_problem.advice} The hub accepts "
+            f"{_INVALID_SELECTORS}: {selector_problem.message}. {selector_problem.advice} The hub accepts "
             "the placement, but selects and schedules nothing."
         )
         path, summary = paths[selector_problem.selector], selector_problem.message

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import product
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -98,11 +99,6 @@ class RenderedResources(Struct, frozen=True):
         """Whether an envelope failed: overrides succeeded and no Work could be created."""
         return _WRAPPED_MESSAGE in self.failure
 
-    @property
-    def has_override_failure(self) -> bool:
-        """Whether an override failed."""
-        return bool(self.failure) and not self.has_envelope_failure
-
     def has_same_result(self, other: RenderedResources) -> bool:
         """Return True if overrides change the objects equally, or fail in both."""
         return (self.digest, bool(self.failure)) == (other.digest, bool(other.failure))
@@ -115,10 +111,12 @@ class OverrideIndex:
         self._by_placement = group_by(overrides, attrgetter("placement"))
 
     def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
-        """Return the overrides of a placement (its key) in the order of application."""
+        """Return the overrides of a placement (its key) in the order of application: cluster overrides, which have no
+        namespace, come first. Later ones win.
+        """
         general = self._by_placement.get("", ())
         specific = self._by_placement.get(placement, ())
-        return tuple(sorted((*general, *specific), key=_get_application_order_key))
+        return tuple(sorted((*general, *specific), key=lambda item: (bool(item.namespace), item.namespace, item.name)))
 
 
 def select_overrides(
@@ -134,11 +132,8 @@ def select_overrides(
 
 def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> bool:
     """Return True if an override selects any of these objects; envelopes must be expanded."""
-    return any(_is_object_overridden(override, manifest) for manifest in manifests)
-
-
-def _is_object_overridden(override: FleetOverride, manifest: Manifest) -> bool:
-    return any(_is_selector_match(selector, manifest, override.namespace) for selector in override.selectors)
+    pairs = product(manifests, override.selectors)
+    return any(_is_selector_match(selector, manifest, override.namespace) for manifest, selector in pairs)
 
 
 def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
@@ -165,10 +160,6 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
                 )
                 conflicts.setdefault(position, []).append((i, text))
     return conflicts
-
-
-def _get_application_order_key(override: FleetOverride) -> tuple[bool, str, str]:
-    return bool(override.namespace), override.namespace, override.name
 
 
 def render_resources(
@@ -312,7 +303,7 @@ def _list_matching_rules(
 ) -> Iterator[tuple[FleetOverride, OverrideRule]]:
     """Yield the overrides of an object, each with its rules for a cluster with these labels, in order."""
     for override in overrides:
-        if _is_object_overridden(override, manifest):
+        if is_any_affected(override, (manifest,)):
             for rule in override.rules:
                 if _is_rule_for_cluster(rule, labels):
                     yield override, rule

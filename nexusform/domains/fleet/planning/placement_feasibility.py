@@ -88,56 +88,54 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
         bindings = select_scheduled_bindings(list_active_bindings(placement.bindings))
         if not bindings or not collect_workloads(placement.selection.manifests).workloads:
             continue
-        build_unassessed_row = _UnassessedRows(address, placement).build_row
+        figures: _ReplicaFigures = {}
         departed_clusters = placement.departed_clusters
         for binding in bindings:
             cluster = outcome.clusters.get(binding.cluster)
             if binding.cluster in departed_clusters:
-                yield build_unassessed_row(binding, _LEAVING)
+                yield _build_unassessed_row(placement, binding, _LEAVING, figures)
                 continue
             if cluster is None:
-                yield build_unassessed_row(binding, _NO_NODES)
+                yield _build_unassessed_row(placement, binding, _NO_NODES, figures)
                 continue
             if cluster.id not in capacities:
                 capacities[cluster.id] = ClusterPodCapacity(pods, cluster)
             assessment = find_object_feasibility(placement.address, capacities[cluster.id])
             if assessment is None:
-                yield build_unassessed_row(binding, _NO_PODS)
+                yield _build_unassessed_row(placement, binding, _NO_PODS, figures)
             else:
                 yield _build_feasibility_row(address, binding.cluster, assessment)
 
 
-class _UnassessedRows:
-    """Rows of bindings of one placement without an assessment. Clusters without overrides share their objects: these
-    are read once.
+# By the identity of a list of objects: the list, their requested replicas, and whether no pod needs a node.
+_ReplicaFigures = dict[int, tuple[Sequence[object], int, bool]]
+
+
+def _build_unassessed_row(
+    placement: PlacementPlan, binding: Binding, reason: str, figures: _ReplicaFigures
+) -> Feasibility:
+    """Build the row of a binding without an assessment, for this reason: its pods are unknown. If only the nodes are
+    not known and no pod needs one (0 replicas), the placement runs. `figures` of one placement are computed once for
+    all clusters with the same list of objects, such as those without overrides.
     """
-
-    def __init__(self, address: Address, placement: PlacementPlan) -> None:
-        self._address = address
-        self._placement = placement
-        # By the identity of the objects, which stay referenced here: their requested replicas, and whether no pod
-        # needs a node.
-        self._figures: dict[int, tuple[Sequence[object], int, bool]] = {}
-
-    def build_row(self, binding: Binding, reason: str) -> Feasibility:
-        """Build the row of a binding, for this reason: unknown, unless no pod needs a node there."""
-        resources = self._placement.compute_planned_resources(binding)
-        manifests = resources.manifests if resources is not None else ()
-        if id(manifests) not in self._figures:
-            workloads = collect_workloads(manifests).workloads
-            needs_node = any(workload.replicas or workload.kind == "DaemonSet" for workload in workloads)
-            replicas = sum(workload.replicas for workload in workloads)
-            self._figures[id(manifests)] = (manifests, replicas, bool(workloads) and not needs_node)
-        _, replicas, needs_no_node = self._figures[id(manifests)]
-        is_known = reason == _NO_NODES and needs_no_node
-        return Feasibility(
-            self._address,
-            binding.cluster,
-            FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN,
-            reason="" if is_known else reason,
-            replicas_requested=replicas,
-            is_certain=is_known,
-        )
+    resources = placement.compute_planned_resources(binding)
+    manifests = resources.manifests if resources is not None else ()
+    if id(manifests) not in figures:
+        workloads = collect_workloads(manifests).workloads
+        needs_node = any(workload.replicas or workload.kind == "DaemonSet" for workload in workloads)
+        replicas = sum(workload.replicas for workload in workloads)
+        # The list stays referenced here, so no other list gets its id.
+        figures[id(manifests)] = (manifests, replicas, bool(workloads) and not needs_node)
+    _manifests, replicas, needs_no_node = figures[id(manifests)]
+    is_known = reason == _NO_NODES and needs_no_node
+    return Feasibility(
+        placement.spec.instance.address,
+        binding.cluster,
+        FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN,
+        reason="" if is_known else reason,
+        replicas_requested=replicas,
+        is_certain=is_known,
+    )
 
 
 def _build_rows_with_loss_effects(

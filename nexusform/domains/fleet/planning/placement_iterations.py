@@ -34,12 +34,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import explain
-from nexusform.domains.fleet.scheduling.rules import (
-    cluster_affinity,
-    cluster_eligibility,
-    namespace_affinity,
-    taint_toleration,
-)
+from nexusform.domains.fleet.scheduling.profile import FILTERS
+from nexusform.domains.fleet.scheduling.rules import cluster_affinity, cluster_eligibility
 from nexusform.domains.fleet.scheduling.watcher import (
     MemberChange,
     SchedulingTriggers,
@@ -351,13 +347,6 @@ def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], po
     return has_changed
 
 
-# Rules about a member alone. Rules about other bindings belong to the scheduling cycle.
-_MEMBER_RULES: Final = (
-    cluster_eligibility.find_eligible,
-    taint_toleration.find_eligible,
-    namespace_affinity.find_eligible,
-    cluster_affinity.find_eligible,
-)
 # Start of the hub's message for a rejected member, and the change that makes it obsolete.
 _OBSOLETE_REASONS: Final = (
     ("ClusterUnschedulable, taint &{", Trigger.TAINT_REMOVED),
@@ -402,13 +391,16 @@ def _find_change_of_rejection(reason: str | None) -> Trigger | None:
 
 
 def _select_individually_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:
-    """Return the members accepted by every rule about a member alone."""
+    """Return the members accepted by every filter rule about a member alone, as a bit mask. Rules about other bindings
+    belong to the scheduling cycle.
+    """
     policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
     request = PlacementRequest(policy, namespace)
     if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:  # ignores taints and labels
         return cluster_eligibility.find_eligible(request, member_list, BindingMasks())
     eligible = member_list.all_members
-    for rule in _MEMBER_RULES:
-        mask = rule(request, member_list, BindingMasks())
-        eligible &= mask if isinstance(mask, int) else 0  # an unreadable property stops the cycle: none is eligible
+    for rule in FILTERS:
+        if rule.is_static:  # depends on members only
+            mask = rule.module.find_eligible(request, member_list, BindingMasks())
+            eligible &= mask if isinstance(mask, int) else 0  # an unreadable property stops the cycle: none is eligible
     return eligible

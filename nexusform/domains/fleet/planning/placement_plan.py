@@ -114,10 +114,6 @@ class RolloutResult(Struct, frozen=True):
     blocked_clusters: tuple[str, ...] = ()
     timelines: tuple[Rollout, ...] = ()
 
-    def append_rollout_timeline(self, timeline: Rollout) -> RolloutResult:
-        """Return a copy with one more rollout timeline."""
-        return replace(self, timelines=(*self.timelines, timeline))
-
 
 class HubMoves(Struct, frozen=True):
     """Changes by the hub since the last apply. `replaced_clusters` has the replaced cluster of each new cluster ("":

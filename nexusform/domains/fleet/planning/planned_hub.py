@@ -97,7 +97,8 @@ class PlannedHub(Struct, dict=True):
             fleet_object = read_prior_object(instance)
             manifests += get_hub_manifests(fleet_object)
             if isinstance(fleet_object, FleetOverride):
-                overrides.append(replace(fleet_object, snapshot=_get_prior_override_snapshot_number(instance)))
+                number = int(instance.prior_note.get(OVERRIDE_SNAPSHOT, 0))
+                overrides.append(replace(fleet_object, snapshot=number))
         return _PriorObjects(manifests, overrides)
 
     @cached_property
@@ -226,7 +227,7 @@ class PlannedHub(Struct, dict=True):
         elif instance.before is not None:
             recorded = read_prior_object(instance)
             assert isinstance(recorded, FleetOverride)
-            latest = replace(recorded, snapshot=_get_prior_override_snapshot_number(instance))
+            latest = replace(recorded, snapshot=int(instance.prior_note.get(OVERRIDE_SNAPSHOT, 0)))
         else:
             return override  # new: 0
         is_unchanged = replace(latest, snapshot=0) == override  # without numbers: `override` has none yet
@@ -293,11 +294,6 @@ def get_hub_manifests(fleet_object: FleetObject) -> tuple[Manifest, ...]:
     if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
         return fleet_object.manifests
     return ()
-
-
-def _get_prior_override_snapshot_number(instance: Instance) -> int:
-    """Return the snapshot number of an override in state."""
-    return int(instance.prior_note.get(OVERRIDE_SNAPSHOT, 0))
 
 
 def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> PlannedHub:

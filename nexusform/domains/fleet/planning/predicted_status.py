@@ -2,18 +2,13 @@
 
 from typing import Any, Final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nexusform.domains.fleet.importers.fleet_records import NAMESPACE_ACCESSIBLE, REPORT_DIFF
 from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.planning.placement_records import (
-    STATUS_FORM,
-    is_availability_tracked,
-    read_scheduling,
-    write_conditions,
-)
+from nexusform.domains.fleet.planning.placement_records import STATUS_FORM, is_availability_tracked, read_scheduling
 from nexusform.domains.fleet.scheduling.bindings import BindingState, collect_clusters, select_scheduled_bindings
 from nexusform.domains.fleet.scheduling.placement_status import (
     FALSE,
@@ -48,7 +43,7 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
         is_external=placement.spec.is_external,
         status_namespace=_find_status_namespace(placement),
     )
-    conditions = write_conditions(status.conditions)
+    conditions = list(map(asdict, status.conditions))
     statuses = list(map(STATUS_FORM, _sort_status_clusters(placement, status)))
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     is_repicked = bool(placement.evicted_clusters) and placement.evicted_clusters <= picked
@@ -162,11 +157,12 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     for cluster, progress in compute_progress(placement).items():
         resources = final_resources.get(cluster, RenderedResources(()))
         fails = cluster in apply_failing or bool(resources.conflicting_objects)
+        has_override_failure = bool(resources.failure) and not resources.has_envelope_failure
         by_cluster[cluster] = replace(
             progress,
             # Overrides without effect count as well. State may have the digest of their changes without their names.
-            has_overrides=bool(resources.has_override_failure or resources.overrides or resources.digest),
-            overridden=FALSE if resources.has_override_failure else progress.overridden,
+            has_overrides=bool(has_override_failure or resources.overrides or resources.digest),
+            overridden=FALSE if has_override_failure else progress.overridden,
             work_synchronized=FALSE if resources.has_envelope_failure else progress.work_synchronized,
             applied=FALSE if fails and progress.applied != UNKNOWN else progress.applied,  # UNKNOWN: not tried yet
             available=FALSE if cluster in waiting_clusters else progress.available,

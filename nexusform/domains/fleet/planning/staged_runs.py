@@ -94,7 +94,7 @@ def _execute_staged_run(
     instance.private = replace(context.record, done=tuple(finished_clusters), ended=is_finished).build_note()
     steps = list_run_steps(context.plan, run.name, frozenset(failures))
     timeline = build_run_timeline(placement, run.name, context.snapshot.index, steps, progress)
-    placement.rollout = placement.rollout.append_rollout_timeline(timeline)
+    placement.rollout = replace(placement.rollout, timelines=(*placement.rollout.timelines, timeline))
     placement.bindings = progress.bindings
     for step in progress.steps:
         if step.kind is RunStepKind.UPDATE:

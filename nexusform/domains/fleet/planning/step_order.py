@@ -80,16 +80,15 @@ class _RolloutInputs(Struct, frozen=True):
     is_switched: bool = False
 
 
-def _get_namespace(override: FleetOverride) -> ObjectIdentity:
-    return ObjectIdentity("", "Namespace", "", override.namespace)
-
-
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOverride) -> bool:
     """Return True if a manifest's change adds the namespace of an override, created or newly in the manifest."""
-    namespace = _get_namespace(override)
+    namespace = ObjectIdentity("", "Namespace", "", override.namespace)
     if changed.instance.is_removed or namespace not in changed.identities:
         return False
-    return changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(changed.versions[:1])
+    if changed.instance.action in _CREATE_ACTIONS:
+        return True
+    before = changed.versions[0]
+    return namespace not in collect_object_identities(get_hub_manifests(before))
 
 
 class _ChangedIndex:
@@ -200,7 +199,8 @@ def _find_removed_content(index: _ChangedIndex, rollout: _RolloutInputs) -> Iter
 
 def _find_manifests_with_namespace(index: _ChangedIndex, override: FleetOverride) -> Iterator[int]:
     """Yield the manifests creating the namespace of an override."""
-    for position in index.list_content({_get_namespace(override)}):
+    namespace = ObjectIdentity("", "Namespace", "", override.namespace)
+    for position in index.list_content({namespace}):
         if _has_new_namespace_of_override(index.by_position[position], override):
             yield position
 
@@ -450,10 +450,6 @@ def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedIns
         versions = tuple(map(build, values_of_versions))
         if not versions:
             continue  # not planned, and not in state
+        identities = collect_object_identities(chain.from_iterable(map(get_hub_manifests, versions)))
         placement_keys = frozenset((type(version), _get_placement_key(version)) for version in versions)
-        yield _ChangedInstance(instance, versions, position, _collect_identities(versions), placement_keys)
-
-
-def _collect_identities(versions: Iterable[FleetObject]) -> frozenset[ObjectIdentity]:
-    """Return the identities of the objects of manifests on the hub."""
-    return collect_object_identities(chain.from_iterable(map(get_hub_manifests, versions)))
+        yield _ChangedInstance(instance, versions, position, identities, placement_keys)
