@@ -195,8 +195,7 @@ def _plan_until_stable(
             WatchedPlacement(item.address, item.spec.configuration.placement_type, item.scheduling.is_fulfilled)
             for item in placements
         ]
-        queue = enqueue_placements(previous_members, member_list.members, watched_placements)
-        changes_of = {entry.placement: entry.changes for entry in queue}  # by placement address
+        changes_of = enqueue_placements(previous_members, member_list.members, watched_placements)  # by address
         has_changed = False
         for number, placement in enumerate(placements, 1):
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))

@@ -298,11 +298,6 @@ def build_outscored_decision(cluster: str, affinity: int, spread: int) -> Decisi
     return Decision(cluster, False, reason, affinity, spread)
 
 
-def build_rejected_decision(cluster: str, reason: str) -> Decision:
-    """Build the decision on a cluster rejected by a rule."""
-    return Decision(cluster, is_selected=False, reason=f"ClusterUnschedulable, {reason}")
-
-
 def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
     """Build the Scheduled condition of a policy snapshot; `count` is the number of selected clusters."""
     if is_fulfilled:

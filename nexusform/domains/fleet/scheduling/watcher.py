@@ -108,13 +108,6 @@ class MemberChange(Struct, frozen=True):
     trigger: Trigger
 
 
-class QueuedPlacement(Struct, frozen=True):
-    """Queued placement, and the causing changes by member name."""
-
-    placement: str
-    changes: tuple[MemberChange, ...]
-
-
 def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> Trigger | None:
     """Return the trigger of a member's change; None if it queues nothing. A new member queues placements once eligible,
     a member in deletion only after its removal; added taints, heartbeats and a loss of eligibility never do.
@@ -152,17 +145,19 @@ def find_member_changes(old_members: Iterable[Member], new_members: Iterable[Mem
 
 def enqueue_placements(
     old_members: Iterable[Member], new_members: Iterable[Member], placements: Iterable[WatchedPlacement]
-) -> tuple[QueuedPlacement, ...]:
-    """Return the placements queued by changes between two member lists, in the given order."""
+) -> dict[str, tuple[MemberChange, ...]]:
+    """Return the placements queued by changes between two member lists: by key of the placement, the changes that queue
+    it, in the order of member names. Placements that nothing queues are missing.
+    """
     all_changes = find_member_changes(old_members, new_members)
     departures = tuple(change for change in all_changes if change.trigger is Trigger.CLUSTER_LEFT)
-    queue: list[QueuedPlacement] = []
+    queue: dict[str, tuple[MemberChange, ...]] = {}
     for placement in placements:
         is_complete = placement.is_fulfilled and placement.placement_type is not PlacementType.PICK_ALL
         changes = departures if is_complete else all_changes  # no other change of a member matters to it
         if changes:
-            queue.append(QueuedPlacement(placement.key, changes))
-    return tuple(queue)
+            queue[placement.key] = changes
+    return queue
 
 
 class IneffectiveMemberChange(Struct, frozen=True):
