@@ -30,7 +30,7 @@ from nexusform.placements.prediction_scores import (
     VerifiedPrediction,
     add_predictions_to_note,
 )
-from nexusform.placements.vm_demands import OBSERVED, PlacedVm
+from nexusform.placements.vm_demands import OBSERVED, PlacedVm, index_vms
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan, Step
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Placement
@@ -81,13 +81,15 @@ def verify_object_predictions(
         existing_vms: Iterable[PlacedVm] = ()
         if kind is not None and kind.vms is not None:
             existing_vms = kind.vms.list_existing_vms(observed.attributes)
-        vms = {(vm.pool, vm.number): vm for vm in existing_vms}
+        vms = index_vms(existing_vms)
         earlier = {pool: predicted for pool, predicted in recorded.items() if pool not in new_predictions}
         newly_verified, remaining = verify_open_predictions({**earlier, **new_predictions}, vms, owner_id)
-        verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)  # by site
+        if newly_verified:
+            site_id, _, _ = owner_id.partition("/")
+            verified.setdefault(site_id, []).extend(newly_verified)
         if remaining != recorded:
             unverified[address] = remaining
-    return PredictionResults({site_id: checked for site_id, checked in verified.items() if checked}, unverified)
+    return PredictionResults(verified, unverified)
 
 
 def verify_open_predictions(
@@ -196,11 +198,6 @@ def list_vms_without_machine(
         if (row.address, row.pool, row.number) not in placed_vms:
             names.append(row.object)
     return names
-
-
-def list_delegated_objects(events: Iterable[StepEvent]) -> frozenset[str]:
-    """Return the addresses with steps left to another process, without observations yet."""
-    return frozenset(event.address for event in events if event.is_delegated)
 
 
 def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()) -> frozenset[str]:

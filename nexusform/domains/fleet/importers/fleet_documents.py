@@ -114,10 +114,6 @@ class FleetDocument(Struct, frozen=True):
     findings: tuple[Problem, ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
 
-    def has_condition(self, condition: str) -> bool:
-        """Return True if its status has a True condition of this type."""
-        return (condition, "True") in self.conditions
-
     def is_part_reported(self, path: Path) -> bool:
         """Return True if findings cover an argument, a parent, or (below the top level) something inside."""
         is_inside = any(path[:length] in self.reported_paths for length in range(len(path) + 1))

@@ -237,7 +237,8 @@ class ClusterRenderer:
             labels = self._labels[cluster]
             rendered = render_resources(self._manifests, self._overrides, cluster, labels)
             selected_overrides = select_overrides(self._overrides, self._objects, labels)
-            names = tuple(override.snapshot_name for override in selected_overrides)
+            # The names of their snapshots in bindings: `[namespace/]override-3`.
+            names = tuple(f"{override.key}-{override.snapshot}" for override in selected_overrides)
             failure = rendered.failure or self._envelope_failure  # a hub applies overrides first
             self._cache[cluster] = replace(rendered, failure=failure, overrides=names)
         return self._cache[cluster]
@@ -286,7 +287,8 @@ def _apply_object_overrides(
             except PatchError:  # retried with the defaults of the hub's API server
                 body = apply_json_patches(add_api_server_defaults(body), rule.patches, values)
         except PatchError as reason:
-            failure = f"{override.snapshot_title} failed to apply on {_describe_target(manifest)}"
+            snapshot = f'{override.kind}Snapshot "{override.name}-{override.snapshot}"'
+            failure = f"{snapshot} failed to apply on {_describe_target(manifest)}"
             raise PatchError(f"{failure}: {reason}") from None
         for patch, value in zip(rule.patches, values, strict=True):
             changes.append([*key, patch.operation, patch.path, value])

@@ -154,7 +154,7 @@ def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[s
         if isinstance(manifest, str) and not is_lenient:  # as written by the user
             yield manifest.strip().removeprefix("---").strip() + "\n"
             return
-        text = _render_yaml(_build_fleet_object(type_name, schema, attributes))
+        text = render_yaml(_build_fleet_object(type_name, schema, attributes))
         yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if is_lenient else text  # members have only the new name
 
 
@@ -188,7 +188,7 @@ def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[
     if taints:
         names = ("key", "value", "effect")
         document["spec"] = {"taints": [omit_empty({name: taint.get(name) for name in names}) for taint in taints]}
-    yield _render_yaml(document)
+    yield render_yaml(document)
 
 
 _MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"
@@ -198,7 +198,7 @@ def _render_hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
     """Yield the parsed hub objects, namespaces first."""
     manifests = parse_manifests("yaml_body", get_text(attributes, "yaml_body")).manifests
     for manifest in sorted(manifests, key=lambda manifest: not manifest.is_namespace):
-        yield _render_yaml(manifest.body)
+        yield render_yaml(manifest.body)
 
 
 def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]) -> bool:
@@ -254,10 +254,11 @@ def convert_to_camel_case(name: str) -> str:
     return first_word + "".join(word.capitalize() for word in further_words)
 
 
-def _render_yaml(document: Mapping[str, Any]) -> str:
+def render_yaml(document: Mapping[str, Any]) -> str:
+    """Return a document as block-style YAML, with its keys in their order."""
     import yaml
 
-    text: str = yaml.safe_dump(document, sort_keys=False, default_flow_style=False, allow_unicode=True)
+    text: str = yaml.safe_dump(dict(document), sort_keys=False, default_flow_style=False, allow_unicode=True)
     return text
 
 

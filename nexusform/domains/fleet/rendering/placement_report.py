@@ -1,10 +1,11 @@
 """Answers about a placement's clusters (verdicts, scores, overridden objects) and about one pod's node."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_first_items, format_list, select_word_form
+from nexusform.domains.fleet.rendering.manifest_export import render_yaml
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
 from nexusform.domains.fleet.scheduling.placement_explanation import (
     ClusterExplanation,
@@ -265,18 +266,12 @@ def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Man
         if rendered_manifest is None:
             sections.append(Section(f"{manifest.title} is removed by an override"))
         elif rendered_manifest.body != manifest.body:
-            hub_lines, cluster_lines = _render_yaml_lines(manifest.body), _render_yaml_lines(rendered_manifest.body)
+            hub_lines = render_yaml(manifest.body).splitlines()
+            cluster_lines = render_yaml(rendered_manifest.body).splitlines()
             lines = difflib.unified_diff(hub_lines, cluster_lines, "on the hub", "on the cluster", lineterm="")
             sections.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
             sections.append(Section(f"{manifest.title} on the cluster", commands=tuple(cluster_lines), is_folded=True))
     return sections
-
-
-def _render_yaml_lines(body: Mapping[str, Any]) -> list[str]:
-    import yaml
-
-    text: str = yaml.safe_dump(dict(body), sort_keys=False, default_flow_style=False, allow_unicode=True)
-    return text.splitlines()
 
 
 _PLACEMENT_FORM: Final = RecordForm(

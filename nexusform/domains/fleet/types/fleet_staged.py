@@ -111,7 +111,7 @@ def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> F
     """Return an approval request. It is approved by argument, else by its manifest's condition, without both always."""
     document, is_approved = fleet.read_document(attributes), attributes.get("approved")
     if not isinstance(is_approved, bool):
-        is_approved = document is None or document.has_condition("Approved")
+        is_approved = document is None or ("Approved", "True") in document.conditions
     return FleetApprovalRequest(
         name=read_text(attributes, "name"),
         namespace=read_text(attributes, "namespace"),
