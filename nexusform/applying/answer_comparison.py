@@ -85,21 +85,15 @@ class _PredictionCounter(Struct):
             return  # not predicted, or already known from the provider
         if _has_provenance(observed) and get_part(prediction, ("machine",)) and not observed.get("machine"):
             return  # the provider knows no machine of the VM
-        wrong_paths = [path for path in different_paths if _is_wrong_prediction(path, planned, answer)]
-        if not wrong_paths:
-            self.hits += 1
+        for path in different_paths:
+            planned_value, observed_value = get_part(planned, path), get_part(answer, path)
+            if path[-1] == PROVENANCE or planned_value is None:
+                continue  # no predicted value
+            if path[-1] in _CELLS and observed_value is None:
+                continue  # the provider has not read the cells
+            self.wrong_predictions.append(WrongPrediction(address, path, planned_value, observed_value))
             return
-        wrong_path = wrong_paths[0]
-        self.wrong_predictions.append(
-            WrongPrediction(address, wrong_path, get_part(planned, wrong_path), get_part(answer, wrong_path))
-        )
-
-
-def _is_wrong_prediction(path: Path, planned: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
-    """Return whether a different value is a wrong prediction: it was predicted, and is no provenance or unread cell."""
-    if path[-1:] == (PROVENANCE,) or get_part(planned, path) is None:
-        return False
-    return path[-1] not in _CELLS or get_part(answer, path) is not None
+        self.hits += 1
 
 
 _CELLS: Final = ("numa_cells", "cells")  # as a list; a plain VM's `numa_cells` is a count

@@ -99,23 +99,19 @@ def verify_open_predictions(
     verified: list[VerifiedPrediction] = []
     remaining: dict[str, tuple[PredictedVm, ...]] = {}
     for pool, predictions in open_predictions.items():
-        checked_predictions = [
-            _add_observed_placement(prediction, vms.get((pool, prediction.number))) for prediction in predictions
-        ]
-        if any(prediction.observed_placement is not None for prediction in checked_predictions):
+        checked_predictions: list[PredictedVm] = []
+        for prediction in predictions:
+            vm, checked = vms.get((pool, prediction.number)), prediction
+            if vm is not None and vm.provenance == OBSERVED:  # else no provider observed it
+                checked = replace(prediction, observed_placement=vm.placement, object=prediction.object or vm.name)
+            checked_predictions.append(checked)
+        if any(checked.observed_placement is not None for checked in checked_predictions):
             _, _, name = owner_id.partition("/")  # without the site
             title = name if "/" in name else f"{name}/{pool}"  # a separate pool is named in its id
             verified.extend(_verify_pool_predictions(title, checked_predictions))
         else:
             remaining[pool] = predictions
     return verified, remaining
-
-
-def _add_observed_placement(prediction: PredictedVm, vm: PlacedVm | None) -> PredictedVm:
-    """Return a prediction with the observed placement of the VM; unchanged if no provider observed it."""
-    if vm is None or vm.provenance != OBSERVED:
-        return prediction
-    return replace(prediction, observed_placement=vm.placement, object=prediction.object or vm.name)
 
 
 def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:

@@ -121,24 +121,22 @@ def build_member_record(member: Member) -> dict[str, Any]:
 
 
 def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
-    """Return the member of a record in state."""
-    resources = get_mapping(record, "resources")
+    """Return the member of a record in state. Invalid amounts of resources are left out."""
+    usage: dict[str, dict[str, Quantity]] = {}  # amounts by kind ("total", ...) and resource name
+    for kind in _USAGE_KINDS:
+        texts = get_mapping(record, "resources", kind)
+        amounts = {name: read_quantity(text) for name, text in texts.items()}
+        usage[kind] = {name: amount for name, amount in amounts.items() if amount is not None}
     namespaces = record.get("namespaces")
     return Member(
         name=name,
         labels=dict(get_mapping(record, "labels")),
         taints=tuple(Taint(*taint) for taint in get_list(record, "taints")),
         properties=dict(get_mapping(record, "properties")),
-        resources=ResourceUsage(*(_parse_quantities(get_mapping(resources, kind)) for kind in _USAGE_KINDS)),
+        resources=ResourceUsage(**usage),
         health=Health(record.get("health", Health.HEALTHY)),
         namespaces=None if namespaces is None else frozenset(namespaces),  # None: not collected
     )
-
-
-def _parse_quantities(texts: Mapping[str, str]) -> dict[str, Quantity]:
-    """Return the amounts by resource name, without invalid ones."""
-    amounts = {name: read_quantity(text) for name, text in texts.items()}
-    return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
 class FleetMemberState(Struct):

@@ -118,7 +118,10 @@ def _build_unassessed_row(
     not known and no pod needs one (0 replicas), the placement runs. `figures` of one placement are computed once for
     all clusters with the same list of objects, such as those without overrides.
     """
-    resources = placement.compute_planned_resources(binding)
+    resources = placement.compute_resources(binding, placement.rollout.clusters)
+    if resources is None:  # the plan does not reach the cluster: as if the newest snapshot was rolled out
+        store = placement.snapshot_store
+        resources = store.render_cluster(store.latest_index, binding.cluster)
     manifests = resources.manifests if resources is not None else ()
     if id(manifests) not in figures:
         workloads = collect_workloads(manifests).workloads
@@ -293,29 +296,25 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
     """Yield proposals of a list of clusters (PickFixed): one with capacity replaces the cluster of a waiting row."""
     for row in rows:
         placement = outcome.placements[row.placement]
-        if not _can_use_pick_fixed(placement):
-            continue
+        kind = placement.spec.configuration.placement_type
+        has_policy_block = isinstance(get_value_at_path(placement.spec.instance.config, "policy"), dict)
+        # An existing placement keeps its type; a new PickN may become a PickFixed.
+        can_be_fixed = kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new)
+        if not has_policy_block or not can_be_fixed:
+            continue  # nothing to edit
         selected = collect_clusters(placement.bindings)
         for cluster in _list_clusters_with_capacity(placement, outcome, pods):
             names = sorted(cluster if name == row.cluster else name for name in selected)
             listed = ", ".join(f'"{name}"' for name in names)
             values: dict[str, Any] = {"cluster_names": names}  # of the block policy
             text = f"cluster {cluster} instead of {row.cluster}: cluster_names = [{listed}]"
-            if placement.spec.configuration.placement_type is not PlacementType.PICK_FIXED:
+            if kind is not PlacementType.PICK_FIXED:
                 values |= {"placement_type": PlacementType.PICK_FIXED.value, "number_of_clusters": None}
                 text += ' and placement_type = "PickFixed", without number_of_clusters'
             edits = [ArgumentAdjustment(row.placement, ("policy", name), value) for name, value in values.items()]
             solves, runs = frozenset({(row.placement, row.cluster)}), frozenset({(row.placement, cluster)})
             change = {"cluster": cluster, "cluster_names": names}
             yield ProposedFix("cluster", text, tuple(edits), solves=solves, runs=runs, change=change)
-
-
-def _can_use_pick_fixed(placement: PlacementPlan) -> bool:
-    """Return whether PickFixed can be used: an existing placement keeps its type, a new PickN may change."""
-    if not isinstance(get_value_at_path(placement.spec.instance.config, "policy"), dict):  # no block to edit
-        return False
-    kind = placement.spec.configuration.placement_type
-    return kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new)
 
 
 def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:

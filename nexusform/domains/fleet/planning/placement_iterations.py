@@ -248,7 +248,10 @@ def _run_scheduling_cycles_of_placement(
         evicted = placement.evicted_clusters
         bindings = tuple(replace(binding, is_deleting=binding.cluster in evicted) for binding in bindings)
     result = scheduling_cycle.run_scheduling_cycles(bindings, *placement.build_scheduling_arguments(member_list))
-    return placement.record_scheduling_cycles(result, triggers, bindings, member_list)
+    previous_bindings = placement.bindings
+    placement.bindings = result.bindings
+    placement.scheduling = placement.scheduling.append_scheduling_cycles(result, triggers, bindings, member_list)
+    return previous_bindings != placement.bindings
 
 
 def update_pod_predictions(
@@ -261,7 +264,13 @@ def update_pod_predictions(
     `iterations.placed` have their pods from an earlier pass. All removals are first: they free resources on the nodes.
     """
     # Triples of a placement, its bindings after the rollout, and the clusters reached by the rollout.
-    placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
+    placement_bindings: list[tuple[PlacementPlan, Sequence[Binding], AbstractSet[str]]] = []
+    for placement in placements:
+        if placement.spec.is_external:  # rolled out by staged runs, executed after the iterations
+            placement_bindings.append((placement, placement.bindings, placement.rollout.clusters))
+        else:
+            rollout = placement.project_rollout()
+            placement_bindings.append((placement, rollout.bindings, rollout.reached_clusters))
     assign_object_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.
     present = {name for name, member in members.items() if member.planned is not None}
@@ -292,14 +301,6 @@ def _find_clusters_losing_pods(
         has_new_pods = (placement.address, cluster) in iterations.placed  # an earlier pass removed the old ones
         if cluster not in clusters_with_objects or (is_recreated and not has_new_pods):
             yield cluster
-
-
-def _project_clusters_after_rollout(placement: PlacementPlan) -> tuple[tuple[Binding, ...], AbstractSet[str]]:
-    """Return the bindings after the rollout, and the clusters reached by it."""
-    if placement.spec.is_external:  # rolled out by staged runs, executed after the iterations
-        return placement.bindings, placement.rollout.clusters
-    rollout = placement.project_rollout()
-    return rollout.bindings, rollout.reached_clusters
 
 
 def _predict_binding_pods(

@@ -291,12 +291,6 @@ class PlacementPlan(Struct):
                 manifests.append(manifest)
         return replace(resources, manifests=tuple(manifests), conflicting_objects=tuple(conflicting_objects))
 
-    def compute_planned_resources(self, binding: Binding) -> RenderedResources | None:
-        """Return a cluster's resources after the plan, or before its rollout those of the newest snapshot."""
-        store = self.snapshot_store
-        resources = self.compute_resources(binding, self.rollout.clusters)
-        return resources or store.render_cluster(store.latest_index, binding.cluster)
-
     def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
         """Return the objects on a cluster as if there were no other owners: the placement's, and those in conflict."""
         resources = self._compute_own_resources(binding, reached)
@@ -450,15 +444,6 @@ class PlacementPlan(Struct):
         previous = self.current.applied.on_cluster.get(binding.cluster)
         planned = self.compute_resources(binding, self.rollout.clusters)
         return previous is not None and planned is not None and not previous.has_same_result(planned)
-
-    def record_scheduling_cycles(
-        self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
-    ) -> bool:
-        """Record a chain of scheduling cycles; return True if a binding changed. `start` are the bindings before it."""
-        previous_bindings = self.bindings
-        self.bindings = result.bindings
-        self.scheduling = self.scheduling.append_scheduling_cycles(result, triggers, start, member_list)
-        return previous_bindings != self.bindings
 
 
 def _find_hub_moves(spec: PlacementSpec) -> HubMoves:

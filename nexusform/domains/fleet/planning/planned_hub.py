@@ -203,19 +203,17 @@ class PlannedHub(Struct, dict=True):
         else:
             deleting = find_deleting_objects(instance)  # by path; the hub selects none of them
             kept = tuple(m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting)
-            self.manifests += self._merge_applied_fields(instance, kept)
+            if instance.is_replaced or not self.observed.objects:  # re-created, or no hub was observed
+                self.manifests += kept
+            else:  # with the fields of other managers
+                applied = get_hub_manifests(read_prior_object(instance))
+                self.manifests += merge_applied_objects(kept, applied, self.observed.objects)
             self.configured_objects.append((instance, objects.manifests))
         for finding in unwrap_envelopes(objects.manifests).findings:
             line = f":{finding.line}" if finding.line else ""
             detail = f"yaml_body{line}: {finding.detail}"
             problem = Problem(("yaml_body",), finding.id, detail, finding.severity, line=finding.line)
             self.diagnostics.append(instance.build_diagnostic(problem))
-
-    def _merge_applied_fields(self, instance: Instance, manifests: tuple[Manifest, ...]) -> Iterable[Manifest]:
-        """Return the objects on the hub after this plan, with the fields of other managers on an observed hub."""
-        if instance.is_replaced or not self.observed.objects:
-            return manifests
-        return merge_applied_objects(manifests, get_hub_manifests(read_prior_object(instance)), self.observed.objects)
 
     def _assign_snapshot_number(self, instance: Instance, override: FleetOverride) -> FleetOverride:
         """Return the override with its snapshot number: the existing one if unchanged, else the next."""

@@ -32,6 +32,10 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     prior = placement.spec.prior_attributes
     if _is_status_unchanged(placement):
         return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
+    status_namespace = ""  # the selected namespace that gets a copy of the status
+    if placement.spec.configuration.status_reporting_scope == NAMESPACE_ACCESSIBLE:
+        namespaces = (manifest.name for manifest in placement.selection.manifests if manifest.is_namespace)
+        status_namespace = next(namespaces, "")
     # Without a status written by a cycle of this plan, the result of the last cycle stays.
     scheduling = placement.scheduling.status or read_scheduling(prior, placement.bindings)
     status = build_placement_status(
@@ -41,7 +45,7 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
         _compute_progress(placement),
         prefix=placement.spec.configuration.kind,
         is_external=placement.spec.is_external,
-        status_namespace=_find_status_namespace(placement),
+        status_namespace=status_namespace,
     )
     conditions = list(map(asdict, status.conditions))
     statuses = list(map(STATUS_FORM, _sort_status_clusters(placement, status)))
@@ -64,16 +68,13 @@ def _is_status_unchanged(placement: PlacementPlan) -> bool:
         return False  # a scheduling cycle wrote a new status
     if placement.spec.prior_attributes.get("conditions") is None:
         return False  # there is none to keep
-    is_reprocessed = placement.current.is_selection_changed and _has_stale_status(placement)
+    if placement.current.is_selection_changed:  # the hub processes the placement again
+        new_bindings = [b for b in placement.spec.prior_bindings if b.state is BindingState.SCHEDULED]
+        started = placement.find_reported_clusters("RolloutStarted", TRUE)
+        if not started.isdisjoint(collect_clusters(new_bindings)):
+            return False  # the status still reports the started rollout of an earlier binding
     has_new_status = _has_new_apply_failure(placement) or _has_new_availability(placement)
-    return not is_reprocessed and not has_new_status and not placement.has_changes
-
-
-def _find_status_namespace(placement: PlacementPlan) -> str:
-    """Return the selected namespace with a copy of the status; "" for none."""
-    if placement.spec.configuration.status_reporting_scope != NAMESPACE_ACCESSIBLE:  # no copy is requested
-        return ""
-    return next((manifest.name for manifest in placement.selection.manifests if manifest.is_namespace), "")
+    return not has_new_status and not placement.has_changes
 
 
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
@@ -89,12 +90,6 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
         return False
     is_same_configuration = replace(previous, accepts_old_names=configuration.accepts_old_names) == configuration
     return is_same_configuration and not placement.has_changes and not _has_new_apply_failure(placement)
-
-
-def _has_stale_status(placement: PlacementPlan) -> bool:
-    """Return whether the status still reports a started rollout on a cluster with a new binding (Scheduled only)."""
-    scheduled = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.SCHEDULED}
-    return not scheduled.isdisjoint(placement.find_reported_clusters("RolloutStarted", TRUE))
 
 
 def _has_new_apply_failure(placement: PlacementPlan) -> bool:

@@ -229,28 +229,26 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 
 
 def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
-    """Return the cause by cluster updated by a run with failing resources: failing overrides, or else applying."""
-    failures = dict.fromkeys(_find_clusters_with_apply_failures(placement, context), "applying the resources fails")
+    """Return the clusters of a run with failing resources, each with the cause: failing overrides, or else apply
+    failures of an unfinished cluster, configured there or reported by the hub for the run's snapshot.
+    """
+    failures: dict[str, str] = {}
+    if not placement.spec.configuration.is_report_only:  # else nothing is applied
+        observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
+        reported = {
+            binding.cluster
+            for binding in placement.spec.prior_bindings
+            if binding.resource_snapshot == context.snapshot.index
+            and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
+        }
+        unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
+        failing = unfinished & (reported | placement.selection.clusters.failing)
+        failures = dict.fromkeys(failing, "applying the resources fails")
     for cluster in context.plan.updated_clusters:
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
         if rendered is not None and rendered.failure:
             failures[cluster] = rendered.failure
     return failures
-
-
-def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _StagedRunInput) -> frozenset[str]:
-    """Return the unfinished clusters of a run with apply failures: configured, or reported for its snapshot."""
-    if placement.spec.configuration.is_report_only:  # nothing is applied
-        return frozenset()
-    observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
-    reported = {
-        binding.cluster
-        for binding in placement.spec.prior_bindings
-        if binding.resource_snapshot == context.snapshot.index
-        and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
-    }
-    unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
-    return unfinished & (reported | placement.selection.clusters.failing)
 
 
 def _build_run_context(

@@ -156,7 +156,10 @@ def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout
         case FleetPlacement():
             yield from evictions
             yield from rollout.overrides
-            yield from _find_removed_content(index, rollout)
+            if not rollout.is_switched:  # with staged runs, the placement does not roll out
+                # Content removed by this plan but still selected from state: the rollout is predicted without it.
+                content = index.list_content(rollout.previous_identities)
+                yield from (position for position in content if index.by_position[position].instance.is_removed)
             yield from index.changed_members
         case FleetOverride():
             if requested.placement:  # only an override naming its placement starts a rollout
@@ -185,16 +188,6 @@ def _find_inputs_of_run(index: _ChangedIndex, changed: _ChangedInstance, rollout
             is_ended = get_value_at_path(index.by_position[position].instance.private, "ended")
             if is_ended and position < changed.position:
                 yield position
-
-
-def _find_removed_content(index: _ChangedIndex, rollout: _RolloutInputs) -> Iterator[int]:
-    """Yield removed content still selected from state: the rollout is predicted without it, so the removal is first. A
-    placement switched to staged runs does not roll out.
-    """
-    identities = frozenset() if rollout.is_switched else rollout.previous_identities
-    for position in index.list_content(identities):
-        if index.by_position[position].instance.is_removed:
-            yield position
 
 
 def _find_manifests_with_namespace(index: _ChangedIndex, override: FleetOverride) -> Iterator[int]:

@@ -19,7 +19,7 @@ from nexusform.plans.plan import Action, Plan
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting
 
 _API_VERSION: Final = "placement.kubernetes-fleet.io/v1beta1"
 _KINDS: Final = {
@@ -147,8 +147,11 @@ def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[s
     if type_name == _MEMBER:
         yield from _render_member_labels_and_taints(attributes)
     elif type_name == _HUB_OBJECTS:
-        if not attributes.get("cluster_id"):  # else on a cluster, not on the hub
-            yield from _render_hub_objects(attributes)
+        if attributes.get("cluster_id"):  # applied to a cluster, not to the hub
+            return
+        manifests = parse_manifests("yaml_body", get_text(attributes, "yaml_body")).manifests
+        for hub_object in sorted(manifests, key=lambda item: not item.is_namespace):  # namespaces first
+            yield render_yaml(hub_object.body)
     else:
         manifest, is_lenient = attributes.get("manifest"), attributes.get("lenient") is True
         if isinstance(manifest, str) and not is_lenient:  # as written by the user
@@ -194,13 +197,6 @@ def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[
 _MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"
 
 
-def _render_hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the parsed hub objects, namespaces first."""
-    manifests = parse_manifests("yaml_body", get_text(attributes, "yaml_body")).manifests
-    for manifest in sorted(manifests, key=lambda manifest: not manifest.is_namespace):
-        yield render_yaml(manifest.body)
-
-
 def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]) -> bool:
     """Return True if the API needs an argument: it is required, or differs from its default."""
     if name == "group":  # required by the API, even for the core group
@@ -223,20 +219,16 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
     for name, block in schema.blocks.items():
         value = arguments.get(name)
         if value not in (None, []):
-            is_plural = block.nesting is Nesting.LIST and name not in _SINGULAR_BLOCKS
-            api_name = convert_to_camel_case(name) + ("s" if is_plural else "")
-            body[api_name] = _build_block(block, value)
+            api_name = convert_to_camel_case(name)
+            if block.nesting is Nesting.LIST:
+                ending = "" if name in _SINGULAR_BLOCKS else "s"
+                body[api_name + ending] = [_build_body(block.schema, content) for content in value]
+            else:
+                body[api_name] = _build_body(block.schema, value)
     # An empty selector selects every cluster; the API requires its terms.
     if body.get("clusterSelector") == {}:
         body["clusterSelector"] = {"clusterSelectorTerms": []}
     return body
-
-
-def _build_block(block: NestedBlock, content: Any) -> Any:
-    """Return the content of a nested block, a list if repeated."""
-    if block.nesting is Nesting.LIST:
-        return [_build_body(block.schema, body) for body in content]
-    return _build_body(block.schema, content)
 
 
 def _convert_value_to_kubernetes(name: str, value: Any, *, is_json: bool) -> Any:

@@ -69,7 +69,9 @@ _RELEASE_TRIGGERS = {
 
 
 def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> Trigger:
-    """Return the trigger of a binding change: its release, a new placement or policy, its cluster, or a general one."""
+    """Return the trigger of a binding change: the cause of a release; for a pick the first that applies of a new
+    placement or policy, a change of its cluster, a trigger of the whole placement, and a change of any member.
+    """
     if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
         return _RELEASE_TRIGGERS[change.cause]
     if triggers.is_new:
@@ -78,11 +80,8 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
         return Trigger.POLICY_CHANGED
     if change.cluster in triggers.lost_bindings:
         return triggers.lost_bindings[change.cluster]
-    return triggers.member_triggers.get(change.cluster) or _find_general_trigger(triggers)
-
-
-def _find_general_trigger(triggers: SchedulingTriggers) -> Trigger:
-    """Return the first trigger of the whole placement, or else of any member, or else the default one."""
+    if change.cluster in triggers.member_triggers:
+        return triggers.member_triggers[change.cluster]
     if triggers.number_increased:
         return Trigger.NUMBER_INCREASED
     if triggers.lost_bindings:
