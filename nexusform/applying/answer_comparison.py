@@ -102,10 +102,14 @@ _CELLS: Final = ("numa_cells", "cells")  # as a list; a plain VM's `numa_cells` 
 def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
     """Yield the paths at which the answer of a provider differs from the plan; `path` is that of the two values.
 
-    Values unknown at planning may become anything. A part absent on one side counts as null.
+    Values unknown at planning may become anything. A part absent on one side counts as null. Mappings, and lists of
+    equal length, are compared part by part: ("nodes", "web-1", "machine") if only this machine differs. Of other
+    values, such as lists of different lengths, the path of the whole value is yielded.
     """
-    is_equal = planned == answer and isinstance(planned, bool) == isinstance(answer, bool)  # True equals 1 in Python
-    if planned is UNKNOWN or is_equal:
+    if planned is UNKNOWN:
+        return
+    is_same_class = isinstance(planned, bool) == isinstance(answer, bool)  # True equals 1 in Python
+    if planned == answer and is_same_class:
         return
     if isinstance(planned, Mapping) and isinstance(answer, Mapping):
         # The object itself may have more attributes than planned; the map of an attribute must not have new keys.

@@ -280,9 +280,13 @@ class _PlanExecution:
             self._depth = max(self._depth // 2, minimum)
 
     def _may_start_step(self) -> bool:
-        """Return whether another step may start; an interruption is remembered."""
-        self._is_interrupted = self._is_interrupted or self._options.should_stop()
-        return not (self._is_interrupted or self._problem or (self._has_failed and self._options.fail_fast))
+        """Return whether another step may start. No step starts after an interruption (remembered here), after a failed
+        write of the journal, and with -fail-fast after a failed step.
+        """
+        if not self._is_interrupted:
+            self._is_interrupted = self._options.should_stop()
+        must_stop = self._has_failed and self._options.fail_fast
+        return not (self._is_interrupted or self._problem or must_stop)
 
     def _start_call(self, call: ProviderCall) -> None:
         """Pass a call to the workers; its intent is in the journal already."""

@@ -69,8 +69,10 @@ def verify_predictions(
 def verify_object_predictions(
     objects: Mapping[Address, ObjectState], types: Mapping[str, ResourceType], new: Mapping[Address, OpenPredictions]
 ) -> PredictionResults:
-    """Verify the open predictions of observed objects, and `new` ones, which replace those of the same pools."""
-    verified: dict[str, list[VerifiedPrediction]] = {}
+    """Verify the open predictions of observed objects, and `new` ones, which replace those of the same pools. An open
+    prediction was recorded in the note of its object by an earlier apply, which could not observe the VM.
+    """
+    verified: dict[str, list[VerifiedPrediction]] = {}  # by site id
     unverified: dict[Address, OpenPredictions] = {}  # to replace other open ones in the note
     for address, observed in objects.items():
         recorded, new_predictions = read_open_predictions(observed.private), new.get(address, {})
@@ -180,18 +182,19 @@ def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state:
 def list_vms_without_machine(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> list[str]:
-    """Return the VMs of completed objects that the plan placed on machines, but that have none in the state."""
-    placed_vms: set[tuple[Address, str, int | str]] = set()
+    """Return the names of VMs that the plan placed on machines, but that have none in the state after the apply. Only
+    VMs of `completed` objects (addresses) count.
+    """
+    placed_vms: set[tuple[Address, str, int | str]] = set()  # address, pool and number of those with a machine
     for address, current in state.list_current_objects():
         family = types[address.type].vms if str(address) in completed else None
         if family is not None:
             placed_vms.update((address, vm.pool, vm.number) for vm in family.list_existing_vms(current.attributes))
     names: list[str] = []
     for row in plan.placements:
-        is_placed_vm = row.kind == VM and row.action in _PLACING_ACTIONS
-        if not is_placed_vm or str(row.address) not in completed:
-            continue
-        if (row.address, row.pool, row.number) not in placed_vms:
+        is_placed_by_plan = row.kind == VM and row.action in _PLACING_ACTIONS
+        is_placed_in_state = (row.address, row.pool, row.number) in placed_vms
+        if is_placed_by_plan and not is_placed_in_state and str(row.address) in completed:
             names.append(row.object)
     return names
 

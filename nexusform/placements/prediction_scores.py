@@ -229,5 +229,8 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
 
 def list_wrong_certain(predictions: Iterable[VerifiedPrediction]) -> tuple[str, ...]:
     """List the texts of wrong predictions that were reported as certain, each once."""
-    texts = (prediction.text for prediction in predictions if prediction.is_certain and not prediction.was_correct)
-    return tuple(dict.fromkeys(texts))
+    texts: dict[str, None] = {}  # an ordered set
+    for prediction in predictions:
+        if prediction.is_certain and not prediction.was_correct:
+            texts[prediction.text] = None
+    return tuple(texts)

@@ -301,8 +301,14 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
 def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
     """Return the bindings used by a plan: not in deletion, of existing placements."""
     placements = {(manifest.namespace, manifest.name) for manifest in _select_existing_placements(manifests)}
-    bindings = [item for item in select_fleet_objects(manifests, BINDING_KINDS) if not is_deleting(item.body)]
-    return [manifest for manifest in bindings if (manifest.namespace, _find_parent(manifest, placements)) in placements]
+    active_bindings: list[Manifest] = []
+    for binding in select_fleet_objects(manifests, BINDING_KINDS):
+        if is_deleting(binding.body):
+            continue
+        placement = (binding.namespace, _find_parent(binding, placements))
+        if placement in placements:
+            active_bindings.append(binding)
+    return active_bindings
 
 
 def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
@@ -319,9 +325,12 @@ def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) ->
 
 
 def _find_latest(snapshots: Sequence[Manifest], indexes: Mapping[str, int | None]) -> Manifest | None:
-    """Return the snapshot labelled as the latest, or else the one with the highest index; None without any."""
+    """Return the snapshot labelled as the latest; None without any snapshot. If none or several have the label, return
+    the one with the highest index. `indexes` are by name of the snapshot, None if unknown.
+    """
     labelled = [snapshot for snapshot in snapshots if snapshot.labels.get(_LATEST) == "true"]
-    return max(labelled or snapshots, key=lambda snapshot: (indexes[snapshot.name] or 0, snapshot.name), default=None)
+    candidates = labelled or snapshots
+    return max(candidates, key=lambda snapshot: (indexes[snapshot.name] or 0, snapshot.name), default=None)
 
 
 def _read_index(snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str], owner: str) -> int | None:

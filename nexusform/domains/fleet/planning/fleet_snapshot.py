@@ -175,11 +175,16 @@ class MemberClusters(Struct, frozen=True):
 
 def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClusters:
     """Return the labels, departures and apply failures of the members after the plan."""
-    planned = list_planned_members(members)
-    labels = {member.name: member.labels for member in planned}
-    leaving = frozenset(member.name for member in planned if member.is_leaving)
-    failing = frozenset(name for name in labels if members[name].configuration.apply_fails)
-    return MemberClusters(labels, leaving, failing)
+    labels: dict[str, Mapping[str, str]] = {}
+    leaving: set[str] = set()  # still listed, but in deletion
+    failing: set[str] = set()  # applying resources fails there, as configured
+    for member in list_planned_members(members):
+        labels[member.name] = member.labels
+        if member.is_leaving:
+            leaving.add(member.name)
+        if members[member.name].configuration.apply_fails:
+            failing.add(member.name)
+    return MemberClusters(labels, frozenset(leaving), frozenset(failing))
 
 
 class ObservedHub(Struct, frozen=True):
@@ -269,14 +274,17 @@ def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diag
 
 
 def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState]) -> ObservedHub:
-    """Return the hub. If it is unread and lists no members, add the names of clusters with bindings as members."""
+    """Return the hub. If it is unread and lists no members, the clusters with a binding count as its members. They are
+    found in state, and in the placements of hubs that were read.
+    """
     if not observed.is_unread or observed.members:
         return observed
     in_state = [item.current.attributes for item in instances if item.current is not None]
     names: set[str] = set()
     for attributes in (*in_state, *observed.placements.values()):
-        names.update(get_mapping(attributes, "bindings"))  # only placements have them
-    return replace(observed, members={name: FleetMember(name) for name in sorted(names)})
+        names.update(get_mapping(attributes, "bindings"))  # by cluster; only placements have this attribute
+    members = {name: FleetMember(name) for name in sorted(names)}  # nothing more is known about them
+    return replace(observed, members=members)
 
 
 _REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")

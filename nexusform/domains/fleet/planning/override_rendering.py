@@ -126,8 +126,12 @@ def select_overrides(
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
     objects = tuple(expand_envelopes(manifests))
-    with_rule = [item for item in overrides if any(_is_rule_for_cluster(rule, labels) for rule in item.rules)]
-    return tuple(override for override in with_rule if is_any_affected(override, objects))
+    selected: list[FleetOverride] = []
+    for override in overrides:
+        has_rule = any(_is_rule_for_cluster(rule, labels) for rule in override.rules)
+        if has_rule and is_any_affected(override, objects):
+            selected.append(override)
+    return tuple(selected)
 
 
 def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> bool:
@@ -328,11 +332,13 @@ def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: 
 
 
 def _is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
-    """Return True if a rule matches a cluster with these labels."""
+    """Return True if a rule matches a cluster with these labels. One matching term of its selector is enough."""
     if rule.clusters is None:  # no clusterSelector: the rule matches none
         return False
-    # A selector without terms, and a term without labels (None), match every cluster.
-    return not rule.clusters or any(term is None or is_selected(term, labels) for term in rule.clusters)
+    if not rule.clusters:  # a selector without terms matches every cluster
+        return True
+    # A term without a label selector (None) matches every cluster.
+    return any(term is None or is_selected(term, labels) for term in rule.clusters)
 
 
 _LABEL_VARIABLE: Final = "${MEMBER-CLUSTER-LABEL-KEY-"

@@ -70,8 +70,8 @@ def list_binding_feasibility(
         rows = [*_build_rows_with_loss_effects(rows, outcome, pods), *_build_rejected_cluster_rows(outcome, pods)]
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
-    additions = [list(_list_added_nodes(vms, row, outcome)) for row in rows]
-    all_additions = list(chain.from_iterable(additions))
+    additions = [list(_list_added_nodes(vms, row, outcome)) for row in rows]  # of each row, one per pool
+    all_additions = list(chain.from_iterable(additions))  # rows share the capacity of a site
     for row, row_additions in zip(rows, additions, strict=True):
         capacities = {_evaluate_site_capacity(addition, all_additions) for addition in row_additions}
         if len(row_additions) < len(row.missing_pools):  # the site of a pool is unknown
@@ -368,13 +368,16 @@ def _get_extensible_policy(placement: PlacementPlan) -> Mapping[str, Any] | None
     new placement without a policy gets a block of type PickAll. A policy in a manifest cannot be edited.
     """
     kind = placement.spec.configuration.placement_type
-    if kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new):
+    if kind is PlacementType.PICK_FIXED:
+        return None
+    if kind is PlacementType.PICK_N and placement.spec.is_new:  # it may become a PickFixed instead
         return None
     config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
-    if policy is None and placement.spec.is_new and not config.get("manifest"):
+    is_without_policy = policy is None and not config.get("manifest")
+    if is_without_policy and placement.spec.is_new:
         return {"placement_type": PlacementType.PICK_ALL.value}
-    return policy if isinstance(policy, dict) else None
+    return policy if isinstance(policy, dict) else None  # None: an existing placement, or a manifest
 
 
 def _exclude_clusters(affinity: Mapping[str, Any] | None, clusters: Sequence[str]) -> Mapping[str, Any]:

@@ -252,25 +252,28 @@ class PlannedHub(Struct, dict=True):
         that it writes or that the hub has or is to get. Runs started by an earlier plan and not ended count, too.
         """
         key = run.build_key(run.name)
-        transition_error = None
-        if instance.before is not None and not instance.is_replaced:
+        if instance.before is not None and not instance.is_replaced:  # an existing run
             prior_run = read_prior_object(instance)
             assert isinstance(prior_run, FleetUpdateRun)
             transition_error = check_run_state_transition(prior_run.state, run.state)
-        if transition_error is not None:
-            text = f"{format_sentence(transition_error)} Create another run, or replace this one with -replace."
-            self.diagnostics.append(instance.build_error("invalid-staged-run-state", text, ("state",)))
-            return
+            if transition_error is not None:
+                text = f"{format_sentence(transition_error)} Create another run, or replace this one with -replace."
+                self.diagnostics.append(instance.build_error("invalid-staged-run-state", text, ("state",)))
+                return
         observed_run = None if instance.is_replaced else self.observed.runs.get(key)
         if observed_run is not None and observed_run.ended:
             reason = self.observed.failed_runs.get(key)
             if reason is not None and instance.action in _CREATE_ACTIONS:  # else reported by an earlier plan
                 self.diagnostics.append(_build_failed_run_warning(instance, reason))
             return
+        is_written = instance.action in _WRITE_ACTIONS
         is_requested = key in self.observed.pending_requests  # not yet processed by the hub
-        is_started = bool(instance.prior_note) and not instance.prior_note.get("ended")  # by an earlier plan
-        is_active = instance.action in _WRITE_ACTIONS or observed_run is not None or is_requested or is_started
-        (self.runs if is_active else self.waiting_runs).append((instance, run))
+        # The note of a run has the values fixed at its start by an earlier plan, and whether it ended.
+        is_started = bool(instance.prior_note) and not instance.prior_note.get("ended")
+        if is_written or observed_run is not None or is_requested or is_started:
+            self.runs.append((instance, run))
+        else:
+            self.waiting_runs.append((instance, run))
 
 
 def _build_failed_run_warning(instance: Instance, reason: str) -> Diagnostic:

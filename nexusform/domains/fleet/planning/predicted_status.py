@@ -115,7 +115,7 @@ def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:
     """Return the clusters with a predicted pod without a node, of a workload with a tracked availability."""
     waiting_clusters: set[str] = set()
     for cluster, workloads in placement.workloads.items():
-        for key, pods in workloads.items():
+        for key, pods in workloads.items():  # such as "shop/Deployment/web"
             _namespace, kind, _name = key.split("/")
             if kind in _TRACKED_WORKLOADS and not all(pod["node"] for pod in pods.values()):
                 waiting_clusters.add(cluster)

@@ -63,14 +63,16 @@ class HubIndex:
         return self if len(last) == len(self._objects) else HubIndex(list(last.values()))
 
     def select_objects(self, selector: ObjectSelector, namespaces: Collection[str]) -> list[Manifest]:
-        """Return the objects of a selector (name or labels) in these namespaces ("": cluster scope), in hub order."""
-        kind = (selector.group, selector.kind)
+        """Return the objects of a selector (name or labels) in these namespaces ("": cluster scope), in hub order. The
+        indexes give the positions of the objects with a name, or else of all objects of the kind.
+        """
+        group, kind = selector.group, selector.kind
         if selector.name:
-            named = [self._by_key.get((*kind, namespace, selector.name), ()) for namespace in namespaces]
+            named = [self._by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces]
             return self._get_objects_at_positions(named)
-        positions = [self._by_kind.get((*kind, namespace), ()) for namespace in namespaces]
-        of_kind = self._get_objects_at_positions(positions)
-        return [manifest for manifest in of_kind if _has_selected_labels(selector, manifest)]
+        positions = [self._by_kind.get((group, kind, namespace), ()) for namespace in namespaces]
+        objects_of_kind = self._get_objects_at_positions(positions)
+        return [manifest for manifest in objects_of_kind if _has_selected_labels(selector, manifest)]
 
     def list_namespaced(self, namespaces: Collection[str]) -> list[Manifest]:
         """Return all objects in these namespaces, in the hub's order."""

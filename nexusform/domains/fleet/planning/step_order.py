@@ -300,24 +300,21 @@ class _RolloutIndex:
         # Overrides of all placements, before and after, with their position. Others start a rollout themselves.
         self._overrides: list[tuple[int, FleetOverride]] = []
         self._new_namespace_positions: set[int] = set()  # those with a namespace created by this plan
-        with_eviction: dict[str, None] = {}  # keys of placements, an ordered set
+        ordered: dict[str, None] = {}  # keys of placements, an ordered set: those with an eviction come first
         for item in index.by_position.values():
             for version in item.versions:
                 match version:
                     case FleetEviction():
-                        with_eviction[version.placement] = None
+                        ordered[version.placement] = None
                     case FleetOverride(placement=""):
                         self._overrides.append((item.position, version))
                         if list(_find_manifests_with_namespace(index, version)):
                             self._new_namespace_positions.add(item.position)
-        with_other_reason = [
-            key
-            for key, placement in placements.items()
-            if index.relabeled_members
-            or _is_switching_to_runs(placement)
-            or (self._overrides and self.get(key).overrides)
-        ]
-        self.ordered_placements = tuple(dict.fromkeys((*with_eviction, *with_other_reason)))
+        for key, placement in placements.items():
+            has_other_reason = index.relabeled_members or _is_switching_to_runs(placement)
+            if has_other_reason or (self._overrides and self.get(key).overrides):  # the latter are slower to find
+                ordered[key] = None
+        self.ordered_placements = tuple(ordered)
         self._ranks = {key: rank for rank, key in enumerate(self.ordered_placements)}
 
     @cached_property
@@ -399,13 +396,14 @@ def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex
 
 
 def _explain_awaited_step(address: Address, awaited: Address) -> tuple[str, str]:
-    """Return why a step must wait for another one, and the remedy if a dependency prevents it."""
+    """Return why the step at `address` must wait for the one at `awaited`, and the remedy if a dependency prevents it:
+    (reason, remedy). The types of the two objects decide.
+    """
     remedy = "Remove the reference or depends_on, or apply them in two plans."
-    starts_rollout = address.type in _ROLLOUT_TYPES
-    if starts_rollout and awaited.type in _OVERRIDE_TYPES:
+    if address.type in _ROLLOUT_TYPES and awaited.type in _OVERRIDE_TYPES:
         remedy = f"Set placement in {awaited}, remove the reference or depends_on, or apply them in two plans."
         return "a rollout applies only existing overrides", remedy
-    if starts_rollout and awaited.type in _PLACEMENT_TYPES:
+    if address.type in _ROLLOUT_TYPES and awaited.type in _PLACEMENT_TYPES:
         return "the hub rolls out changes until the placement is left to staged runs", remedy
     if awaited.type == _EVICTION_TYPE and address.type != _EVICTION_TYPE:
         return "the hub evaluates an eviction against the clusters before the change", remedy

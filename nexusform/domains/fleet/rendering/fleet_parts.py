@@ -93,14 +93,20 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     """
     bindings = _list_bindings(plan)  # `address`: of the placement, `object`: the cluster
     cells = _build_cells(bindings, plan)  # by placement and cluster, also of rejected ones
-    changed_bindings = [row for row in bindings if row.action is not PlacementAction.KEEP]
-    changed_placements = {str(row.address) for row in changed_bindings}
-    placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changed_placements)
-    picked_clusters = {row.object for row in bindings}
+    all_placements: dict[str, None] = {}  # an ordered set
+    changed_placements: set[str] = set()
+    picked_clusters: set[str] = set()
+    changed_clusters: set[str] = set()
+    for row in bindings:
+        all_placements[str(row.address)] = None
+        picked_clusters.add(row.object)
+        if row.action is not PlacementAction.KEEP:
+            changed_placements.add(str(row.address))
+            changed_clusters.add(row.object)
+    placements = sorted(all_placements, key=lambda placement: placement not in changed_placements)  # changed ones first
     members = dict(list_fleet_members(plan))  # cluster ids by name
     all_clusters = {cluster for _, cluster in cells}.union(members)
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
-    changed_clusters = {row.object for row in changed_bindings}
     columns = sorted(picked_clusters, key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)))
     if len(all_clusters) <= _FEW_CLUSTERS:  # show all as columns
         columns, unpicked = [*columns, *unpicked], []

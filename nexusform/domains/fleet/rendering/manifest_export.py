@@ -81,13 +81,15 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetMan
         for change in plan.changes
         if change.after
     ]
-    exported = [item for item in objects if item.address.type in _ORDER and not item.is_earlier_eviction]
     documents: list[str] = []
-    for item in sorted(exported, key=lambda item: _ORDER.index(item.address.type)):
-        schema = registries.resource_types[item.address.type].schema
-        documents += _render_documents(item.address.type, schema, item.attributes)
-    text = _YAML_HEAD + "".join(f"---\n{document}" for document in documents) if documents else ""
-    return FleetManifestExport(text, tuple(_list_export_limitations(objects, registries)))
+    for type_name in _ORDER:  # other types have no manifest
+        for item in objects:
+            if item.address.type == type_name and not item.is_earlier_eviction:
+                schema = registries.resource_types[type_name].schema
+                documents += _render_documents(type_name, schema, item.attributes)
+    text = "".join(f"---\n{document}" for document in documents)
+    limitations = tuple(_list_export_limitations(objects, registries))
+    return FleetManifestExport(_YAML_HEAD + text if text else "", limitations)
 
 
 def _list_export_limitations(objects: Sequence[_ExportedObject], registries: PluginRegistries) -> Iterator[str]:
@@ -99,20 +101,24 @@ def _list_export_limitations(objects: Sequence[_ExportedObject], registries: Plu
     # A run fails on the hub if its placement is new, too.
     created = [item for item in objects if item.is_created]
     new_placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
-    early_runs = [item for item in created if _get_placement_of_run(item, registries) in new_placement_ids]
-    by_limitation["runs"] = early_runs
+    by_limitation["runs"] = []
+    for item in created:
+        placement_id = _get_placement_of_run(item, registries)  # "" for other objects
+        if placement_id in new_placement_ids:
+            by_limitation["runs"].append(item)
     for limitation, items in by_limitation.items():
-        if not items:
-            continue
-        addresses = [str(item.address) for item in items]
-        yield f"{format_first_items(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[limitation]}"
+        if items:
+            addresses = format_first_items([str(item.address) for item in items], _MAX_NAMES)
+            yield f"{addresses}: {_LIMITATION_TEXTS[limitation]}"
 
 
 def _find_limitation(item: _ExportedObject) -> str:
-    """Return the key of `_LIMITATION_TEXTS` for an object not exported in full; "" for others. A hub creates approval
-    requests itself, and approves them in their status; so the approvals in a run are not exported either.
+    """Return the key of `_LIMITATION_TEXTS` for an object not exported in full; "" for others. Such objects are
+    approvals, objects of a single cluster, and members with figures that only their agent may report.
     """
     kind, attributes = item.address.type, item.attributes
+    # A hub creates approval requests itself, and approves them in their status. So the approvals in a run are not
+    # exported either.
     has_approvals = kind.endswith("_run") and attributes.get("approvals")
     if kind in _APPROVALS or has_approvals:
         return "approvals"

@@ -108,7 +108,7 @@ def _describe_binding_history(clusters: Sequence[ClusterExplanation], reason: Pl
     """
     for cluster in clusters:
         name = cluster.cluster
-        row = reason.rows.get(name)  # None: the plan has no row for it
+        row = reason.rows.get(name)  # of the cluster's binding; None: the plan has no row for it
         if row is not None and row.action in _ACTION_TEXTS:
             yield f"In this plan {name} is {_ACTION_TEXTS[row.action]} ({row.trigger}): {row.reason}."
         elif row is not None and row.trigger and cluster.is_bound and cluster.rejections:

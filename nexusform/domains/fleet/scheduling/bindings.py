@@ -64,10 +64,15 @@ def collect_lasting_clusters(bindings: Iterable[Binding]) -> set[str]:
 
 
 def split_clusters(clusters: Iterable[str], group: Container[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the clusters of a group and the others, both in order."""
-    names = tuple(clusters)
-    inside = tuple(name for name in names if name in group)
-    return inside, tuple(name for name in names if name not in group)
+    """Return the clusters in a group, and those outside of it, both in the order of `clusters`."""
+    inside: list[str] = []
+    outside: list[str] = []
+    for name in clusters:
+        if name in group:
+            inside.append(name)
+        else:
+            outside.append(name)
+    return tuple(inside), tuple(outside)
 
 
 def index_by_cluster(bindings: Iterable[Binding]) -> dict[str, Binding]:

@@ -361,15 +361,23 @@ _STEPS_2023: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Appli
 
 
 def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding]) -> PlacementStatus:
-    """Convert a current status to the older texts; `bindings` are those of the placement."""
-    if not status.conditions or status.conditions[0].status == UNKNOWN:  # not scheduled yet
+    """Convert a current status to the older texts; `bindings` are those of the placement. The progress of each cluster
+    is read from its conditions, and the older status is built from that.
+    """
+    scheduled = status.conditions[0] if status.conditions else None  # the first condition is Scheduled
+    if scheduled is None or scheduled.status == UNKNOWN:
         return build_placement_status_2023(scheduling=None, progress={})
     by_cluster = index_by_cluster(bindings)
-    status_by_cluster = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
-    selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
-    progress = {name: _read_progress_of_status(item) for name, item in status_by_cluster.items()}
-    older = build_placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
-    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)  # a newer field
+    selected: list[Binding] = []  # in the order of the status
+    progress: dict[str, ClusterProgress] = {}
+    for cluster_status in status.clusters:
+        name = cluster_status.cluster  # "" for an unfilled position
+        progress[name] = _read_progress_of_status(cluster_status)
+        if name in by_cluster:
+            selected.append(by_cluster[name])
+    older = build_placement_status_2023(SchedulingStatus(scheduled, tuple(selected), ()), progress)
+    # The observed resource index is a newer field.
+    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)
     return replace(older, clusters=clusters)
 
 

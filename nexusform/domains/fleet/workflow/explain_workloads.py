@@ -156,16 +156,17 @@ def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: Add
     """Return a sentence about picked members with unknown nodes, so without predicted pods; "" without any. Only the
     placements that match `pattern` count. Nodes are known for the clusters in `fleet.pods.clusters`.
     """
-    members = dict(fleet.pods.members)  # cluster ids by member
+    cluster_ids = dict(fleet.pods.members)  # by member
     for change in result.plan.changes:  # members of this plan
         cluster_id = get_value_at_path(change.after, "kubernetes_cluster_id")
         if change.address.type == "fleet_member_cluster" and cluster_id:
-            members[str(get_value_at_path(change.after, "name"))] = str(cluster_id)
+            cluster_ids[str(get_value_at_path(change.after, "name"))] = str(cluster_id)
     names: list[str] = []
     for row in result.plan.placements:
-        is_picked = row.kind == BINDING and row.action is not PlacementAction.REMOVE
-        has_known_nodes = members.get(row.object, "") in fleet.pods.clusters
-        if is_picked and pattern.is_match(row.address) and not has_known_nodes:
+        if row.kind != BINDING or row.action is PlacementAction.REMOVE:
+            continue  # no picked member
+        has_known_nodes = cluster_ids.get(row.object, "") in fleet.pods.clusters
+        if not has_known_nodes and pattern.is_match(row.address):
             names.append(row.object)
     if not names:
         return ""
