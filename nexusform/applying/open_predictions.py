@@ -183,7 +183,7 @@ def _is_next_number(name: str, following: str) -> bool:
 
 
 def _collapse_equal_values(values: list[_T]) -> _T | list[_T]:
-    """Return a column as one value if all values are equal."""
+    """Return a column as one value if all values are equal: 0.5 for [0.5, 0.5]. `_expand_column` reverses this."""
     return values[0] if values.count(values[0]) == len(values) else values
 
 

@@ -5,7 +5,7 @@ their object (`open_claims` in its private note), until an apply or `reconcile` 
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,14 +41,6 @@ _SITE: Final = "nexus_site"
 _MAX_TIED: Final = 5
 _PLACING_ACTIONS: Final = frozenset({PlacementAction.PLACE, PlacementAction.MOVE})
 _CHANGING_ACTIONS: Final = _PLACING_ACTIONS | {PlacementAction.REMOVE}
-
-
-class _PoolId(NamedTuple):
-    """Pool id in plans."""
-
-    site_id: str
-    cluster: str
-    pool: str
 
 
 class PredictionResults(Struct, frozen=True):
@@ -135,7 +127,7 @@ def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address
             continue  # removed, or without a prediction
         rack, machine = row.target.rack, row.target.machine
         prediction = PredictedVm(row.number, rack, machine, row.certainty, object=row.object)
-        table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
+        table = tables.get((row.site_id, row.cluster, row.pool))
         if table is not None:
             prediction = replace(prediction, tied_machines=table.tied_machines)
         if table is not None and row.site_id not in incomplete_sites:
@@ -150,8 +142,9 @@ def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address
     return predictions
 
 
-def _index_tables(plan: Plan) -> dict[_PoolId, PlacementTable]:
-    return {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
+def _index_tables(plan: Plan) -> dict[tuple[str, str, str], PlacementTable]:
+    """Return the placement tables by site id, cluster and pool."""
+    return {(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
 
 
 def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
@@ -161,7 +154,7 @@ def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state:
     tables = _index_tables(plan)
     tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}
     for row in plan.placements:
-        table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
+        table = tables.get((row.site_id, row.cluster, row.pool))
         if table is not None and row.kind == VM and row.action in _PLACING_ACTIONS:
             tied_machines[str(row.address), row.object] = table.tied_machines
     ties: list[WrongPrediction] = []

@@ -140,7 +140,9 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             self._start_needed_worker_threads()  # for a call submitted before this one became idle
 
     def _start_needed_worker_threads(self) -> None:
-        """Start the threads needed for waiting calls."""
+        """Start the threads needed for waiting calls: one per running call, and at most one for each slot and
+        each idle call. An idle call keeps its thread, but gives its slot to another call.
+        """
         with self._count_lock:
             while len(self._threads) < min(self._running_count, self._count + self._idle_count):
                 thread = Thread(target=self._run_tasks_until_stopped, daemon=True, name=f"step-{len(self._threads)}")

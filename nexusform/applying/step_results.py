@@ -61,7 +61,9 @@ class MachineLocations:
         return {**attributes, **changed} if changed else attributes
 
     def _compute_location_change(self, site: str, entry: Any) -> dict[str, Any]:
-        """Return the rack and zone of a VM's machine if they differ; {} if equal, for an unknown machine or no VM."""
+        """Return the rack and zone of a VM's machine if they differ from those in `entry`, the attributes of the VM.
+        Return {} if they are equal, for an unknown machine, and for an entry that is no VM with a machine.
+        """
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
         machine = str(entry["machine"])

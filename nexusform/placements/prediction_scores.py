@@ -229,8 +229,5 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
 
 def list_wrong_certain(predictions: Iterable[VerifiedPrediction]) -> tuple[str, ...]:
     """List the texts of wrong predictions that were reported as certain, each once."""
-    texts: dict[str, None] = {}  # an ordered set
-    for prediction in predictions:
-        if prediction.is_certain and not prediction.was_correct:
-            texts[prediction.text] = None
-    return tuple(texts)
+    texts = (prediction.text for prediction in predictions if prediction.is_certain and not prediction.was_correct)
+    return tuple(dict.fromkeys(texts))

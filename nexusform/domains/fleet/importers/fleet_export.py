@@ -107,8 +107,9 @@ def read_placements(manifests: Sequence[Manifest]) -> dict[str, ObservedPlacemen
 
 
 def select_fleet_objects(manifests: Iterable[Manifest], kinds: Collection[str]) -> list[Manifest]:
-    """Return the objects of these kinds of the fleet's API."""
-    return [manifest for manifest in manifests if manifest.kind in kinds and is_fleet_group(manifest.group)]
+    """Return the objects of these kinds of the fleet's API, in order. Kinds of other APIs may have the same names."""
+    of_kinds = [manifest for manifest in manifests if manifest.kind in kinds]
+    return [manifest for manifest in of_kinds if is_fleet_group(manifest.group)]
 
 
 def _select_existing_placements(manifests: Iterable[Manifest]) -> list[Manifest]:
@@ -357,31 +358,30 @@ def _get_mapping(value: Any, *path: str) -> Mapping[str, Any] | None:
     return inner if isinstance(inner, Mapping) else None
 
 
-_KUSTOMIZE: Final = "kustomize.toolkit.fluxcd.io"
-_HELM: Final = "helm.toolkit.fluxcd.io"
-_ARGO: Final = "argocd.argoproj.io"
-# Label of objects created by a Managed Fleet Namespace on an Azure hub; an admission policy rejects changes
-# by others. Source: KubeFleet pkg/webhook/managedresource.
-_AZURE_LABEL: Final = "fleet.azure.com/managed-by"
 AZURE_MANAGER: Final = "Azure Resource Manager"
 
 
 def find_external_manager(manifest: Manifest) -> str:
-    """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if unknown."""
+    """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if unknown. Labels
+    and annotations that name the managing object come first, then others with the prefix of a tool.
+    """
+    kustomize, helm, argo = "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "argocd.argoproj.io"
     labels, annotations = manifest.labels, _read_annotations(manifest)
-    if labels.get(_AZURE_LABEL) == "arm":  # Azure Resource Manager
+    # A Managed Fleet Namespace on an Azure hub creates objects with this label. An admission policy rejects changes by
+    # others. Source: KubeFleet pkg/webhook/managedresource.
+    if labels.get("fleet.azure.com/managed-by") == "arm":  # Azure Resource Manager
         return AZURE_MANAGER
-    for prefix, kind in ((_KUSTOMIZE, "Kustomization"), (_HELM, "HelmRelease")):
+    for prefix, kind in ((kustomize, "Kustomization"), (helm, "HelmRelease")):
         name = labels.get(f"{prefix}/name")
         if name:
             return f"Flux {kind} {labels.get(f'{prefix}/namespace', '')}/{name}"
-    tracking_id = annotations.get(f"{_ARGO}/tracking-id")
+    tracking_id = annotations.get(f"{argo}/tracking-id")
     if tracking_id:
         return f"Argo CD application {tracking_id.partition(':')[0]}"  # <application>:<group>/<kind>:<object>
-    instance = labels.get(f"{_ARGO}/instance")
+    instance = labels.get(f"{argo}/instance")
     if instance:
         return f"Argo CD application {instance}"
-    for prefix, manager in ((f"{_KUSTOMIZE}/", "Flux"), (f"{_HELM}/", "Flux"), (f"{_ARGO}/", "Argo CD")):
-        if any(name.startswith(prefix) for name in (*labels, *annotations)):
+    for prefix, manager in ((kustomize, "Flux"), (helm, "Flux"), (argo, "Argo CD")):
+        if any(name.startswith(f"{prefix}/") for name in (*labels, *annotations)):
             return manager
     return ""

@@ -152,6 +152,7 @@ def _format_binding_reason(reason: str, rollout_step: tuple[str, RolloutStep]) -
 
 
 def _get_scores(binding: Binding) -> dict[str, int]:
+    """Return the scores of a binding at its pick, by name; {} without scores."""
     if binding.affinity_score is None or binding.topology_spread_score is None:
         return {}  # picked by name (PickFixed)
     return {"topology_spread_score": binding.topology_spread_score, "affinity_score": binding.affinity_score}

@@ -69,8 +69,6 @@ class FleetOutcome(Struct, frozen=True):
 _MAX_REJECTED_CLUSTERS: Final = 40
 # Start of the hub's message about invalid selectors.
 _INVALID_SELECTORS: Final = "The resource selectors are invalid: failed to process the request due to a client error"
-# Attributes of a placement set by its hub.
-_HUB_ATTRIBUTES: Final = ("policy_snapshot", "selected_resources", "conditions", "placement_statuses")
 
 
 def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[RejectedCluster]:
@@ -141,7 +139,8 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         },
     }
     if placement.spec.is_being_deleted:
-        return attributes | {name: prior.get(name) for name in _HUB_ATTRIBUTES}
+        names_set_by_hub = ("policy_snapshot", "selected_resources", "conditions", "placement_statuses")
+        return attributes | {name: prior.get(name) for name in names_set_by_hub}
     if placement.selection.selector_problem is not None:
         return attributes | _build_invalid_placement_attributes(placement)
     attributes |= predict_placement_status(placement)
@@ -440,8 +439,6 @@ def _warn_scheduling_drift(placement: PlacementPlan, iterations: PlacementIterat
 
 
 _MAX_NAMES: Final = 4
-_LOCATION: Final = "fleet.azure.com/location"
-_WORKLOAD_KINDS: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 
 
 def find_placement_risks(
@@ -450,7 +447,7 @@ def find_placement_risks(
     """Yield risks of a placement as (id, text): interrupted workloads, volumes left behind, a useless spread."""
     snapshots = placement.snapshot_store.snapshots
     objects = snapshots[-1].objects if snapshots else placement.selection.manifests  # of the newest snapshot
-    workloads = [manifest for manifest in objects if manifest.kind in _WORKLOAD_KINDS]
+    workloads = [manifest for manifest in objects if manifest.kind in ("Deployment", "StatefulSet", "ReplicaSet")]
     volume_users = [manifest for manifest in objects if _has_persistent_volume_claims(manifest)]
     yield from _find_wave_without_ready_copy(placement, workloads)
     clusters_before = _collect_clusters_with_resources(placement.spec.prior_bindings)
@@ -503,13 +500,14 @@ def _find_ineffective_spread(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
     """Yield a warning, as (id, text), about a spread over locations if all members (at least two) share one."""
+    label = "fleet.azure.com/location"
     constraints = placement.spec.configuration.effective_policy.spread_constraints
-    if all(constraint.topology_key != _LOCATION for constraint in constraints):
+    if all(constraint.topology_key != label for constraint in constraints):
         return  # no spread over locations
-    locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]  # None without the label
+    locations = [member.labels.get(label) for member in list_planned_members(members)]  # None without the label
     if None not in locations and len({*locations}) == 1 < len(locations):
         text = (
-            f"{placement.key} spreads over {_LOCATION}, but all {len(locations)} members are in "
+            f"{placement.key} spreads over {label}, but all {len(locations)} members are in "
             f"{locations[0]}. Spread over a label with several values."
         )
         yield "spread-over-one-value", text

@@ -36,12 +36,6 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.kubernetes.matching import is_selected
 
 MAX_OVERRIDES: Final = 100
-_LIMIT_MESSAGES: Final = {
-    "ClusterResourceOverride": (
-        "clusterResourceOverride limit has been reached: at most 100 cluster resources can be created."
-    ),
-    "ResourceOverride": "resourceOverride limit has been reached: at most 100 resources can be created.",
-}
 
 
 class ObjectIdentity(NamedTuple):
@@ -153,7 +147,10 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
         override, is_new = overrides[position]
         counts[override.namespace] += 1
         if is_new and counts[override.namespace] > MAX_OVERRIDES:
-            conflicts.setdefault(position, []).append((None, _LIMIT_MESSAGES[override.kind]))
+            message = "clusterResourceOverride limit has been reached: at most 100 cluster resources can be created."
+            if override.namespace:
+                message = "resourceOverride limit has been reached: at most 100 resources can be created."
+            conflicts.setdefault(position, []).append((None, message))
         for i, selector in enumerate(override.selectors):
             # The first override with the selector owns it.
             owner = owners.setdefault((override.namespace, selector), override.name)
@@ -383,11 +380,13 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     """Apply a patch to a body in place; raise PatchError, with the hub's text, if its target is missing."""
     # A JSON pointer (RFC 6901): "/a/b~1c" has the steps "", "a" and "b/c".
     steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]
+    # The last step is the key or position to change, the steps before lead to its mapping or list.
     last, target = steps[-1], _find_patch_target(body, steps[1:-1])
     if isinstance(target, dict):
-        if patch.operation == "replace" and last not in target:
+        is_missing = last not in target
+        if is_missing and patch.operation == "replace":
             raise PatchError(_describe_missing_key(patch))
-        if patch.operation == "remove" and last not in target:
+        if is_missing and patch.operation == "remove":
             unable = f"unable to remove nonexistent key: {last}: {_MISSING_VALUE}"
             raise PatchError(f"error in remove for path: '{patch.path}': {unable}")
         if patch.operation == "remove":

@@ -218,22 +218,24 @@ def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_Add
     Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum. With 2 and 3
     nodes for one pool these are 3 and 5: "no" with 2 free VMs at most, "yes" with 5 at least.
     """
-    on_site = [other for other in additions if other.site == addition.site]
-    same_sku = [other for other in on_site if other.sku == addition.sku]
     largest: Counter[tuple[str, str]] = Counter()  # by cluster and pool
-    for other in same_sku:
+    maximum_needed = 0
+    has_other_sizes = False
+    for other in additions:
+        if other.site != addition.site:
+            continue
+        if other.sku != addition.sku:
+            has_other_sizes = True
+            continue
         key = other.cluster_id, other.pool
         largest[key] = max(largest[key], other.count)
-    minimum_needed, maximum_needed = largest.total(), sum(other.count for other in same_sku)
+        maximum_needed += other.count
+    minimum_needed = largest.total()
     if minimum_needed > addition.free.maximum:
         return "no"
-    is_enough = maximum_needed <= addition.free.minimum
     # VMs of other sizes use the same machines, so the numbers of free VMs do not add up.
-    return "yes" if is_enough and len(same_sku) == len(on_site) else _UNKNOWN
-
-
-_REQUIRED_AFFINITY: Final = "required_during_scheduling_ignored_during_execution"
-_MAX_OTHER_CLUSTERS: Final = 2  # other clusters tried per binding
+    is_enough = maximum_needed <= addition.free.minimum and not has_other_sizes
+    return "yes" if is_enough else _UNKNOWN
 
 
 def suggest_feasibility_fixes(
@@ -293,7 +295,9 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
 
 
 def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
-    """Yield proposals of a list of clusters (PickFixed): one with capacity replaces the cluster of a waiting row."""
+    """Yield proposals of a list of clusters (PickFixed): one with capacity replaces the cluster of a waiting row. With
+    [east, west] selected and capacity in north, the proposal for a row of west is [east, north].
+    """
     for row in rows:
         placement = outcome.placements[row.placement]
         kind = placement.spec.configuration.placement_type
@@ -327,7 +331,8 @@ def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome
             assessment = find_candidate_feasibility(pods, cluster, workloads, tries_nodes=False)
             if assessment.result is FeasibilityResult.RUNS:
                 candidates.append((-(assessment.replicas_max or 0), name))  # negative: the largest first
-    return [name for _, name in sorted(candidates)[:_MAX_OTHER_CLUSTERS]]
+    maximum = 2  # clusters tried in place of one
+    return [name for _, name in sorted(candidates)[:maximum]]
 
 
 def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> Iterator[ProposedFix]:
@@ -384,10 +389,11 @@ def _exclude_clusters(affinity: Mapping[str, Any] | None, clusters: Sequence[str
     """Return an affinity excluding clusters: with one more condition in each required term (they are alternatives)."""
     expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
     cluster_affinity = get_mapping(affinity, "cluster_affinity")
-    terms = get_list(cluster_affinity, _REQUIRED_AFFINITY, "cluster_selector_term") or ({},)  # without terms: a new one
+    required = "required_during_scheduling_ignored_during_execution"
+    terms = get_list(cluster_affinity, required, "cluster_selector_term") or ({},)  # without terms: a new one
     extended = []
     for term in terms:
         selector = get_mapping(term, "label_selector")
         expressions = [*get_list(selector, "match_expression"), expression]
         extended.append({**term, "label_selector": {**selector, "match_expression": expressions}})
-    return {"cluster_affinity": {**cluster_affinity, _REQUIRED_AFFINITY: {"cluster_selector_term": extended}}}
+    return {"cluster_affinity": {**cluster_affinity, required: {"cluster_selector_term": extended}}}

@@ -151,6 +151,7 @@ def read_applied_resources(
 
 
 def _select_objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> tuple[Manifest, ...]:
+    """Return the objects with these hashes. Hashes without a readable object in the note are left out."""
     return tuple(objects[digest] for digest in digests if digest in objects)
 
 

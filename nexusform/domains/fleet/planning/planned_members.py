@@ -137,9 +137,11 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
         instance = instances[member.address]
         if not excluded:
             instance.private = build_member_record(member.planned)
-        elif member.previous is None:  # else it keeps its record, so its change is found again
-            # The excluded placements that have not processed that the member left.
-            unnotified = sorted(member.unnotified_placements.intersection(excluded))
-            if member.is_rejoining:  # re-created by this plan: none of them processes that it leaves
-                unnotified = excluded
-            instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED
+            continue
+        if member.previous is not None:
+            continue  # it keeps its record, so its change is found again
+        # A new or re-created member. If it left before, some of the excluded placements have not processed that.
+        unnotified = sorted(member.unnotified_placements.intersection(excluded))
+        if member.is_rejoining:  # re-created by this plan: none of them processes that it leaves
+            unnotified = excluded
+        instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED

@@ -73,8 +73,9 @@ def _is_status_unchanged(placement: PlacementPlan) -> bool:
         started = placement.find_reported_clusters("RolloutStarted", TRUE)
         if not started.isdisjoint(collect_clusters(new_bindings)):
             return False  # the status still reports the started rollout of an earlier binding
-    has_new_status = _has_new_apply_failure(placement) or _has_new_availability(placement)
-    return not has_new_status and not placement.has_changes
+    if _has_new_apply_failure(placement) or _has_new_availability(placement):
+        return False
+    return not placement.has_changes
 
 
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
@@ -151,7 +152,8 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     by_cluster = {}
     for cluster, progress in compute_progress(placement).items():
         resources = final_resources.get(cluster, RenderedResources(()))
-        fails = cluster in apply_failing or bool(resources.conflicting_objects)
+        has_conflict = bool(resources.conflicting_objects)  # with other owners of objects
+        is_failing = cluster in apply_failing or has_conflict
         has_override_failure = bool(resources.failure) and not resources.has_envelope_failure
         by_cluster[cluster] = replace(
             progress,
@@ -159,7 +161,7 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
             has_overrides=bool(has_override_failure or resources.overrides or resources.digest),
             overridden=FALSE if has_override_failure else progress.overridden,
             work_synchronized=FALSE if resources.has_envelope_failure else progress.work_synchronized,
-            applied=FALSE if fails and progress.applied != UNKNOWN else progress.applied,  # UNKNOWN: not tried yet
+            applied=FALSE if is_failing and progress.applied != UNKNOWN else progress.applied,  # UNKNOWN: not tried yet
             available=FALSE if cluster in waiting_clusters else progress.available,
             diff_reported=(progress.diff_reported or TRUE) if is_report_only else None,  # None: objects are applied
             is_trackable=is_availability_tracked(resources.manifests),

@@ -112,8 +112,10 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
     for selector in placement.selectors:
         for manifest in hub.select_objects(selector, (placement.namespace,)):
             by_key.setdefault(manifest.identity, manifest)
-            if (manifest.group, manifest.kind) == ("", "Namespace") and selector.scope != NAMESPACE_ONLY:
+            is_namespace = (manifest.group, manifest.kind) == ("", "Namespace")
+            if is_namespace and selector.scope != NAMESPACE_ONLY:
                 is_complete = selector.scope != WITH_SELECTED  # NamespaceWithResources, the default
+                # A namespace selected twice includes all if one of the selectors says so.
                 includes_all[manifest.name] = includes_all.get(manifest.name, False) | is_complete
     # The objects in selected namespaces: all, or those of other selectors.
     for namespace, is_complete in includes_all.items():

@@ -167,11 +167,15 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
 
 
 def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
-    """Warn about configured approvals without a stage requesting them."""
+    """Warn about configured approvals without a stage requesting them. A stage requests one before it starts
+    (`<run>-before-<stage>`) or after it ends (`<run>-after-<stage>`), if it has a task of type Approval there.
+    """
     requested: list[str] = []  # names of approval requests
     for stage in context.plan.stages:
-        for when, tasks in (("before", stage.before), ("after", stage.after)):
-            requested += [f"{run.name}-{when}-{stage.name}" for task in tasks if task.type == APPROVAL]
+        if any(task.type == APPROVAL for task in stage.before):
+            requested.append(f"{run.name}-before-{stage.name}")
+        if any(task.type == APPROVAL for task in stage.after):
+            requested.append(f"{run.name}-after-{stage.name}")
     choice = f"It requests {format_list(requested)}." if requested else "No stage requests an approval."
     for name in sorted({*list_texts(instance.config, "approvals")} - {*requested}):
         text = f'The run never requests "{name}".{suggest_name(name, requested)} {choice}'

@@ -233,12 +233,6 @@ def _get_placement_key(version: FleetObject) -> str:
     return ""
 
 
-# The objects with a step that may wait, and of these the ones with a waiting removal. Only a removal of overrides or
-# content changes placements, as its creation does.
-_WAITING_TYPES: Final = (FleetUpdateRun, FleetApprovalRequest, FleetEviction, FleetPlacement, FleetOverride, HubObjects)
-_WAITING_REMOVED_TYPES: Final = (FleetOverride, HubObjects)
-
-
 def compute_step_order(
     instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
@@ -251,7 +245,10 @@ def compute_step_order(
     order: dict[Address, tuple[Address, ...]] = {}
     warnings: dict[Address, Diagnostic] = {}  # by address of the override
     for changed in changed_objects:
-        waiting_types = _WAITING_REMOVED_TYPES if changed.instance.is_removed else _WAITING_TYPES
+        # Overrides and content change placements, and so do their removals: these may wait, too.
+        waiting_types: tuple[type, ...] = (FleetOverride, HubObjects)
+        if not changed.instance.is_removed:
+            waiting_types += (FleetUpdateRun, FleetApprovalRequest, FleetEviction, FleetPlacement)
         if not isinstance(changed.versions[-1], waiting_types):
             continue
         awaited: dict[Address, None] = {}  # an ordered set

@@ -46,12 +46,6 @@ _METADATA_ARGUMENTS: Final = frozenset(
 )
 _SINGULAR_BLOCKS: Final = frozenset({"preferred_during_scheduling_ignored_during_execution"})
 _AMOUNT_ARGUMENTS: Final = frozenset({"max_unavailable", "max_surge", "min_available", "max_concurrency"})
-_SCRIPT_HEAD: Final = (
-    "#!/usr/bin/env bash\n# Written by nexusform from a plan: the predicted machine of each worker.\nset -euo pipefail"
-)
-_YAML_HEAD: Final = (
-    "# Written by nexusform from a plan. Apply server-side: member clusters have labels and taints only.\n"
-)
 
 
 class FleetManifestExport(Struct, frozen=True):
@@ -88,8 +82,10 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetMan
                 schema = registries.resource_types[type_name].schema
                 documents += _render_documents(type_name, schema, item.attributes)
     text = "".join(f"---\n{document}" for document in documents)
-    limitations = tuple(_list_export_limitations(objects, registries))
-    return FleetManifestExport(_YAML_HEAD + text if text else "", limitations)
+    if text:
+        head = "# Written by nexusform from a plan. Apply server-side: member clusters have labels and taints only.\n"
+        text = head + text
+    return FleetManifestExport(text, tuple(_list_export_limitations(objects, registries)))
 
 
 def _list_export_limitations(objects: Sequence[_ExportedObject], registries: PluginRegistries) -> Iterator[str]:
@@ -193,14 +189,15 @@ def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[
     if not labels and not taints:
         return
     metadata = omit_empty({"name": attributes["name"], "labels": labels})
-    document: dict[str, Any] = {"apiVersion": _MEMBER_API, "kind": "MemberCluster", "metadata": metadata}
+    document: dict[str, Any] = {
+        "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
+        "kind": "MemberCluster",
+        "metadata": metadata,
+    }
     if taints:
         names = ("key", "value", "effect")
         document["spec"] = {"taints": [omit_empty({name: taint.get(name) for name in names}) for taint in taints]}
     yield render_yaml(document)
-
-
-_MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"
 
 
 def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]) -> bool:
@@ -218,10 +215,12 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
     metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()  # nested blocks have none
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
-        is_in_body = attribute.is_configurable and name not in metadata_arguments
-        if is_in_body and _has_value(name, attribute, arguments):
+        if not attribute.is_configurable or name in metadata_arguments:
+            continue  # no field of the spec
+        if _has_value(name, attribute, arguments):
             is_json = name == "value" and "op" in schema.attributes  # of a JSON patch; a taint's value is text
-            body[convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name), is_json=is_json)
+            value = _convert_value_to_kubernetes(name, arguments.get(name), is_json=is_json)
+            body[convert_to_camel_case(name)] = value
     for name, block in schema.blocks.items():
         value = arguments.get(name)
         if value not in (None, []):
@@ -283,7 +282,14 @@ def render_node_labels(plan: Plan) -> str:
             node_name = shlex.quote(node.get("platform_name") or name)
             labels = " ".join(shlex.quote(f"{key}={machine}") for key in keys)
             lines.append(f"kubectl --context {context} label node {node_name} --overwrite {labels}")
-    return "\n".join([_SCRIPT_HEAD, *lines, ""]) if lines else ""
+    if not lines:
+        return ""
+    head = [
+        "#!/usr/bin/env bash",
+        "# Written by nexusform from a plan: the predicted machine of each worker.",
+        "set -euo pipefail",
+    ]
+    return "\n".join([*head, *lines, ""])
 
 
 def export_manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:

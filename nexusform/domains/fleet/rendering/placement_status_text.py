@@ -214,7 +214,8 @@ def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool)
         name = condition.type.removeprefix(kind)
         if condition.status == "True" and name in texts:
             yield texts[name]  # (reason, message)
-    if not is_2023 and {condition.status for condition in conditions} == {"True"}:
+    statuses = {condition.status for condition in conditions}
+    if statuses == {"True"} and not is_2023:
         yield _COMPLETED, "Placement has finished the rollout process and reached the desired status"
 
 

@@ -88,10 +88,12 @@ def find_property_extremes(member_list: MemberList, name: str) -> PropertyExtrem
 
 def _compute_minimum_and_maximum(values: tuple[PropertyValue, ...]) -> PropertyExtremes | UnreadablePropertyError:
     """Return the minimum and maximum of the existing values, or the first error among them."""
-    unreadable = next((value for value in values if isinstance(value, UnreadablePropertyError)), None)
-    if unreadable is not None:
-        return unreadable
-    quantities = [value for value in values if isinstance(value, Quantity)]
+    quantities: list[Quantity] = []
+    for value in values:
+        if isinstance(value, UnreadablePropertyError):
+            return value
+        if value is not None:  # None: the member has no such property
+            quantities.append(value)
     return PropertyExtremes(min(quantities, default=None), max(quantities, default=None))
 
 

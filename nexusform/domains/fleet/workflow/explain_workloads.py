@@ -34,9 +34,6 @@ from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.explanation_text import DomainAnswer
 from nexusform.resources.address import Address, AddressPattern
 
-MANIFEST_TYPE = "fleet_hub_manifest"
-OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
-
 
 def explain_placements(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
@@ -81,9 +78,8 @@ def _build_reasons(
 ) -> list[PlacementReason]:
     """Build the reasons of placements, cluster by cluster; the cluster "" means all."""
     # With a sensitive manifest or override, the objects of every placement may contain sensitive values.
-    is_sensitive = any(
-        c.sensitive_after for c in result.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
-    )
+    types = ("fleet_hub_manifest", "fleet_cluster_resource_override", "fleet_resource_override")
+    is_sensitive = any(change.sensitive_after for change in result.plan.changes if change.address.type in types)
     rows: dict[Address, list[PlacementChange]] = {}
     for row in result.plan.placements:
         if row.kind == BINDING:
@@ -95,7 +91,6 @@ def _build_reasons(
     return reasons
 
 
-_POD_KINDS = (PlanningKind.PLACEMENT, PlanningKind.MANIFEST)
 NODES_UNKNOWN = "nodes-unknown"
 _MAX_NAMES = 20
 
@@ -180,7 +175,7 @@ def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: Add
 def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> DomainAnswer | None:
     """Explain placements, members, and pods of placements and manifests; None for an address without any."""
     kind = request.registries.get_kind(pattern.type)
-    if kind not in (PlanningKind.MEMBER, *_POD_KINDS):
+    if kind not in (PlanningKind.MEMBER, PlanningKind.PLACEMENT, PlanningKind.MANIFEST):
         return None
     planned = make_plan(replace(request, samples=0, includes_remedies=False, lint=False))
     fleet = find_planned_fleet(planned)
