@@ -79,7 +79,9 @@ class _PredictionCounter(Struct):
         planned: Mapping[str, Any],
         answer: Mapping[str, Any],
     ) -> None:
-        """Count the prediction at `entry`: a hit, or the first wrong one of `different_paths` (at or below it)."""
+        """Count the prediction at `entry`, the path of a VM or of a value. It is a hit, unless one of `different_paths`
+        (at or below it) has a predicted value and another observed one. The first such path is recorded as wrong.
+        """
         prediction, observed = get_part(planned, entry), get_part(answer, entry)
         if prediction is None or prediction is UNKNOWN or get_part(prediction, (PROVENANCE,)) == "observed":
             return  # not predicted, or already known from the provider

@@ -401,7 +401,9 @@ class _PlanExecution:
             self._skip_step(step, reason)
 
     def _flush_journal(self) -> bool:
-        """Write the journal. Return False after a failed write (now or before): waiting providers get its problem."""
+        """Write the journal. Return False after a failed write (now or before). Providers waiting for a record of
+        their progress continue after the write, or get its problem.
+        """
         try:
             self._recorder.flush()
         except BackendProblem as problem:

@@ -196,7 +196,9 @@ def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
 
 
 def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_certain: bool) -> Iterator[PredictedVm]:
-    """Yield the predictions of a row. Each of its columns has a value per VM, or one for all of them."""
+    """Yield the predictions of a row. Each of its columns has a value per VM, or one for all of them. The columns are
+    expanded to a value per VM and read in parallel. `_build_row` builds such rows.
+    """
     length = len(row.numbers)
     machines = row.machines.split(",") if isinstance(row.machines, str) else row.machines
     suffixes: list[str] = _expand_column(machines, length)

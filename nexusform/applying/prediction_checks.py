@@ -62,7 +62,7 @@ def verify_object_predictions(
     objects: Mapping[Address, ObjectState], types: Mapping[str, ResourceType], new: Mapping[Address, OpenPredictions]
 ) -> PredictionResults:
     """Verify the open predictions of observed objects, and `new` ones, which replace those of the same pools. An open
-    prediction was recorded in the note of its object by an earlier apply, which could not observe the VM.
+    prediction was recorded in the note of its object by an earlier apply without an observation of the VM.
     """
     verified: dict[str, list[VerifiedPrediction]] = {}  # by site id
     unverified: dict[Address, OpenPredictions] = {}  # to replace other open ones in the note

@@ -358,8 +358,9 @@ def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementItera
         return
     lines = get_text(placement.spec.instance.config, "manifest").splitlines()
     line_numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
-    # Without such a line, the policy is written in blocks.
-    at_line, path = (f"manifest:{line_numbers[0]}: ", ("manifest",)) if line_numbers else ("", ("policy",))
+    at_line, path = "", ("policy",)  # the policy is written in blocks
+    if line_numbers:
+        at_line, path = f"manifest:{line_numbers[0]}: ", ("manifest",)
     consequence = "No cluster has that property. Use the new name, or set lenient = true to accept the old one."
     if placement.spec.configuration.accepts_old_names:
         consequence = (

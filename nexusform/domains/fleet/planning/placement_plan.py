@@ -461,9 +461,11 @@ def _find_hub_moves(spec: PlacementSpec) -> HubMoves:
     predicted = collect_lasting_clusters(spec.recorded_bindings)
     observed = collect_lasting_clusters(spec.prior_bindings)
     removed, added = sorted(predicted - observed), sorted(observed - predicted)
-    # In name order, each added cluster replaces a removed one, or none ("") after the last.
+    # In name order, each added cluster replaces a removed one, or none ("") after the last. With [a, b, c] added and
+    # [x, y] removed, these are a: x, b: y and c: "". Removed clusters beyond the added ones have no replacement.
     replaced = zip_longest(added, removed[: len(added)], fillvalue="")
-    return HubMoves(dict(replaced), tuple(removed[len(added) :]))
+    unreplaced = removed[len(added) :]
+    return HubMoves(dict(replaced), tuple(unreplaced))
 
 
 def create_placement_plan(

@@ -130,20 +130,21 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
 
 def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
     """Yield the clusters with a binding changed by a run. A binding stays as it is, with the message of an earlier run,
-    only if everything it names is the same already.
+    only if everything it names is the same already: state, resource snapshot, overrides and apply strategy.
     """
     prior = index_by_cluster(placement.spec.prior_bindings)
-    others = placement.rollout.clusters | placement.released_clusters | placement.clusters_with_unknown_rollout
+    changed_before = placement.rollout.clusters | placement.released_clusters | placement.clusters_with_unknown_rollout
     for cluster in clusters:
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
-        if binding is None or resources is None or rendered is None or cluster in others:
+        if binding is None or resources is None or rendered is None or cluster in changed_before:
             yield cluster  # new, or changed before this run
             continue
         apply_strategy = placement.spec.find_apply_strategy(cluster)
         before = (binding.state, binding.is_deleting, binding.resource_snapshot, resources.overrides, apply_strategy)
         configured_strategy = placement.spec.configuration.apply
-        if before != (BindingState.BOUND, False, context.snapshot.index, rendered.overrides, configured_strategy):
+        after = (BindingState.BOUND, False, context.snapshot.index, rendered.overrides, configured_strategy)
+        if before != after:
             yield cluster
 
 
