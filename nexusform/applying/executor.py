@@ -280,8 +280,8 @@ class _PlanExecution:
             self._depth = max(self._depth // 2, minimum)
 
     def _may_start_step(self) -> bool:
-        """Return whether another step may start. No step starts after an interruption (remembered here), after a failed
-        write of the journal, and with -fail-fast after a failed step.
+        """Return whether another step may start. No step starts after an interruption (remembered here) or a failed
+        write of the journal. With -fail-fast, none starts after a failed step.
         """
         if not self._is_interrupted:
             self._is_interrupted = self._options.should_stop()

@@ -175,8 +175,8 @@ def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state:
 def list_vms_without_machine(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> list[str]:
-    """Return the names of VMs that the plan placed on machines, but that have none in the state after the apply. Only
-    VMs of `completed` objects (addresses) count.
+    """Return the names of VMs without a machine in the state after the apply, although the plan placed them on one.
+    Only VMs of `completed` objects (addresses) count.
     """
     placed_vms: set[tuple[Address, str, int | str]] = set()  # address, pool and number of those with a machine
     for address, current in state.list_current_objects():

@@ -115,8 +115,8 @@ def _build_unassessed_row(
     placement: PlacementPlan, binding: Binding, reason: str, figures: _ReplicaFigures
 ) -> Feasibility:
     """Build the row of a binding without an assessment, for this reason: its pods are unknown. If only the nodes are
-    not known and no pod needs one (0 replicas), the placement runs. `figures` of one placement are computed once for
-    all clusters with the same list of objects, such as those without overrides.
+    not known and no pod needs one (0 replicas), the placement runs. `figures` of a placement are computed once per
+    list of objects: clusters without overrides share one.
     """
     resources = placement.compute_resources(binding, placement.rollout.clusters)
     if resources is None:  # the plan does not reach the cluster: as if the newest snapshot was rolled out

@@ -168,8 +168,8 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
 
 
 def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
-    """Warn about configured approvals without a stage requesting them. A stage requests one before it starts
-    (`<run>-before-<stage>`) or after it ends (`<run>-after-<stage>`), if it has a task of type Approval there.
+    """Warn about configured approvals without a stage requesting them. A stage with a task of type Approval requests
+    `<run>-before-<stage>` before it starts, or `<run>-after-<stage>` after it ends.
     """
     requested: list[str] = []  # names of approval requests
     for stage in context.plan.stages:

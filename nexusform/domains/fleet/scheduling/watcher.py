@@ -69,8 +69,9 @@ _RELEASE_TRIGGERS = {
 
 
 def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> Trigger:
-    """Return the trigger of a binding change: the cause of a release; for a pick the first that applies of a new
-    placement or policy, a change of its cluster, a trigger of the whole placement, and a change of any member.
+    """Return the trigger of a binding change. For a release, its cause decides. For a pick, the first of these applies:
+    a new placement or policy, a lost binding or a change of its cluster, a trigger of the whole placement, and last a
+    change of any member.
     """
     if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
         return _RELEASE_TRIGGERS[change.cause]

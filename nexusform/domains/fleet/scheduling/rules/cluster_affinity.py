@@ -59,8 +59,8 @@ def _match_terms(terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList
 def _match_term(
     term: ClusterSelectorTerm, member_list: MemberList, candidates: Mask
 ) -> tuple[Mask, dict[int, CycleAbort]]:
-    """Return the members of `candidates` that match a term, as a bit mask, and the aborts of a cycle by position of
-    the member: unreadable values, or an invalid selector.
+    """Return the members of `candidates` that match a term, as a bit mask, and errors by position of the member. Such
+    an error, an unreadable value or an invalid selector, stops the cycle.
     """
     members = member_list.members
     selected_members = member_list.select_by_labels(term.label_selector)
