@@ -4,7 +4,7 @@
 PUBLIC = {
     "answer_comparison": "compare_answer WrongPrediction",
     "prediction_checks": (
-        "list_completed_objects list_delegated_objects list_vms_without_machine select_tied build_journal_records "
+        "list_completed_objects list_vms_without_machine select_tied build_journal_records "
         "verify_predictions verify_object_predictions PredictionResults"
     ),
     "events": "ExecutionOptions StepListener StepOutcome StepEvent",

@@ -79,27 +79,23 @@ class _PredictionCounter(Struct):
         planned: Mapping[str, Any],
         answer: Mapping[str, Any],
     ) -> None:
-        """Count the prediction at `entry`: a hit, or the first wrong one of `different_paths` (at or below it)."""
+        """Count the prediction at `entry`, the path of a VM or of a value. It is a hit, unless one of `different_paths`
+        (at or below it) has a predicted value and another observed one. The first such path is recorded as wrong.
+        """
         prediction, observed = get_part(planned, entry), get_part(answer, entry)
         if prediction is None or prediction is UNKNOWN or get_part(prediction, (PROVENANCE,)) == "observed":
             return  # not predicted, or already known from the provider
         if _has_provenance(observed) and get_part(prediction, ("machine",)) and not observed.get("machine"):
             return  # the provider knows no machine of the VM
-        wrong_paths = [path for path in different_paths if _is_wrong_prediction(path, planned, answer)]
-        if not wrong_paths:
-            self.hits += 1
+        for path in different_paths:
+            planned_value, observed_value = get_part(planned, path), get_part(answer, path)
+            if path[-1] == PROVENANCE or planned_value is None:
+                continue  # no predicted value
+            if path[-1] in _CELLS and observed_value is None:
+                continue  # the provider has not read the cells
+            self.wrong_predictions.append(WrongPrediction(address, path, planned_value, observed_value))
             return
-        wrong_path = wrong_paths[0]
-        self.wrong_predictions.append(
-            WrongPrediction(address, wrong_path, get_part(planned, wrong_path), get_part(answer, wrong_path))
-        )
-
-
-def _is_wrong_prediction(path: Path, planned: Mapping[str, Any], answer: Mapping[str, Any]) -> bool:
-    """Return whether a different value is a wrong prediction: it was predicted, and is no provenance or unread cell."""
-    if path[-1:] == (PROVENANCE,) or get_part(planned, path) is None:
-        return False
-    return path[-1] not in _CELLS or get_part(answer, path) is not None
+        self.hits += 1
 
 
 _CELLS: Final = ("numa_cells", "cells")  # as a list; a plain VM's `numa_cells` is a count
@@ -108,10 +104,14 @@ _CELLS: Final = ("numa_cells", "cells")  # as a list; a plain VM's `numa_cells` 
 def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
     """Yield the paths at which the answer of a provider differs from the plan; `path` is that of the two values.
 
-    Values unknown at planning may become anything. A part absent on one side counts as null.
+    Values unknown at planning may become anything. A part absent on one side counts as null. Mappings, and lists of
+    equal length, are compared part by part: ("nodes", "web-1", "machine") if only this machine differs. Of other
+    values, such as lists of different lengths, the path of the whole value is yielded.
     """
-    is_equal = planned == answer and isinstance(planned, bool) == isinstance(answer, bool)  # True equals 1 in Python
-    if planned is UNKNOWN or is_equal:
+    if planned is UNKNOWN:
+        return
+    is_same_class = isinstance(planned, bool) == isinstance(answer, bool)  # True equals 1 in Python
+    if planned == answer and is_same_class:
         return
     if isinstance(planned, Mapping) and isinstance(answer, Mapping):
         # The object itself may have more attributes than planned; the map of an attribute must not have new keys.

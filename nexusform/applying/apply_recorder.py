@@ -261,10 +261,13 @@ def recover_step_outcomes(
 
 
 def _is_step_completed(intent: Intent, answer: ReadResult) -> bool:
-    """Return whether the step need not be repeated. An update that may be incomplete is repeated."""
+    """Return whether the step need not be repeated. A create is completed if the object exists and is settled, a delete
+    if it is missing (no attributes). An update that may be incomplete is repeated.
+    """
+    exists = answer.attributes is not None
     if intent.kind == StepKind.CREATE:
-        return answer.attributes is not None and answer.is_settled
-    return intent.kind == StepKind.DELETE and answer.attributes is None
+        return exists and answer.is_settled
+    return intent.kind == StepKind.DELETE and not exists
 
 
 def _get_target_object(open_intent: OpenStepIntent) -> ObjectState | None:

@@ -6,6 +6,7 @@ that a busy run needs one flush per iteration.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -97,26 +98,6 @@ def execute_plan(
     return run.run()
 
 
-class _ChangeCounts(Struct):
-    added: int = 0
-    changed: int = 0
-    destroyed: int = 0
-    forgotten: int = 0
-
-    def add_step_to_totals(self, step: Step) -> None:
-        """Count a step done, unless it is not a main one: releases and gates have another main step."""
-        if not step.main:
-            return
-        if step.kind is StepKind.CREATE:
-            self.added += 1
-        elif step.kind is StepKind.DELETE:
-            self.destroyed += 1
-        elif step.kind is StepKind.FORGET:
-            self.forgotten += 1
-        else:
-            self.changed += 1
-
-
 class _StepTiming(Struct):
     start_time: float
     last_report: float
@@ -199,6 +180,8 @@ class _PlanExecution:
         self._options = options
         self._graph = _StepGraph.build_graph(self._steps)
         self._depth = max(options.parallelism, 1)
+        # More steps than the parallelism may run, unless they run one by one or a failure stops the rest.
+        self._allows_extra_steps = options.parallelism > 1 and not options.fail_fast
         self._operations = recorder.list_operations()
         self._workers: ProviderWorkerPool[ProviderCall, ChangeResult | None, StepProgress] = ProviderWorkerPool(
             max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
@@ -207,7 +190,7 @@ class _PlanExecution:
         self._end_events: dict[int, StepEvent] = {}
         self._unreported: list[StepEvent] = []
         self._unacknowledged: list[ProviderCallProgress[ProviderCall, StepProgress]] = []
-        self._counts = _ChangeCounts()
+        self._counts: Counter[StepKind] = Counter()  # of the main steps done
         self._hits = 0
         self._wrong_predictions: list[WrongPrediction] = []
         self._predictions: list[VerifiedPrediction] = []
@@ -243,14 +226,15 @@ class _PlanExecution:
         self._workers.close()
         self._skip_remaining_steps()
         self._report_ended_steps()
-        counts = self._counts
+        added, destroyed = self._counts[StepKind.CREATE], self._counts[StepKind.DELETE]
+        forgotten = self._counts[StepKind.FORGET]
         return ApplyResult(
             state=self._recorder.get_state(),
             end_events=tuple(self._end_events[s.id] for s in self._plan.steps if s.kind is not StepKind.GATE),
-            added=counts.added,
-            changed=counts.changed,
-            destroyed=counts.destroyed,
-            forgotten=counts.forgotten,
+            added=added,
+            changed=self._counts.total() - added - destroyed - forgotten,
+            destroyed=destroyed,
+            forgotten=forgotten,
             hits=self._hits,
             wrong_predictions=tuple(self._wrong_predictions),
             predictions=tuple(self._predictions),
@@ -261,7 +245,7 @@ class _PlanExecution:
         """Return the calls to start, with recorded intents. Gates, forgets and steps without provider end here."""
         calls: list[ProviderCall] = []
         idle_count = 0  # calls only waiting for the platform: up to a limit they occupy no slot
-        if self._may_start_more():
+        if self._allows_extra_steps:
             idle_count = min(self._workers.idle_count, MAXIMUM_IDLE * self._options.parallelism)
         free_slots = self._depth + idle_count - self._workers.running_count
         while self._graph.ready and len(calls) < free_slots and self._may_start_step():
@@ -288,21 +272,21 @@ class _PlanExecution:
         are faster. Never with a parallelism of 1 or with fail_fast.
         """
         minimum = max(self._options.parallelism, 1)
-        if not self._may_start_more() or not self._workers.running_count:
+        if not self._allows_extra_steps or not self._workers.running_count:
             return
         if self._workers.has_only_ended:  # every call ended during the flush
             self._depth = min(self._depth * 2, minimum * MAXIMUM_WIDTH)
         else:
             self._depth = max(self._depth // 2, minimum)
 
-    def _may_start_more(self) -> bool:
-        """Return whether more steps than the parallelism may run: not one by one, nor if a failure stops the rest."""
-        return self._options.parallelism > 1 and not self._options.fail_fast
-
     def _may_start_step(self) -> bool:
-        """Return whether another step may start; an interruption is remembered."""
-        self._is_interrupted = self._is_interrupted or self._options.should_stop()
-        return not (self._is_interrupted or self._problem or (self._has_failed and self._options.fail_fast))
+        """Return whether another step may start. No step starts after an interruption (remembered here) or a failed
+        write of the journal. With -fail-fast, none starts after a failed step.
+        """
+        if not self._is_interrupted:
+            self._is_interrupted = self._options.should_stop()
+        must_stop = self._has_failed and self._options.fail_fast
+        return not (self._is_interrupted or self._problem or must_stop)
 
     def _start_call(self, call: ProviderCall) -> None:
         """Pass a call to the workers; its intent is in the journal already."""
@@ -385,7 +369,8 @@ class _PlanExecution:
         self._timings.pop(step.id, None)
         self._unreported.append(event)
         if outcome is StepOutcome.DONE:
-            self._counts.add_step_to_totals(step)
+            if step.main:  # releases and gates belong to another main step
+                self._counts[step.kind] += 1
             self._graph.complete_step(step.id)  # its dependents waited for its success
             self._graph.release_followers(step.id)  # these waited only for its end
             return
@@ -416,7 +401,9 @@ class _PlanExecution:
             self._skip_step(step, reason)
 
     def _flush_journal(self) -> bool:
-        """Write the journal. Return False after a failed write (now or before): waiting providers get its problem."""
+        """Write the journal. Return False after a failed write (now or before). Providers waiting for a record of
+        their progress continue after the write, or get its problem.
+        """
         try:
             self._recorder.flush()
         except BackendProblem as problem:

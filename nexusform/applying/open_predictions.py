@@ -115,7 +115,9 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
 def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | None) -> _RackVms:
     """Build the compact row of VMs on one rack. They agree in everything except number, machine and its certainty.
 
-    Differing figures form a column with one entry per VM. A column of equal entries becomes a single value.
+    Differing figures form a column with one entry per VM. A column of equal entries becomes a single value. The
+    machines "rack1-bm01" and "rack1-bm02" become the prefix "rack1-bm0" and the suffixes "1,2". `ties` are the tied
+    machines of the pool and whether they are certain, for its first row; None for the other rows.
     """
     first_vm, certainties = members[0], [prediction.certainty for prediction in members]
     _, _, count_tied = first_vm.certainty.tied  # numbers of different results: of racks, machines and rack counts
@@ -123,6 +125,7 @@ def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | No
     prefix = commonprefix(machines)
     suffixes = [machine.removeprefix(prefix) for machine in machines]
     measured = [certainty.measured for certainty in certainties if certainty.measured is not None]  # of all, or none
+    # Three columns: the shares of rack, machine and rack count before a reduction; no column without a reduction.
     shares = [_collapse_equal_values(list(column)) for column in zip(*measured, strict=True)]
     return _RackVms(
         rack=first_vm.rack,
@@ -136,7 +139,7 @@ def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | No
         machine_share=_collapse_equal_values([certainty.machine for certainty in certainties]),
         rack_tied=_collapse_equal_values([certainty.tied[0] for certainty in certainties]),
         machine_tied=_collapse_equal_values([certainty.tied[1] for certainty in certainties]),
-        measured=_convert_to_triple(shares) if shares else None,
+        measured=(shares[0], shares[1], shares[2]) if shares else None,
         ties=ties,
     )
 
@@ -179,13 +182,8 @@ def _is_next_number(name: str, following: str) -> bool:
     return is_similar and bool(number) and int(next_number) == int(number) + 1
 
 
-def _convert_to_triple(values: Sequence[_T]) -> tuple[_T, _T, _T]:
-    first, second, third = values
-    return first, second, third
-
-
 def _collapse_equal_values(values: list[_T]) -> _T | list[_T]:
-    """Return a column as one value if all values are equal."""
+    """Return a column as one value if all values are equal: 0.5 for [0.5, 0.5]. `_expand_column` reverses this."""
     return values[0] if values.count(values[0]) == len(values) else values
 
 
@@ -198,7 +196,9 @@ def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
 
 
 def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_certain: bool) -> Iterator[PredictedVm]:
-    """Yield the predictions of a row. Each of its columns has a value per VM, or one for all of them."""
+    """Yield the predictions of a row. Each of its columns has a value per VM, or one for all of them. The columns are
+    expanded to a value per VM and read in parallel. `_build_row` builds such rows.
+    """
     length = len(row.numbers)
     machines = row.machines.split(",") if isinstance(row.machines, str) else row.machines
     suffixes: list[str] = _expand_column(machines, length)
@@ -207,7 +207,10 @@ def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_cer
     measured_columns = [_expand_column(column, length) for column in row.measured or ()]
     columns = zip(row.numbers, suffixes, shares, tie_counts, strict=True)
     for index, (number, suffix, (rack_share, machine_share), (rack_ties, machine_ties)) in enumerate(columns):
-        measured = _convert_to_triple([column[index] for column in measured_columns]) if measured_columns else None
+        measured = None  # without a reduction by the accuracy of earlier predictions
+        if measured_columns:
+            measured_rack, measured_machine, measured_count = (column[index] for column in measured_columns)
+            measured = (measured_rack, measured_machine, measured_count)
         certainty = PlacementCertainty(
             rack_share, machine_share, row.count_share, (rack_ties, machine_ties, row.count_tied), measured
         )

@@ -5,7 +5,7 @@ their object (`open_claims` in its private note), until an apply or `reconcile` 
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from nexusform.placements.prediction_scores import (
     VerifiedPrediction,
     add_predictions_to_note,
 )
-from nexusform.placements.vm_demands import OBSERVED, PlacedVm
+from nexusform.placements.vm_demands import OBSERVED, PlacedVm, index_vms
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan, Step
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Placement
@@ -41,14 +41,6 @@ _SITE: Final = "nexus_site"
 _MAX_TIED: Final = 5
 _PLACING_ACTIONS: Final = frozenset({PlacementAction.PLACE, PlacementAction.MOVE})
 _CHANGING_ACTIONS: Final = _PLACING_ACTIONS | {PlacementAction.REMOVE}
-
-
-class _PoolId(NamedTuple):
-    """Pool id in plans."""
-
-    site_id: str
-    cluster: str
-    pool: str
 
 
 class PredictionResults(Struct, frozen=True):
@@ -69,8 +61,10 @@ def verify_predictions(
 def verify_object_predictions(
     objects: Mapping[Address, ObjectState], types: Mapping[str, ResourceType], new: Mapping[Address, OpenPredictions]
 ) -> PredictionResults:
-    """Verify the open predictions of observed objects, and `new` ones, which replace those of the same pools."""
-    verified: dict[str, list[VerifiedPrediction]] = {}
+    """Verify the open predictions of observed objects, and `new` ones, which replace those of the same pools. An open
+    prediction was recorded in the note of its object by an earlier apply without an observation of the VM.
+    """
+    verified: dict[str, list[VerifiedPrediction]] = {}  # by site id
     unverified: dict[Address, OpenPredictions] = {}  # to replace other open ones in the note
     for address, observed in objects.items():
         recorded, new_predictions = read_open_predictions(observed.private), new.get(address, {})
@@ -81,13 +75,15 @@ def verify_object_predictions(
         existing_vms: Iterable[PlacedVm] = ()
         if kind is not None and kind.vms is not None:
             existing_vms = kind.vms.list_existing_vms(observed.attributes)
-        vms = {(vm.pool, vm.number): vm for vm in existing_vms}
+        vms = index_vms(existing_vms)
         earlier = {pool: predicted for pool, predicted in recorded.items() if pool not in new_predictions}
         newly_verified, remaining = verify_open_predictions({**earlier, **new_predictions}, vms, owner_id)
-        verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)  # by site
+        if newly_verified:
+            site_id, _, _ = owner_id.partition("/")
+            verified.setdefault(site_id, []).extend(newly_verified)
         if remaining != recorded:
             unverified[address] = remaining
-    return PredictionResults({site_id: checked for site_id, checked in verified.items() if checked}, unverified)
+    return PredictionResults(verified, unverified)
 
 
 def verify_open_predictions(
@@ -97,23 +93,19 @@ def verify_open_predictions(
     verified: list[VerifiedPrediction] = []
     remaining: dict[str, tuple[PredictedVm, ...]] = {}
     for pool, predictions in open_predictions.items():
-        checked_predictions = [
-            _add_observed_placement(prediction, vms.get((pool, prediction.number))) for prediction in predictions
-        ]
-        if any(prediction.observed_placement is not None for prediction in checked_predictions):
+        checked_predictions: list[PredictedVm] = []
+        for prediction in predictions:
+            vm, checked = vms.get((pool, prediction.number)), prediction
+            if vm is not None and vm.provenance == OBSERVED:  # else no provider observed it
+                checked = replace(prediction, observed_placement=vm.placement, object=prediction.object or vm.name)
+            checked_predictions.append(checked)
+        if any(checked.observed_placement is not None for checked in checked_predictions):
             _, _, name = owner_id.partition("/")  # without the site
             title = name if "/" in name else f"{name}/{pool}"  # a separate pool is named in its id
             verified.extend(_verify_pool_predictions(title, checked_predictions))
         else:
             remaining[pool] = predictions
     return verified, remaining
-
-
-def _add_observed_placement(prediction: PredictedVm, vm: PlacedVm | None) -> PredictedVm:
-    """Return a prediction with the observed placement of the VM; unchanged if no provider observed it."""
-    if vm is None or vm.provenance != OBSERVED:
-        return prediction
-    return replace(prediction, observed_placement=vm.placement, object=prediction.object or vm.name)
 
 
 def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
@@ -135,7 +127,7 @@ def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address
             continue  # removed, or without a prediction
         rack, machine = row.target.rack, row.target.machine
         prediction = PredictedVm(row.number, rack, machine, row.certainty, object=row.object)
-        table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
+        table = tables.get((row.site_id, row.cluster, row.pool))
         if table is not None:
             prediction = replace(prediction, tied_machines=table.tied_machines)
         if table is not None and row.site_id not in incomplete_sites:
@@ -150,8 +142,9 @@ def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address
     return predictions
 
 
-def _index_tables(plan: Plan) -> dict[_PoolId, PlacementTable]:
-    return {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
+def _index_tables(plan: Plan) -> dict[tuple[str, str, str], PlacementTable]:
+    """Return the placement tables by site id, cluster and pool."""
+    return {(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
 
 
 def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
@@ -161,7 +154,7 @@ def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state:
     tables = _index_tables(plan)
     tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}
     for row in plan.placements:
-        table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
+        table = tables.get((row.site_id, row.cluster, row.pool))
         if table is not None and row.kind == VM and row.action in _PLACING_ACTIONS:
             tied_machines[str(row.address), row.object] = table.tied_machines
     ties: list[WrongPrediction] = []
@@ -182,25 +175,21 @@ def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state:
 def list_vms_without_machine(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> list[str]:
-    """Return the VMs of completed objects that the plan placed on machines, but that have none in the state."""
-    placed_vms: set[tuple[Address, str, int | str]] = set()
+    """Return the names of VMs without a machine in the state after the apply, although the plan placed them on one.
+    Only VMs of `completed` objects (addresses) count.
+    """
+    placed_vms: set[tuple[Address, str, int | str]] = set()  # address, pool and number of those with a machine
     for address, current in state.list_current_objects():
         family = types[address.type].vms if str(address) in completed else None
         if family is not None:
             placed_vms.update((address, vm.pool, vm.number) for vm in family.list_existing_vms(current.attributes))
     names: list[str] = []
     for row in plan.placements:
-        is_placed_vm = row.kind == VM and row.action in _PLACING_ACTIONS
-        if not is_placed_vm or str(row.address) not in completed:
-            continue
-        if (row.address, row.pool, row.number) not in placed_vms:
+        is_placed_by_plan = row.kind == VM and row.action in _PLACING_ACTIONS
+        is_placed_in_state = (row.address, row.pool, row.number) in placed_vms
+        if is_placed_by_plan and not is_placed_in_state and str(row.address) in completed:
             names.append(row.object)
     return names
-
-
-def list_delegated_objects(events: Iterable[StepEvent]) -> frozenset[str]:
-    """Return the addresses with steps left to another process, without observations yet."""
-    return frozenset(event.address for event in events if event.is_delegated)
 
 
 def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()) -> frozenset[str]:

@@ -39,7 +39,9 @@ def remove_object(instance: InstanceState | None, key: str) -> InstanceState:
     before = instance or EMPTY_INSTANCE
     if not key:
         return InstanceState(current=None, deposed=before.deposed)
-    return InstanceState(before.current, {other: old for other, old in before.deposed.items() if other != key})
+    remaining = dict(before.deposed)
+    remaining.pop(key, None)
+    return InstanceState(before.current, remaining)
 
 
 def get_provider_name(change: Change) -> str:
@@ -131,10 +133,13 @@ def set_failed_change(current: ObjectState, unfinished: Mapping[str, Any] | None
 
 
 def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
-    """Return an object with these entries added to its private note; an entry of None is removed from it."""
+    """Return an object with these entries added to its private note. They replace entries of the same name; an entry of
+    None removes it. An empty note is recorded as None.
+    """
     if not note:
         return current
-    entries = {name: value for name, value in {**current.note, **note}.items() if value is not None}
+    merged = {**current.note, **note}
+    entries = {name: value for name, value in merged.items() if value is not None}
     return replace(current, private=entries or None)
 
 

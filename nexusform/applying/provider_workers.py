@@ -77,7 +77,9 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         self._inbox.put(task)
 
     def collect(self, seconds: float) -> list[CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]]:
-        """Wait at most `seconds` for calls to end or report; return everything received, in order."""
+        """Wait at most `seconds` for calls to end or report; return everything received, in order. After the first
+        message, only those already in the outbox are added, without waiting.
+        """
         collected: list[CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]] = []
         try:
             collected.append(self._outbox.get(timeout=seconds))
@@ -105,8 +107,10 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             self._outbox.put(completed_call)
 
     def _run_call(self, task: Task) -> CompletedCall[Task, Answer]:
-        """Run a call in the current thread and slot; it frees its slot when it becomes idle, else at its end."""
-        is_resting = False
+        """Run a call in the current thread and slot; it frees its slot when it becomes idle, else at its end. Return
+        its answer, or the problem raised by the provider. Any other exception of the provider becomes a problem, too.
+        """
+        is_resting = False  # idle: the slot is free for another call
 
         def report(news: News) -> None:
             nonlocal is_resting
@@ -140,7 +144,9 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             self._start_needed_worker_threads()  # for a call submitted before this one became idle
 
     def _start_needed_worker_threads(self) -> None:
-        """Start the threads needed for waiting calls."""
+        """Start the threads needed for waiting calls: one per running call, and at most one for each slot and
+        each idle call. An idle call keeps its thread, but gives its slot to another call.
+        """
         with self._count_lock:
             while len(self._threads) < min(self._running_count, self._count + self._idle_count):
                 thread = Thread(target=self._run_tasks_until_stopped, daemon=True, name=f"step-{len(self._threads)}")

@@ -43,7 +43,7 @@ class MachineLocations:
 
     def __init__(self, state: Callable[[], State]) -> None:
         self._state = state
-        self._locations: dict[tuple[str, str], tuple[str, str]] | None = None
+        self._locations: dict[tuple[str, str], tuple[str, str]] = {}  # (rack, zone) by site and machine
 
     def update_locations(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an object's attributes with the current racks and zones of its machines, also in maps of VMs."""
@@ -61,11 +61,13 @@ class MachineLocations:
         return {**attributes, **changed} if changed else attributes
 
     def _compute_location_change(self, site: str, entry: Any) -> dict[str, Any]:
-        """Return the rack and zone of a VM's machine if they differ; {} if equal, for an unknown machine or no VM."""
+        """Return the rack and zone of a VM's machine if they differ from those in `entry`, the attributes of the VM.
+        Return {} if they are equal, for an unknown machine, and for an entry that is no VM with a machine.
+        """
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
         machine = str(entry["machine"])
-        if self._locations is None or (site, machine) not in self._locations:  # first use, or new in the state
+        if (site, machine) not in self._locations:  # first use, or new in the state
             self._locations = _index_locations(self._state())
         location = self._locations.get((site, machine))
         if location is None or location == (entry["rack"], entry.get("availability_zone")):

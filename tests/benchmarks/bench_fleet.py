@@ -103,7 +103,7 @@ def main() -> None:
         WatchedPlacement(str(i), asked.placement_type, result.status is not None and result.status.is_fulfilled)
         for (i, asked), result in zip(policies, first.values(), strict=True)
     ]
-    names = {entry.placement for entry in enqueue_placements(members, changed, watched)}
+    names = set(enqueue_placements(members, changed, watched))
     second = schedule_placements(MemberList(changed), [pair for pair in policies if str(pair[0]) in names], first)
     again = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -18,7 +18,6 @@ from nexusform.applying.executor import ApplyResult, execute_plan
 from nexusform.applying.prediction_checks import (
     build_journal_records,
     list_completed_objects,
-    list_delegated_objects,
     list_vms_without_machine,
     select_tied,
     verify_predictions,
@@ -210,7 +209,8 @@ def _verify_predictions(
     """Compare predictions with the sites and record the results. Return the certain ones with another result."""
     state = recorder.get_state()
     verified_addresses = list_completed_objects(applied.end_events, plan, unverified)
-    verified_addresses |= list_delegated_objects(applied.end_events)
+    # Objects with a step left to another process have no observations yet, so their predictions stay open.
+    verified_addresses |= {event.address for event in applied.end_events if event.is_delegated}
     verification = verify_predictions(plan, verified_addresses, state, run.project.registries.resource_types)
     for record in build_journal_records(verification, state):
         recorder.add_record(record)

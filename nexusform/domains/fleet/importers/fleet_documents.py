@@ -114,19 +114,24 @@ class FleetDocument(Struct, frozen=True):
     findings: tuple[Problem, ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
 
-    def has_condition(self, condition: str) -> bool:
-        """Return True if its status has a True condition of this type."""
-        return (condition, "True") in self.conditions
-
     def is_part_reported(self, path: Path) -> bool:
-        """Return True if findings cover an argument, a parent, or (below the top level) something inside."""
-        is_inside = any(path[:length] in self.reported_paths for length in range(len(path) + 1))
-        return is_inside or (len(path) > 1 and any(reported[: len(path)] == path for reported in self.reported_paths))
+        """Return True if findings already cover the argument at a path, so that no other check reports it again. A
+        finding about a parent, or (below the top level) about something inside, covers the argument, too.
+        """
+        parents = [path[:length] for length in range(len(path) + 1)]  # from the whole spec, (), to the argument itself
+        if not self.reported_paths.isdisjoint(parents):
+            return True
+        if len(path) <= 1:
+            return False
+        return any(reported[: len(path)] == path for reported in self.reported_paths)
 
     def find_line(self, path: Path) -> int:
         """Return the line of a value or of its nearest configured parent; 0 if there is none."""
-        parents = (path[:length] for length in range(len(path), -1, -1))
-        return next((self.locations[parent].line for parent in parents if parent in self.locations), 0)
+        for length in range(len(path), -1, -1):  # the path itself, its parents, and last the whole spec: ()
+            location = self.locations.get(path[:length])
+            if location is not None:
+                return location.line
+        return 0
 
 
 def read_fleet_document(
@@ -434,10 +439,12 @@ class _FleetObjectReader:
         return entries
 
     def _read_scalar(self, part: _DocumentPart, shape: FieldShape) -> Any:
-        """Return a flag, number or text; None if rejected. A correction turns an unquoted number or flag into text."""
+        """Return a flag, number or text; None if rejected. A correction turns an unquoted number or flag into text: a
+        YAML reader gives 1.30 as the number 1.3, and its source text is "1.30".
+        """
         data = part.node.data
         fault = validate_value(data, shape, part.node.position.source_text)
-        if fault is not None and fault.intended_text:
+        if fault is not None and fault.intended_text:  # a number or flag in place of a text
             source_text = part.node.position.source_text or fault.intended_text
             notice = f'{part.display_path}: {source_text} without quotes is read as "{fault.intended_text}".'
             if self._apply_correction("unquoted-text", part, f"{part.display_path} {fault.detail}", notice):
@@ -457,8 +464,13 @@ class _FleetObjectReader:
 
 
 def _build_empty_spec_arguments(schema: BlockSchema) -> dict[str, Any]:
-    """Return the arguments of an empty spec."""
-    values: dict[str, Any] = {n: a.default for n, a in schema.attributes.items() if not a.computed}
+    """Return the arguments of an empty spec: the defaults of attributes, None for an absent block, and [] for absent
+    repeated blocks.
+    """
+    values: dict[str, Any] = {}
+    for name, attribute in schema.attributes.items():
+        if not attribute.computed:
+            values[name] = attribute.default
     for name, block in schema.blocks.items():
         values[name] = None if block.nesting is Nesting.SINGLE else []
     return values

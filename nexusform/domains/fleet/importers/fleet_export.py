@@ -107,8 +107,9 @@ def read_placements(manifests: Sequence[Manifest]) -> dict[str, ObservedPlacemen
 
 
 def select_fleet_objects(manifests: Iterable[Manifest], kinds: Collection[str]) -> list[Manifest]:
-    """Return the objects of these kinds of the fleet's API."""
-    return [manifest for manifest in manifests if manifest.kind in kinds and is_fleet_group(manifest.group)]
+    """Return the objects of these kinds of the fleet's API, in order. Kinds of other APIs may have the same names."""
+    of_kinds = [manifest for manifest in manifests if manifest.kind in kinds]
+    return [manifest for manifest in of_kinds if is_fleet_group(manifest.group)]
 
 
 def _select_existing_placements(manifests: Iterable[Manifest]) -> list[Manifest]:
@@ -301,8 +302,14 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
 def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
     """Return the bindings used by a plan: not in deletion, of existing placements."""
     placements = {(manifest.namespace, manifest.name) for manifest in _select_existing_placements(manifests)}
-    bindings = [item for item in select_fleet_objects(manifests, BINDING_KINDS) if not is_deleting(item.body)]
-    return [manifest for manifest in bindings if (manifest.namespace, _find_parent(manifest, placements)) in placements]
+    active_bindings: list[Manifest] = []
+    for binding in select_fleet_objects(manifests, BINDING_KINDS):
+        if is_deleting(binding.body):
+            continue
+        placement = (binding.namespace, _find_parent(binding, placements))
+        if placement in placements:
+            active_bindings.append(binding)
+    return active_bindings
 
 
 def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
@@ -319,9 +326,12 @@ def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) ->
 
 
 def _find_latest(snapshots: Sequence[Manifest], indexes: Mapping[str, int | None]) -> Manifest | None:
-    """Return the snapshot labelled as the latest, or else the one with the highest index; None without any."""
+    """Return the snapshot labelled as the latest; None without any snapshot. If none or several have the label, return
+    the one with the highest index. `indexes` are by name of the snapshot, None if unknown.
+    """
     labelled = [snapshot for snapshot in snapshots if snapshot.labels.get(_LATEST) == "true"]
-    return max(labelled or snapshots, key=lambda snapshot: (indexes[snapshot.name] or 0, snapshot.name), default=None)
+    candidates = labelled or snapshots
+    return max(candidates, key=lambda snapshot: (indexes[snapshot.name] or 0, snapshot.name), default=None)
 
 
 def _read_index(snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str], owner: str) -> int | None:
@@ -348,31 +358,30 @@ def _get_mapping(value: Any, *path: str) -> Mapping[str, Any] | None:
     return inner if isinstance(inner, Mapping) else None
 
 
-_KUSTOMIZE: Final = "kustomize.toolkit.fluxcd.io"
-_HELM: Final = "helm.toolkit.fluxcd.io"
-_ARGO: Final = "argocd.argoproj.io"
-# Label of objects created by a Managed Fleet Namespace on an Azure hub; an admission policy rejects changes
-# by others. Source: KubeFleet pkg/webhook/managedresource.
-_AZURE_LABEL: Final = "fleet.azure.com/managed-by"
 AZURE_MANAGER: Final = "Azure Resource Manager"
 
 
 def find_external_manager(manifest: Manifest) -> str:
-    """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if unknown."""
+    """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if unknown. Labels
+    and annotations that name the managing object come first, then others with the prefix of a tool.
+    """
+    kustomize, helm, argo = "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "argocd.argoproj.io"
     labels, annotations = manifest.labels, _read_annotations(manifest)
-    if labels.get(_AZURE_LABEL) == "arm":  # Azure Resource Manager
+    # A Managed Fleet Namespace on an Azure hub creates objects with this label. An admission policy rejects changes by
+    # others. Source: KubeFleet pkg/webhook/managedresource.
+    if labels.get("fleet.azure.com/managed-by") == "arm":  # Azure Resource Manager
         return AZURE_MANAGER
-    for prefix, kind in ((_KUSTOMIZE, "Kustomization"), (_HELM, "HelmRelease")):
+    for prefix, kind in ((kustomize, "Kustomization"), (helm, "HelmRelease")):
         name = labels.get(f"{prefix}/name")
         if name:
             return f"Flux {kind} {labels.get(f'{prefix}/namespace', '')}/{name}"
-    tracking_id = annotations.get(f"{_ARGO}/tracking-id")
+    tracking_id = annotations.get(f"{argo}/tracking-id")
     if tracking_id:
         return f"Argo CD application {tracking_id.partition(':')[0]}"  # <application>:<group>/<kind>:<object>
-    instance = labels.get(f"{_ARGO}/instance")
+    instance = labels.get(f"{argo}/instance")
     if instance:
         return f"Argo CD application {instance}"
-    for prefix, manager in ((f"{_KUSTOMIZE}/", "Flux"), (f"{_HELM}/", "Flux"), (f"{_ARGO}/", "Argo CD")):
-        if any(name.startswith(prefix) for name in (*labels, *annotations)):
+    for prefix, manager in ((kustomize, "Flux"), (helm, "Flux"), (argo, "Argo CD")):
+        if any(name.startswith(f"{prefix}/") for name in (*labels, *annotations)):
             return manager
     return ""

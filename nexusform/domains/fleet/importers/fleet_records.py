@@ -176,16 +176,6 @@ class FleetOverride(Struct, frozen=True):
         """Id: `<name>` or `<namespace>/<name>`."""
         return format_object_key(self.namespace, self.name)
 
-    @property
-    def snapshot_name(self) -> str:
-        """Name of the snapshot in bindings, with its namespace if namespaced."""
-        return f"{self.key}-{self.snapshot}"
-
-    @property
-    def snapshot_title(self) -> str:
-        """Name of the snapshot in a hub's messages."""
-        return f'{self.kind}Snapshot "{self.name}-{self.snapshot}"'
-
 
 class FleetDisruptionBudget(Struct, frozen=True):
     """Disruption budget; `placement` is the placement of the same name."""

@@ -38,10 +38,6 @@ def _make_required(shape: FieldShape) -> FieldShape:
     return replace(shape, is_required=True)
 
 
-def _limit_to_versions(shape: FieldShape, *versions: str) -> FieldShape:
-    return replace(shape, versions=versions)
-
-
 def _make_integer(minimum: int, maximum: int = MAX_INT32, *, defaulted: bool = False) -> FieldShape:
     return FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=maximum, is_defaulted=defaulted)
 
@@ -180,10 +176,10 @@ _STRATEGY: Final = _make_object(
                 "serverSideApplyConfig": _make_object({"force": _FLAG}),
             }
         ),
-        "deleteStrategy": _limit_to_versions(
-            _make_object({"propagationPolicy": _make_choice("Delete", "Abandon")}), BETA
+        "deleteStrategy": replace(
+            _make_object({"propagationPolicy": _make_choice("Delete", "Abandon")}), versions=(BETA,)
         ),
-        "reportBackStrategy": _limit_to_versions(
+        "reportBackStrategy": replace(
             _make_object(
                 {
                     "type": _make_required(_make_choice("Disabled", "Mirror")),
@@ -191,7 +187,7 @@ _STRATEGY: Final = _make_object(
                 },
                 _check_mirror_destination,
             ),
-            BETA,
+            versions=(BETA,),
         ),
     }
 )
@@ -317,7 +313,7 @@ _RUN: Final = _make_object(
         "placementName": _NAME,
         "stagedRolloutStrategyName": _make_required(_TEXT),
         "resourceSnapshotIndex": _TEXT,
-        "state": _limit_to_versions(_make_choice("Initialize", "Run", "Stop"), V1, BETA),
+        "state": replace(_make_choice("Initialize", "Run", "Stop"), versions=(V1, BETA)),
     },
     _check_snapshot_index,
 )
@@ -338,7 +334,7 @@ _MEMBER: Final = _make_object(
             },
             maximum=100,
         ),
-        "deleteOptions": _limit_to_versions(_make_object({"validationMode": _make_choice("Skip", "Strict")}), BETA),
+        "deleteOptions": replace(_make_object({"validationMode": _make_choice("Skip", "Strict")}), versions=(BETA,)),
     }
 )
 # The server sets most of these; unused fields pass with any value.

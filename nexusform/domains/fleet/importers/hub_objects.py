@@ -41,10 +41,13 @@ def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) ->
         return False
     if is_fleet_group(manifest.group) and not is_envelope(manifest):
         return manifest.kind in API_KINDS  # others are created by the hub: bindings, snapshots, Works
-    if find_selection_exclusion(manifest, services) is not None or "kubernetes.io/bootstrapping" in manifest.labels:
-        return False  # never selected by a placement, or a default role
+    if find_selection_exclusion(manifest, services) is not None:
+        return False  # never selected by a placement
+    # Kubernetes itself creates default roles, its priority classes, and the kinds below.
+    is_default_role = "kubernetes.io/bootstrapping" in manifest.labels
     is_system_class = manifest.kind == "PriorityClass" and manifest.name.startswith("system-")
-    return not is_system_class and manifest.kind not in _KUBERNETES_KINDS.get(manifest.group, ())
+    is_system_kind = manifest.kind in _KUBERNETES_KINDS.get(manifest.group, ())
+    return not (is_default_role or is_system_class or is_system_kind)
 
 
 def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,9 +65,11 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
                 annotations.pop(name, None)
         if not annotations:
             metadata.pop("annotations", None)
-    strip_kind = _STRIPPERS.get((str(cleaned.get("apiVersion")), str(cleaned.get("kind"))))  # removes server fields
-    if strip_kind is not None and isinstance(cleaned.get("spec"), dict):
-        strip_kind(cleaned)
+    # For Services and Jobs, a function removes the values assigned by the server inside of the spec.
+    version_and_kind = (str(cleaned.get("apiVersion")), str(cleaned.get("kind")))
+    remove_assigned_values = _STRIPPERS.get(version_and_kind)
+    if remove_assigned_values is not None and isinstance(cleaned.get("spec"), dict):
+        remove_assigned_values(cleaned)
     if cleaned.get("kind") in ("ClusterApprovalRequest", "ApprovalRequest"):
         verdicts = [(condition.get("type"), condition.get("status")) for condition in list_conditions(body)]
         if ("Approved", "True") in verdicts:

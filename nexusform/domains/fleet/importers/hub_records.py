@@ -234,12 +234,16 @@ def _find_condition(node: Node, kind: str) -> Node:
 
 
 def _find_item(items: Node, kind: str) -> Node:
+    """Return the first item of a list with this value of `type`; an empty node if there is none."""
     found = (item for item in items.list_items() if item.get_node("type").text == kind)
     return next(found, Node(None, items.position))
 
 
 def _is_older_than_limit(time: datetime | None, now: datetime | None) -> bool:
-    return time is None or (now is not None and now - time > timedelta(minutes=5))  # now None: unknown, so not old
+    """Return True if a time is missing (None), or more than five minutes before `now`. If `now` is unknown (None), no
+    time counts as too old.
+    """
+    return time is None or (now is not None and now - time > timedelta(minutes=5))
 
 
 def _determine_member_health(root: Node, now: datetime | None) -> Health:

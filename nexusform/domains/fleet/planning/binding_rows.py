@@ -152,6 +152,7 @@ def _format_binding_reason(reason: str, rollout_step: tuple[str, RolloutStep]) -
 
 
 def _get_scores(binding: Binding) -> dict[str, int]:
+    """Return the scores of a binding at its pick, by name; {} without scores."""
     if binding.affinity_score is None or binding.topology_spread_score is None:
         return {}  # picked by name (PickFixed)
     return {"topology_spread_score": binding.topology_spread_score, "affinity_score": binding.affinity_score}
@@ -355,7 +356,7 @@ def _determine_step_status(
     step: RunStep, number: int, updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> str:
     """Return the status of a step: waiting for an approval, later, blocked, done before this plan, or planned. `number`
-    is its index in the run.
+    is its index in the run. Clusters in `updated_clusters` were up to date before the plan.
     """
     steps_taken = len(outcome.steps)
     if number >= steps_taken:
@@ -364,4 +365,5 @@ def _determine_step_status(
         return WAITING if is_next_approval and outcome.pending_approval else LATER
     if not set(step.clusters).isdisjoint(outcome.blocking_clusters):
         return BLOCKED
-    return DONE if step.kind is RunStepKind.UPDATE and updated_clusters.issuperset(step.clusters) else PLANNED
+    is_up_to_date = updated_clusters.issuperset(step.clusters)
+    return DONE if is_up_to_date and step.kind is RunStepKind.UPDATE else PLANNED

@@ -24,11 +24,11 @@ from nexusform.domains.fleet.planning.object_ownership import build_ownership_wa
 from nexusform.domains.fleet.planning.override_rendering import collect_namespace_names
 from nexusform.domains.fleet.planning.placement_iterations import PlacementIterations
 from nexusform.domains.fleet.planning.placement_plan import NO_ROLLOUT_STEP, PlacementPlan
-from nexusform.domains.fleet.planning.placement_records import write_bindings, write_conditions, write_eviction
+from nexusform.domains.fleet.planning.placement_records import write_bindings, write_eviction
 from nexusform.domains.fleet.planning.placement_spec import rename_policy_properties
 from nexusform.domains.fleet.planning.planned_hub import read_prior_object
 from nexusform.domains.fleet.planning.predicted_status import predict_placement_status
-from nexusform.domains.fleet.planning.resource_selection import ResourceSelectorProblem, write_selected_resources
+from nexusform.domains.fleet.planning.resource_selection import SELECTED_FORM
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
@@ -67,8 +67,8 @@ class FleetOutcome(Struct, frozen=True):
 
 # Per placement; larger fleets use `explain`.
 _MAX_REJECTED_CLUSTERS: Final = 40
-# Attributes of a placement set by its hub.
-_HUB_ATTRIBUTES: Final = ("policy_snapshot", "selected_resources", "conditions", "placement_statuses")
+# Start of the hub's message about invalid selectors.
+_INVALID_SELECTORS: Final = "The resource selectors are invalid: failed to process the request due to a client error"
 
 
 def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[RejectedCluster]:
@@ -128,7 +128,7 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "bindings": write_bindings(placement.bindings, provenance),
         "policy_snapshot": asdict(placement.spec.policy_snapshot),
-        "selected_resources": write_selected_resources(_find_rolled_out_objects(placement)),
+        "selected_resources": list(map(SELECTED_FORM, _find_rolled_out_objects(placement))),
         "evictions": [
             *get_list(prior, "evictions"),
             *(write_eviction(name, eviction) for name, eviction in placement.evictions),
@@ -139,20 +139,21 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         },
     }
     if placement.spec.is_being_deleted:
-        return attributes | {name: prior.get(name) for name in _HUB_ATTRIBUTES}
+        names_set_by_hub = ("policy_snapshot", "selected_resources", "conditions", "placement_statuses")
+        return attributes | {name: prior.get(name) for name in names_set_by_hub}
     if placement.selection.selector_problem is not None:
         return attributes | _build_invalid_placement_attributes(placement)
     attributes |= predict_placement_status(placement)
     for name in ("placement_statuses", "selected_resources"):
         recorded, predicted = get_list(placement.spec.instance.before, name), get_list(attributes, name)
-        if recorded != predicted and _sort_canonically(recorded) == _sort_canonically(predicted):
+        if recorded == predicted:
+            continue
+        # Compare the items as JSON texts, without regard to their order.
+        recorded_texts = sorted(map(format_canonical_json, recorded))
+        predicted_texts = sorted(map(format_canonical_json, predicted))
+        if recorded_texts == predicted_texts:
             attributes[name] = recorded  # only the order differs, so nothing changed
     return attributes
-
-
-def _sort_canonically(items: Iterable[Any]) -> list[bytes]:
-    """Return the items as JSON texts, in an order that depends on the texts only."""
-    return sorted(map(format_canonical_json, items))
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:
@@ -170,19 +171,15 @@ def _build_invalid_placement_attributes(placement: PlacementPlan) -> dict[str, A
     """Build the attributes of a placement with invalid selectors; the hub only reports them in its first condition."""
     prior = placement.spec.prior_attributes
     assert placement.selection.selector_problem is not None
-    message = _format_invalid_selectors_message(placement.selection.selector_problem)
+    message = f"{_INVALID_SELECTORS}: {placement.selection.selector_problem.message}"
     invalid = Condition(f"{placement.spec.configuration.kind}Scheduled", FALSE, "InvalidResourceSelectors", message)
     return {
         "policy_snapshot": prior.get("policy_snapshot"),
         "selected_resources": get_list(prior, "selected_resources"),
-        "conditions": [*write_conditions([invalid]), *get_list(prior, "conditions")[1:]],
+        # The first condition of a placement is Scheduled.
+        "conditions": [asdict(invalid), *get_list(prior, "conditions")[1:]],
         "placement_statuses": get_list(prior, "placement_statuses"),
     }
-
-
-def _format_invalid_selectors_message(problem: ResourceSelectorProblem) -> str:
-    """Return the message of the hub's condition."""
-    return f"The resource selectors are invalid: failed to process the request due to a client error: {problem.message}"
 
 
 def build_placement_warnings(
@@ -270,7 +267,7 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
     selector_problem = placement.selection.selector_problem
     if selector_problem is not None:
         text = (
-            f"{_format_invalid_selectors_message(selector_problem)}. {selector_problem.advice} The hub accepts "
+            f"{_INVALID_SELECTORS}: {selector_problem.message}. {selector_problem.advice} The hub accepts "
             "the placement, but selects and schedules nothing."
         )
         path, summary = paths[selector_problem.selector], selector_problem.message
@@ -361,8 +358,9 @@ def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementItera
         return
     lines = get_text(placement.spec.instance.config, "manifest").splitlines()
     line_numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
-    # Without such a line, the policy is written in blocks.
-    at_line, path = (f"manifest:{line_numbers[0]}: ", ("manifest",)) if line_numbers else ("", ("policy",))
+    at_line, path = "", ("policy",)  # the policy is written in blocks
+    if line_numbers:
+        at_line, path = f"manifest:{line_numbers[0]}: ", ("manifest",)
     consequence = "No cluster has that property. Use the new name, or set lenient = true to accept the old one."
     if placement.spec.configuration.accepts_old_names:
         consequence = (
@@ -442,8 +440,6 @@ def _warn_scheduling_drift(placement: PlacementPlan, iterations: PlacementIterat
 
 
 _MAX_NAMES: Final = 4
-_LOCATION: Final = "fleet.azure.com/location"
-_WORKLOAD_KINDS: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 
 
 def find_placement_risks(
@@ -452,7 +448,7 @@ def find_placement_risks(
     """Yield risks of a placement as (id, text): interrupted workloads, volumes left behind, a useless spread."""
     snapshots = placement.snapshot_store.snapshots
     objects = snapshots[-1].objects if snapshots else placement.selection.manifests  # of the newest snapshot
-    workloads = [manifest for manifest in objects if manifest.kind in _WORKLOAD_KINDS]
+    workloads = [manifest for manifest in objects if manifest.kind in ("Deployment", "StatefulSet", "ReplicaSet")]
     volume_users = [manifest for manifest in objects if _has_persistent_volume_claims(manifest)]
     yield from _find_wave_without_ready_copy(placement, workloads)
     clusters_before = _collect_clusters_with_resources(placement.spec.prior_bindings)
@@ -505,13 +501,14 @@ def _find_ineffective_spread(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
     """Yield a warning, as (id, text), about a spread over locations if all members (at least two) share one."""
+    label = "fleet.azure.com/location"
     constraints = placement.spec.configuration.effective_policy.spread_constraints
-    if all(constraint.topology_key != _LOCATION for constraint in constraints):
+    if all(constraint.topology_key != label for constraint in constraints):
         return  # no spread over locations
-    locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]  # None without the label
+    locations = [member.labels.get(label) for member in list_planned_members(members)]  # None without the label
     if None not in locations and len({*locations}) == 1 < len(locations):
         text = (
-            f"{placement.key} spreads over {_LOCATION}, but all {len(locations)} members are in "
+            f"{placement.key} spreads over {label}, but all {len(locations)} members are in "
             f"{locations[0]}. Spread over a label with several values."
         )
         yield "spread-over-one-value", text

@@ -86,7 +86,10 @@ def _build_fleet_contribution(
     decided_rows = (*outcome.rows, *pod_rows)
     rows = tuple(forget_on_forgotten_members(decided_rows, blocks, vms, pods.clusters))
     row_keys = set(map(_get_row_key, rows))
-    known_members = _collect_known_members(blocks, outcome)
+    # The members known to this plan; None if it knows none, although a data block reads a hub.
+    known_members: frozenset[str] | None = frozenset(outcome.member_list.positions)
+    if not known_members and _has_hub_export(blocks):
+        known_members = None
     excluded_rows = build_excluded_rows(blocks, vms, pods.clusters, known_members)
     outside_rows = (row for row in excluded_rows if _get_row_key(row) not in row_keys)
     lost_rows = {_get_row_key(row): row for row in list_forgotten_object_losses(blocks, vms, pods.clusters)}
@@ -113,15 +116,13 @@ def _build_fleet_contribution(
     )
 
 
-def _collect_known_members(blocks: BlockPlanner, outcome: FleetOutcome) -> frozenset[str] | None:
-    """Return the members known to this plan; None if it knows none, although a data block reads a hub."""
+def _has_hub_export(blocks: BlockPlanner) -> bool:
+    """Return whether a data block of the configuration reads a hub."""
     sources = blocks.request.registries.data_sources
-    reads_hub = any(
+    return any(
         block.mode == "data" and sources[block.type].kind is PlanningKind.HUB_EXPORT
         for block in iterate_resource_blocks(blocks.request.configuration)
     )
-    names = frozenset(outcome.member_list.positions)
-    return None if reads_hub and not names else names
 
 
 def _get_row_key(row: PlacementChange) -> tuple[object, ...]:

@@ -121,24 +121,22 @@ def build_member_record(member: Member) -> dict[str, Any]:
 
 
 def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
-    """Return the member of a record in state."""
-    resources = get_mapping(record, "resources")
+    """Return the member of a record in state. Invalid amounts of resources are left out."""
+    usage: dict[str, dict[str, Quantity]] = {}  # amounts by kind ("total", ...) and resource name
+    for kind in _USAGE_KINDS:
+        texts = get_mapping(record, "resources", kind)
+        amounts = {name: read_quantity(text) for name, text in texts.items()}
+        usage[kind] = {name: amount for name, amount in amounts.items() if amount is not None}
     namespaces = record.get("namespaces")
     return Member(
         name=name,
         labels=dict(get_mapping(record, "labels")),
         taints=tuple(Taint(*taint) for taint in get_list(record, "taints")),
         properties=dict(get_mapping(record, "properties")),
-        resources=ResourceUsage(*(_parse_quantities(get_mapping(resources, kind)) for kind in _USAGE_KINDS)),
+        resources=ResourceUsage(**usage),
         health=Health(record.get("health", Health.HEALTHY)),
         namespaces=None if namespaces is None else frozenset(namespaces),  # None: not collected
     )
-
-
-def _parse_quantities(texts: Mapping[str, str]) -> dict[str, Quantity]:
-    """Return the amounts by resource name, without invalid ones."""
-    amounts = {name: read_quantity(text) for name, text in texts.items()}
-    return {name: amount for name, amount in amounts.items() if amount is not None}
 
 
 class FleetMemberState(Struct):
@@ -177,11 +175,16 @@ class MemberClusters(Struct, frozen=True):
 
 def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClusters:
     """Return the labels, departures and apply failures of the members after the plan."""
-    planned = list_planned_members(members)
-    labels = {member.name: member.labels for member in planned}
-    leaving = frozenset(member.name for member in planned if member.is_leaving)
-    failing = frozenset(name for name in labels if members[name].configuration.apply_fails)
-    return MemberClusters(labels, leaving, failing)
+    labels: dict[str, Mapping[str, str]] = {}
+    leaving: set[str] = set()  # still listed, but in deletion
+    failing: set[str] = set()  # applying resources fails there, as configured
+    for member in list_planned_members(members):
+        labels[member.name] = member.labels
+        if member.is_leaving:
+            leaving.add(member.name)
+        if members[member.name].configuration.apply_fails:
+            failing.add(member.name)
+    return MemberClusters(labels, frozenset(leaving), frozenset(failing))
 
 
 class ObservedHub(Struct, frozen=True):
@@ -220,9 +223,16 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
     names = ("placements", "member_clusters")  # None in an unread block
     hub = ObservedHub(is_unread=any(get_value_at_path(*pair) is None for pair in product(all_reads, names)))
     types = request.registries.resource_types
+    # Attributes of a data block with manifests by id, and the resource types that read them.
+    budget_maps = {"placement_disruption_budgets": "fleet_placement_disruption_budget"}
+    override_maps = {
+        "cluster_resource_overrides": "fleet_cluster_resource_override",
+        "resource_overrides": "fleet_resource_override",
+    }
+    request_attributes = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         hub.overrides.update(_index_overrides_by_snapshot_name(attributes, types))
-        hub_budgets = _read_objects(attributes, types, _BUDGET_MAPS, FleetDisruptionBudget)
+        hub_budgets = _read_objects(attributes, types, budget_maps, FleetDisruptionBudget)
         hub.budgets.update((item.placement, item.budget) for item in hub_budgets)
         for key, placement_attributes in get_mapping(attributes, "placements").items():
             namespace, _, name = key.rpartition("/")
@@ -235,9 +245,9 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             hub.members[name] = _build_object(types, "fleet_member_cluster", values, FleetMember)
         if attributes.get("read_at"):  # a live hub; a dump may be outdated at the time of the apply
             hub.objects.extend(build_manifests(map(json.decode, attributes["hub_objects"].values())))
-            hub.current_overrides.extend(_read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride))
+            hub.current_overrides.extend(_read_objects(attributes, types, override_maps, FleetOverride))
         hub.evictions.update(get_mapping(attributes, "evictions"))
-        hub.pending_requests.update(*(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES))
+        hub.pending_requests.update(*(get_mapping(attributes, name) for name in request_attributes))
         for key, run in get_mapping(attributes, "runs").items():
             hub.runs[key] = convert(json.decode(run["start_record"]), RunRecord)
             hub.approvals[key] = frozenset(run["approvals"])
@@ -249,8 +259,10 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
 
 
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return an error if data sources and providers reach several hubs, since a plan knows one fleet; [] otherwise."""
-    urls: dict[str, str] = {}
+    """Return an error if data sources and providers reach several hubs, since a plan knows one fleet; [] otherwise.
+    Hubs are compared by their URL.
+    """
+    urls: dict[str, str] = {}  # by reader: a data block, or a provider
     for block, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         if attributes.get("read_at"):  # a live hub
             urls[f'data "{block.type}" "{block.name}"'] = str(attributes["id"])
@@ -271,17 +283,17 @@ def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diag
 
 
 def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState]) -> ObservedHub:
-    """Return the hub. If it is unread and lists no members, add the names of clusters with bindings as members."""
+    """Return the hub. If it is unread and lists no members, the clusters with a binding count as its members. They are
+    found in state, and in the placements of hubs that were read.
+    """
     if not observed.is_unread or observed.members:
         return observed
     in_state = [item.current.attributes for item in instances if item.current is not None]
     names: set[str] = set()
     for attributes in (*in_state, *observed.placements.values()):
-        names.update(get_mapping(attributes, "bindings"))  # only placements have them
-    return replace(observed, members={name: FleetMember(name) for name in sorted(names)})
-
-
-_REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")
+        names.update(get_mapping(attributes, "bindings"))  # by cluster; only placements have this attribute
+    members = {name: FleetMember(name) for name in sorted(names)}  # nothing more is known about them
+    return replace(observed, members=members)
 
 
 def _build_object(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any], kind: type[T]) -> T:
@@ -315,10 +327,3 @@ def _read_objects(
         for manifest in get_mapping(observed, name).values():
             metadata = json.decode(manifest)["metadata"]
             yield _build_object(types, resource_type, {**metadata, "manifest": manifest}, kind)
-
-
-_OVERRIDE_MAPS: Final = {
-    "cluster_resource_overrides": "fleet_cluster_resource_override",
-    "resource_overrides": "fleet_resource_override",
-}
-_BUDGET_MAPS: Final = {"placement_disruption_budgets": "fleet_placement_disruption_budget"}

@@ -149,8 +149,14 @@ def _merge_mapping(
 
 
 def _index_named_elements(value: Any) -> dict[str, Any]:
-    """Return the elements of a list by their field `name`; {} if the value is no list, or an element has no name."""
+    """Return the elements of a list by their field `name`; {} if the value is no list, or an element has no name. An
+    example are the containers of a pod: [{"name": "app", ...}] becomes {"app": {"name": "app", ...}}.
+    """
     elements = value if isinstance(value, list | tuple) else ()
-    if not all(isinstance(get_value_at_path(element, "name"), str) for element in elements):
-        return {}
-    return {element["name"]: element for element in elements}
+    by_name: dict[str, Any] = {}
+    for element in elements:
+        name = get_value_at_path(element, "name")
+        if not isinstance(name, str):
+            return {}
+        by_name[name] = element
+    return by_name

@@ -164,12 +164,15 @@ def _list_shared_objects_of_placement(
 
 
 def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, existing: Manifest | LiveWorkload) -> str:
-    """Return the hub's message if a placement cannot take over an object `existing` on the cluster, else "". The apply
-    strategy decides: its `when_to_take_over` is Never, Always, or IfNoDiff (only an object equal to the rendered one).
+    """Return the hub's message if a placement cannot take over an object that exists on the cluster, else "".
+
+    `existing` is the manifest of an object added directly, or an observed workload. The apply strategy decides with its
+    `when_to_take_over`: Never, Always, or IfNoDiff (only an object equal to the one rendered for the cluster).
     """
     placement = contender.placement
     strategy = placement.spec.configuration.apply
-    owners = existing.owners if isinstance(existing, LiveWorkload) else ()  # of other objects unknown
+    # The owners of an observed workload as texts: "AppliedWork web". Those of other objects are unknown.
+    owners = existing.owners if isinstance(existing, LiveWorkload) else ()
     has_fleet_owner = any(owner.startswith("AppliedWork ") for owner in owners)
     if contender.is_existing or has_fleet_owner:
         return ""  # applied by the fleet before, so there is nothing to take over
@@ -179,8 +182,10 @@ def _explain_takeover_failure(contender: _OwnershipCandidate, cluster: str, exis
         return _DISALLOWED
     if strategy.when_to_take_over != IF_NO_DIFF:  # Always: differences do not matter
         return ""
-    rendered = placement.snapshot_store.render_cluster(placement.snapshot_store.latest_index, cluster)
+    store = placement.snapshot_store
+    rendered = store.render_cluster(store.latest_index, cluster)  # None: no snapshot, or an unknown cluster
     manifests = expand_envelopes(rendered.manifests) if rendered is not None else ()
+    # The bodies rendered for this object: one, or none.
     wanted = [manifest.body for manifest in manifests if get_object_identity(manifest) == contender.object]
     if isinstance(existing, Manifest):
         return "" if existing.body in wanted else _DIFFERS

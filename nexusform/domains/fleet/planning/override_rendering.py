@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from itertools import product
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -35,12 +36,6 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.kubernetes.matching import is_selected
 
 MAX_OVERRIDES: Final = 100
-_LIMIT_MESSAGES: Final = {
-    "ClusterResourceOverride": (
-        "clusterResourceOverride limit has been reached: at most 100 cluster resources can be created."
-    ),
-    "ResourceOverride": "resourceOverride limit has been reached: at most 100 resources can be created.",
-}
 
 
 class ObjectIdentity(NamedTuple):
@@ -98,11 +93,6 @@ class RenderedResources(Struct, frozen=True):
         """Whether an envelope failed: overrides succeeded and no Work could be created."""
         return _WRAPPED_MESSAGE in self.failure
 
-    @property
-    def has_override_failure(self) -> bool:
-        """Whether an override failed."""
-        return bool(self.failure) and not self.has_envelope_failure
-
     def has_same_result(self, other: RenderedResources) -> bool:
         """Return True if overrides change the objects equally, or fail in both."""
         return (self.digest, bool(self.failure)) == (other.digest, bool(other.failure))
@@ -115,10 +105,12 @@ class OverrideIndex:
         self._by_placement = group_by(overrides, attrgetter("placement"))
 
     def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
-        """Return the overrides of a placement (its key) in the order of application."""
+        """Return the overrides of a placement (its key) in the order of application: cluster overrides, which have no
+        namespace, come first. Later ones win.
+        """
         general = self._by_placement.get("", ())
         specific = self._by_placement.get(placement, ())
-        return tuple(sorted((*general, *specific), key=_get_application_order_key))
+        return tuple(sorted((*general, *specific), key=lambda item: (bool(item.namespace), item.namespace, item.name)))
 
 
 def select_overrides(
@@ -128,17 +120,18 @@ def select_overrides(
     Source: KubeFleet pkg/utils/overrider/overrider.go.
     """
     objects = tuple(expand_envelopes(manifests))
-    with_rule = [item for item in overrides if any(_is_rule_for_cluster(rule, labels) for rule in item.rules)]
-    return tuple(override for override in with_rule if is_any_affected(override, objects))
+    selected: list[FleetOverride] = []
+    for override in overrides:
+        has_rule = any(_is_rule_for_cluster(rule, labels) for rule in override.rules)
+        if has_rule and is_any_affected(override, objects):
+            selected.append(override)
+    return tuple(selected)
 
 
 def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> bool:
     """Return True if an override selects any of these objects; envelopes must be expanded."""
-    return any(_is_object_overridden(override, manifest) for manifest in manifests)
-
-
-def _is_object_overridden(override: FleetOverride, manifest: Manifest) -> bool:
-    return any(_is_selector_match(selector, manifest, override.namespace) for selector in override.selectors)
+    pairs = product(manifests, override.selectors)
+    return any(_is_selector_match(selector, manifest, override.namespace) for manifest, selector in pairs)
 
 
 def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
@@ -154,7 +147,10 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
         override, is_new = overrides[position]
         counts[override.namespace] += 1
         if is_new and counts[override.namespace] > MAX_OVERRIDES:
-            conflicts.setdefault(position, []).append((None, _LIMIT_MESSAGES[override.kind]))
+            message = "clusterResourceOverride limit has been reached: at most 100 cluster resources can be created."
+            if override.namespace:
+                message = "resourceOverride limit has been reached: at most 100 resources can be created."
+            conflicts.setdefault(position, []).append((None, message))
         for i, selector in enumerate(override.selectors):
             # The first override with the selector owns it.
             owner = owners.setdefault((override.namespace, selector), override.name)
@@ -165,10 +161,6 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
                 )
                 conflicts.setdefault(position, []).append((i, text))
     return conflicts
-
-
-def _get_application_order_key(override: FleetOverride) -> tuple[bool, str, str]:
-    return bool(override.namespace), override.namespace, override.name
 
 
 def render_resources(
@@ -246,7 +238,8 @@ class ClusterRenderer:
             labels = self._labels[cluster]
             rendered = render_resources(self._manifests, self._overrides, cluster, labels)
             selected_overrides = select_overrides(self._overrides, self._objects, labels)
-            names = tuple(override.snapshot_name for override in selected_overrides)
+            # The names of their snapshots in bindings: `[namespace/]override-3`.
+            names = tuple(f"{override.key}-{override.snapshot}" for override in selected_overrides)
             failure = rendered.failure or self._envelope_failure  # a hub applies overrides first
             self._cache[cluster] = replace(rendered, failure=failure, overrides=names)
         return self._cache[cluster]
@@ -295,7 +288,8 @@ def _apply_object_overrides(
             except PatchError:  # retried with the defaults of the hub's API server
                 body = apply_json_patches(add_api_server_defaults(body), rule.patches, values)
         except PatchError as reason:
-            failure = f"{override.snapshot_title} failed to apply on {_describe_target(manifest)}"
+            snapshot = f'{override.kind}Snapshot "{override.name}-{override.snapshot}"'
+            failure = f"{snapshot} failed to apply on {_describe_target(manifest)}"
             raise PatchError(f"{failure}: {reason}") from None
         for patch, value in zip(rule.patches, values, strict=True):
             changes.append([*key, patch.operation, patch.path, value])
@@ -312,7 +306,7 @@ def _list_matching_rules(
 ) -> Iterator[tuple[FleetOverride, OverrideRule]]:
     """Yield the overrides of an object, each with its rules for a cluster with these labels, in order."""
     for override in overrides:
-        if _is_object_overridden(override, manifest):
+        if is_any_affected(override, (manifest,)):
             for rule in override.rules:
                 if _is_rule_for_cluster(rule, labels):
                     yield override, rule
@@ -335,11 +329,13 @@ def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: 
 
 
 def _is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
-    """Return True if a rule matches a cluster with these labels."""
+    """Return True if a rule matches a cluster with these labels. One matching term of its selector is enough."""
     if rule.clusters is None:  # no clusterSelector: the rule matches none
         return False
-    # A selector without terms, and a term without labels (None), match every cluster.
-    return not rule.clusters or any(term is None or is_selected(term, labels) for term in rule.clusters)
+    if not rule.clusters:  # a selector without terms matches every cluster
+        return True
+    # A term without a label selector (None) matches every cluster.
+    return any(term is None or is_selected(term, labels) for term in rule.clusters)
 
 
 _LABEL_VARIABLE: Final = "${MEMBER-CLUSTER-LABEL-KEY-"
@@ -384,11 +380,13 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     """Apply a patch to a body in place; raise PatchError, with the hub's text, if its target is missing."""
     # A JSON pointer (RFC 6901): "/a/b~1c" has the steps "", "a" and "b/c".
     steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")]
+    # The last step is the key or position to change, the steps before lead to its mapping or list.
     last, target = steps[-1], _find_patch_target(body, steps[1:-1])
     if isinstance(target, dict):
-        if patch.operation == "replace" and last not in target:
+        is_missing = last not in target
+        if is_missing and patch.operation == "replace":
             raise PatchError(_describe_missing_key(patch))
-        if patch.operation == "remove" and last not in target:
+        if is_missing and patch.operation == "remove":
             unable = f"unable to remove nonexistent key: {last}: {_MISSING_VALUE}"
             raise PatchError(f"error in remove for path: '{patch.path}': {unable}")
         if patch.operation == "remove":

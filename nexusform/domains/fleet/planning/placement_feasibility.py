@@ -70,8 +70,8 @@ def list_binding_feasibility(
         rows = [*_build_rows_with_loss_effects(rows, outcome, pods), *_build_rejected_cluster_rows(outcome, pods)]
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
-    additions = [list(_list_added_nodes(vms, row, outcome)) for row in rows]
-    all_additions = list(chain.from_iterable(additions))
+    additions = [list(_list_added_nodes(vms, row, outcome)) for row in rows]  # of each row, one per pool
+    all_additions = list(chain.from_iterable(additions))  # rows share the capacity of a site
     for row, row_additions in zip(rows, additions, strict=True):
         capacities = {_evaluate_site_capacity(addition, all_additions) for addition in row_additions}
         if len(row_additions) < len(row.missing_pools):  # the site of a pool is unknown
@@ -88,56 +88,57 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
         bindings = select_scheduled_bindings(list_active_bindings(placement.bindings))
         if not bindings or not collect_workloads(placement.selection.manifests).workloads:
             continue
-        build_unassessed_row = _UnassessedRows(address, placement).build_row
+        figures: _ReplicaFigures = {}
         departed_clusters = placement.departed_clusters
         for binding in bindings:
             cluster = outcome.clusters.get(binding.cluster)
             if binding.cluster in departed_clusters:
-                yield build_unassessed_row(binding, _LEAVING)
+                yield _build_unassessed_row(placement, binding, _LEAVING, figures)
                 continue
             if cluster is None:
-                yield build_unassessed_row(binding, _NO_NODES)
+                yield _build_unassessed_row(placement, binding, _NO_NODES, figures)
                 continue
             if cluster.id not in capacities:
                 capacities[cluster.id] = ClusterPodCapacity(pods, cluster)
             assessment = find_object_feasibility(placement.address, capacities[cluster.id])
             if assessment is None:
-                yield build_unassessed_row(binding, _NO_PODS)
+                yield _build_unassessed_row(placement, binding, _NO_PODS, figures)
             else:
                 yield _build_feasibility_row(address, binding.cluster, assessment)
 
 
-class _UnassessedRows:
-    """Rows of bindings of one placement without an assessment. Clusters without overrides share their objects: these
-    are read once.
+# By the identity of a list of objects: the list, their requested replicas, and whether no pod needs a node.
+_ReplicaFigures = dict[int, tuple[Sequence[object], int, bool]]
+
+
+def _build_unassessed_row(
+    placement: PlacementPlan, binding: Binding, reason: str, figures: _ReplicaFigures
+) -> Feasibility:
+    """Build the row of a binding without an assessment, for this reason: its pods are unknown. If only the nodes are
+    not known and no pod needs one (0 replicas), the placement runs. `figures` of a placement are computed once per
+    list of objects: clusters without overrides share one.
     """
-
-    def __init__(self, address: Address, placement: PlacementPlan) -> None:
-        self._address = address
-        self._placement = placement
-        # By the identity of the objects, which stay referenced here: their requested replicas, and whether no pod
-        # needs a node.
-        self._figures: dict[int, tuple[Sequence[object], int, bool]] = {}
-
-    def build_row(self, binding: Binding, reason: str) -> Feasibility:
-        """Build the row of a binding, for this reason: unknown, unless no pod needs a node there."""
-        resources = self._placement.compute_planned_resources(binding)
-        manifests = resources.manifests if resources is not None else ()
-        if id(manifests) not in self._figures:
-            workloads = collect_workloads(manifests).workloads
-            needs_node = any(workload.replicas or workload.kind == "DaemonSet" for workload in workloads)
-            replicas = sum(workload.replicas for workload in workloads)
-            self._figures[id(manifests)] = (manifests, replicas, bool(workloads) and not needs_node)
-        _, replicas, needs_no_node = self._figures[id(manifests)]
-        is_known = reason == _NO_NODES and needs_no_node
-        return Feasibility(
-            self._address,
-            binding.cluster,
-            FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN,
-            reason="" if is_known else reason,
-            replicas_requested=replicas,
-            is_certain=is_known,
-        )
+    resources = placement.compute_resources(binding, placement.rollout.clusters)
+    if resources is None:  # the plan does not reach the cluster: as if the newest snapshot was rolled out
+        store = placement.snapshot_store
+        resources = store.render_cluster(store.latest_index, binding.cluster)
+    manifests = resources.manifests if resources is not None else ()
+    if id(manifests) not in figures:
+        workloads = collect_workloads(manifests).workloads
+        needs_node = any(workload.replicas or workload.kind == "DaemonSet" for workload in workloads)
+        replicas = sum(workload.replicas for workload in workloads)
+        # The list stays referenced here, so no other list gets its id.
+        figures[id(manifests)] = (manifests, replicas, bool(workloads) and not needs_node)
+    _manifests, replicas, needs_no_node = figures[id(manifests)]
+    is_known = reason == _NO_NODES and needs_no_node
+    return Feasibility(
+        placement.spec.instance.address,
+        binding.cluster,
+        FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN,
+        reason="" if is_known else reason,
+        replicas_requested=replicas,
+        is_certain=is_known,
+    )
 
 
 def _build_rows_with_loss_effects(
@@ -217,22 +218,24 @@ def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_Add
     Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum. With 2 and 3
     nodes for one pool these are 3 and 5: "no" with 2 free VMs at most, "yes" with 5 at least.
     """
-    on_site = [other for other in additions if other.site == addition.site]
-    same_sku = [other for other in on_site if other.sku == addition.sku]
     largest: Counter[tuple[str, str]] = Counter()  # by cluster and pool
-    for other in same_sku:
+    maximum_needed = 0
+    has_other_sizes = False
+    for other in additions:
+        if other.site != addition.site:
+            continue
+        if other.sku != addition.sku:
+            has_other_sizes = True
+            continue
         key = other.cluster_id, other.pool
         largest[key] = max(largest[key], other.count)
-    minimum_needed, maximum_needed = largest.total(), sum(other.count for other in same_sku)
+        maximum_needed += other.count
+    minimum_needed = largest.total()
     if minimum_needed > addition.free.maximum:
         return "no"
-    is_enough = maximum_needed <= addition.free.minimum
     # VMs of other sizes use the same machines, so the numbers of free VMs do not add up.
-    return "yes" if is_enough and len(same_sku) == len(on_site) else _UNKNOWN
-
-
-_REQUIRED_AFFINITY: Final = "required_during_scheduling_ignored_during_execution"
-_MAX_OTHER_CLUSTERS: Final = 2  # other clusters tried per binding
+    is_enough = maximum_needed <= addition.free.minimum and not has_other_sizes
+    return "yes" if is_enough else _UNKNOWN
 
 
 def suggest_feasibility_fixes(
@@ -292,32 +295,30 @@ def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Add
 
 
 def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
-    """Yield proposals of a list of clusters (PickFixed): one with capacity replaces the cluster of a waiting row."""
+    """Yield proposals of a list of clusters (PickFixed): one with capacity replaces the cluster of a waiting row. With
+    [east, west] selected and capacity in north, the proposal for a row of west is [east, north].
+    """
     for row in rows:
         placement = outcome.placements[row.placement]
-        if not _can_use_pick_fixed(placement):
-            continue
+        kind = placement.spec.configuration.placement_type
+        has_policy_block = isinstance(get_value_at_path(placement.spec.instance.config, "policy"), dict)
+        # An existing placement keeps its type; a new PickN may become a PickFixed.
+        can_be_fixed = kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new)
+        if not has_policy_block or not can_be_fixed:
+            continue  # nothing to edit
         selected = collect_clusters(placement.bindings)
         for cluster in _list_clusters_with_capacity(placement, outcome, pods):
             names = sorted(cluster if name == row.cluster else name for name in selected)
             listed = ", ".join(f'"{name}"' for name in names)
             values: dict[str, Any] = {"cluster_names": names}  # of the block policy
             text = f"cluster {cluster} instead of {row.cluster}: cluster_names = [{listed}]"
-            if placement.spec.configuration.placement_type is not PlacementType.PICK_FIXED:
+            if kind is not PlacementType.PICK_FIXED:
                 values |= {"placement_type": PlacementType.PICK_FIXED.value, "number_of_clusters": None}
                 text += ' and placement_type = "PickFixed", without number_of_clusters'
             edits = [ArgumentAdjustment(row.placement, ("policy", name), value) for name, value in values.items()]
             solves, runs = frozenset({(row.placement, row.cluster)}), frozenset({(row.placement, cluster)})
             change = {"cluster": cluster, "cluster_names": names}
             yield ProposedFix("cluster", text, tuple(edits), solves=solves, runs=runs, change=change)
-
-
-def _can_use_pick_fixed(placement: PlacementPlan) -> bool:
-    """Return whether PickFixed can be used: an existing placement keeps its type, a new PickN may change."""
-    if not isinstance(get_value_at_path(placement.spec.instance.config, "policy"), dict):  # no block to edit
-        return False
-    kind = placement.spec.configuration.placement_type
-    return kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new)
 
 
 def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:
@@ -330,7 +331,8 @@ def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome
             assessment = find_candidate_feasibility(pods, cluster, workloads, tries_nodes=False)
             if assessment.result is FeasibilityResult.RUNS:
                 candidates.append((-(assessment.replicas_max or 0), name))  # negative: the largest first
-    return [name for _, name in sorted(candidates)[:_MAX_OTHER_CLUSTERS]]
+    maximum = 2  # clusters tried in place of one
+    return [name for _, name in sorted(candidates)[:maximum]]
 
 
 def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> Iterator[ProposedFix]:
@@ -371,23 +373,27 @@ def _get_extensible_policy(placement: PlacementPlan) -> Mapping[str, Any] | None
     new placement without a policy gets a block of type PickAll. A policy in a manifest cannot be edited.
     """
     kind = placement.spec.configuration.placement_type
-    if kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new):
+    if kind is PlacementType.PICK_FIXED:
+        return None
+    if kind is PlacementType.PICK_N and placement.spec.is_new:  # it may become a PickFixed instead
         return None
     config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
-    if policy is None and placement.spec.is_new and not config.get("manifest"):
+    is_without_policy = policy is None and not config.get("manifest")
+    if is_without_policy and placement.spec.is_new:
         return {"placement_type": PlacementType.PICK_ALL.value}
-    return policy if isinstance(policy, dict) else None
+    return policy if isinstance(policy, dict) else None  # None: an existing placement, or a manifest
 
 
 def _exclude_clusters(affinity: Mapping[str, Any] | None, clusters: Sequence[str]) -> Mapping[str, Any]:
     """Return an affinity excluding clusters: with one more condition in each required term (they are alternatives)."""
     expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
     cluster_affinity = get_mapping(affinity, "cluster_affinity")
-    terms = get_list(cluster_affinity, _REQUIRED_AFFINITY, "cluster_selector_term") or ({},)  # without terms: a new one
+    required = "required_during_scheduling_ignored_during_execution"
+    terms = get_list(cluster_affinity, required, "cluster_selector_term") or ({},)  # without terms: a new one
     extended = []
     for term in terms:
         selector = get_mapping(term, "label_selector")
         expressions = [*get_list(selector, "match_expression"), expression]
         extended.append({**term, "label_selector": {**selector, "match_expression": expressions}})
-    return {"cluster_affinity": {**cluster_affinity, _REQUIRED_AFFINITY: {"cluster_selector_term": extended}}}
+    return {"cluster_affinity": {**cluster_affinity, required: {"cluster_selector_term": extended}}}

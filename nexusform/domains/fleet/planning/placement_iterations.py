@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,12 +33,8 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import explain
-from nexusform.domains.fleet.scheduling.rules import (
-    cluster_affinity,
-    cluster_eligibility,
-    namespace_affinity,
-    taint_toleration,
-)
+from nexusform.domains.fleet.scheduling.profile import FILTERS
+from nexusform.domains.fleet.scheduling.rules import cluster_affinity, cluster_eligibility
 from nexusform.domains.fleet.scheduling.watcher import (
     MemberChange,
     SchedulingTriggers,
@@ -199,8 +194,7 @@ def _plan_until_stable(
             WatchedPlacement(item.address, item.spec.configuration.placement_type, item.scheduling.is_fulfilled)
             for item in placements
         ]
-        queue = enqueue_placements(previous_members, member_list.members, watched_placements)
-        changes_of = {entry.placement: entry.changes for entry in queue}  # by placement address
+        changes_of = enqueue_placements(previous_members, member_list.members, watched_placements)  # by address
         has_changed = False
         for number, placement in enumerate(placements, 1):
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
@@ -253,7 +247,10 @@ def _run_scheduling_cycles_of_placement(
         evicted = placement.evicted_clusters
         bindings = tuple(replace(binding, is_deleting=binding.cluster in evicted) for binding in bindings)
     result = scheduling_cycle.run_scheduling_cycles(bindings, *placement.build_scheduling_arguments(member_list))
-    return placement.record_scheduling_cycles(result, triggers, bindings, member_list)
+    previous_bindings = placement.bindings
+    placement.bindings = result.bindings
+    placement.scheduling = placement.scheduling.append_scheduling_cycles(result, triggers, bindings, member_list)
+    return previous_bindings != placement.bindings
 
 
 def update_pod_predictions(
@@ -266,7 +263,13 @@ def update_pod_predictions(
     `iterations.placed` have their pods from an earlier pass. All removals are first: they free resources on the nodes.
     """
     # Triples of a placement, its bindings after the rollout, and the clusters reached by the rollout.
-    placement_bindings = [(placement, *_project_clusters_after_rollout(placement)) for placement in placements]
+    placement_bindings: list[tuple[PlacementPlan, Sequence[Binding], AbstractSet[str]]] = []
+    for placement in placements:
+        if placement.spec.is_external:  # rolled out by staged runs, executed after the iterations
+            placement_bindings.append((placement, placement.bindings, placement.rollout.clusters))
+        else:
+            rollout = placement.project_rollout()
+            placement_bindings.append((placement, rollout.bindings, rollout.reached_clusters))
     assign_object_owners(placement_bindings, iterations.shared_objects)
     # Resources of a member are removed with it, even if no rollout removes its binding.
     present = {name for name, member in members.items() if member.planned is not None}
@@ -297,14 +300,6 @@ def _find_clusters_losing_pods(
         has_new_pods = (placement.address, cluster) in iterations.placed  # an earlier pass removed the old ones
         if cluster not in clusters_with_objects or (is_recreated and not has_new_pods):
             yield cluster
-
-
-def _project_clusters_after_rollout(placement: PlacementPlan) -> tuple[tuple[Binding, ...], AbstractSet[str]]:
-    """Return the bindings after the rollout, and the clusters reached by it."""
-    if placement.spec.is_external:  # rolled out by staged runs, executed after the iterations
-        return placement.bindings, placement.rollout.clusters
-    rollout = placement.project_rollout()
-    return rollout.bindings, rollout.reached_clusters
 
 
 def _predict_binding_pods(
@@ -351,25 +346,6 @@ def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], po
     return has_changed
 
 
-# Rules about a member alone. Rules about other bindings belong to the scheduling cycle.
-_MEMBER_RULES: Final = (
-    cluster_eligibility.find_eligible,
-    taint_toleration.find_eligible,
-    namespace_affinity.find_eligible,
-    cluster_affinity.find_eligible,
-)
-# Start of the hub's message for a rejected member, and the change that makes it obsolete.
-_OBSOLETE_REASONS: Final = (
-    ("ClusterUnschedulable, taint &{", Trigger.TAINT_REMOVED),
-    (f"ClusterUnschedulable, {cluster_affinity.REASON}", Trigger.CLUSTER_LABELS_CHANGED),
-    ("ClusterUnschedulable, cluster is not connected", Trigger.CLUSTER_BECAME_ELIGIBLE),
-    ("ClusterUnschedulable, cluster has left", Trigger.CLUSTER_BECAME_ELIGIBLE),
-    ("ClusterUnschedulable, cluster has no namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
-    ("ClusterUnschedulable, target namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
-    ("Specified cluster ", Trigger.CLUSTER_JOINED),
-)
-
-
 def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tuple[MemberChange, ...]:
     """Return the members to be picked now by an observed hub: eligible, without a binding, and rejected by the hub for
     an obsolete reason, or (PickAll only) not reported at all. There are none for a fulfilled PickN or PickFixed, since
@@ -398,17 +374,30 @@ def _find_change_of_rejection(reason: str | None) -> Trigger | None:
         return Trigger.CLUSTER_JOINED
     if "is not eligible for resource placement yet" in reason:
         return Trigger.CLUSTER_BECAME_ELIGIBLE
-    return next((trigger for start, trigger in _OBSOLETE_REASONS if reason.startswith(start)), None)
+    # Start of the hub's message for a rejected member, and the change that makes it obsolete.
+    obsolete_reasons = (
+        ("ClusterUnschedulable, taint &{", Trigger.TAINT_REMOVED),
+        (f"ClusterUnschedulable, {cluster_affinity.REASON}", Trigger.CLUSTER_LABELS_CHANGED),
+        ("ClusterUnschedulable, cluster is not connected", Trigger.CLUSTER_BECAME_ELIGIBLE),
+        ("ClusterUnschedulable, cluster has left", Trigger.CLUSTER_BECAME_ELIGIBLE),
+        ("ClusterUnschedulable, cluster has no namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
+        ("ClusterUnschedulable, target namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
+        ("Specified cluster ", Trigger.CLUSTER_JOINED),
+    )
+    return next((trigger for start, trigger in obsolete_reasons if reason.startswith(start)), None)
 
 
 def _select_individually_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:
-    """Return the members accepted by every rule about a member alone."""
+    """Return the members accepted by every filter rule about a member alone, as a bit mask. Rules about other bindings
+    belong to the scheduling cycle.
+    """
     policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
     request = PlacementRequest(policy, namespace)
     if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:  # ignores taints and labels
         return cluster_eligibility.find_eligible(request, member_list, BindingMasks())
     eligible = member_list.all_members
-    for rule in _MEMBER_RULES:
-        mask = rule(request, member_list, BindingMasks())
-        eligible &= mask if isinstance(mask, int) else 0  # an unreadable property stops the cycle: none is eligible
+    for rule in FILTERS:
+        if rule.is_static:  # depends on members only
+            mask = rule.module.find_eligible(request, member_list, BindingMasks())
+            eligible &= mask if isinstance(mask, int) else 0  # an unreadable property stops the cycle: none is eligible
     return eligible

@@ -330,7 +330,7 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
         )
         timeline = build_rolling_timeline(placement)
         if timeline is not None:
-            placement.rollout = placement.rollout.append_rollout_timeline(timeline)
+            placement.rollout = replace(placement.rollout, timelines=(*rollout.timelines, timeline))
         departed, blocked = split_clusters(outcome.blocked_clusters, placement.departed_clusters)
         if departed:  # left the fleet
             yield from _warn_bindings_of_departed_members(placement, departed)

@@ -114,10 +114,6 @@ class RolloutResult(Struct, frozen=True):
     blocked_clusters: tuple[str, ...] = ()
     timelines: tuple[Rollout, ...] = ()
 
-    def append_rollout_timeline(self, timeline: Rollout) -> RolloutResult:
-        """Return a copy with one more rollout timeline."""
-        return replace(self, timelines=(*self.timelines, timeline))
-
 
 class HubMoves(Struct, frozen=True):
     """Changes by the hub since the last apply. `replaced_clusters` has the replaced cluster of each new cluster ("":
@@ -186,15 +182,14 @@ class PlacementPlan(Struct):
 
     @property
     def needs_scheduling(self) -> bool:
-        """Whether changes of the placement itself require scheduling cycles."""
+        """Whether changes of the placement itself require scheduling cycles. Changes of members are found apart."""
+        has_changed_spec = self.spec.policy_changed or self.spec.number_changed or self.spec.spec_changed
+        has_changed_content = self.current.resources_changed or self.current.has_override_change
         return (
             self.spec.is_first_scheduling
             or self.spec.is_pending
-            or self.spec.policy_changed
-            or self.spec.number_changed
-            or self.spec.spec_changed
-            or self.current.resources_changed
-            or self.current.has_override_change
+            or has_changed_spec
+            or has_changed_content
             or bool(self.evicted_clusters)
             or self.has_missing_bindings
         )
@@ -295,12 +290,6 @@ class PlacementPlan(Struct):
                 manifests.append(manifest)
         return replace(resources, manifests=tuple(manifests), conflicting_objects=tuple(conflicting_objects))
 
-    def compute_planned_resources(self, binding: Binding) -> RenderedResources | None:
-        """Return a cluster's resources after the plan, or before its rollout those of the newest snapshot."""
-        store = self.snapshot_store
-        resources = self.compute_resources(binding, self.rollout.clusters)
-        return resources or store.render_cluster(store.latest_index, binding.cluster)
-
     def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
         """Return the objects on a cluster as if there were no other owners: the placement's, and those in conflict."""
         resources = self._compute_own_resources(binding, reached)
@@ -376,7 +365,9 @@ class PlacementPlan(Struct):
 
     @property
     def clusters_with_unknown_rollout(self) -> frozenset[str]:
-        """Bound clusters with an unknown rollout: reported so before, or changed by the scheduler since their run."""
+        """Bound clusters with an unknown rollout: reported so before, or changed by the scheduler since their run. A
+        change is another state, or another policy snapshot, than before the plan.
+        """
         prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
         reported = self.find_reported_clusters("RolloutStarted", "Unknown")
         unknown: set[str] = set()
@@ -409,16 +400,21 @@ class PlacementPlan(Struct):
 
     @property
     def failing_clusters(self) -> frozenset[str]:
-        """Clusters with current failures of overrides, envelopes or apply."""
+        """Clusters with current failures: of applying, or of overrides and envelopes in the newest snapshot."""
         latest = self.snapshot_store.latest_index
-        rendered = {item.cluster: self.snapshot_store.render_cluster(latest, item.cluster) for item in self.bindings}
-        failed = {name for name, resources in rendered.items() if resources is not None and resources.failure}
+        failed: set[str] = set()
+        for binding in self.bindings:
+            resources = self.snapshot_store.render_cluster(latest, binding.cluster)
+            if resources is not None and resources.failure:  # None: no snapshot, or the member left
+                failed.add(binding.cluster)
         return self.clusters_failing_apply | failed
 
     def _find_outdated_clusters(self, latest: int) -> frozenset[str]:
-        """Return the clusters with outdated overrides that a rollout to the `latest` resource snapshot updates; none if
-        no rollout starts. A changed override that names the placement starts one, or a changed strategy. An eviction,
-        a retry by the hub, a changed binding, and new resources do so, too.
+        """Return the clusters with outdated overrides that a rollout to the `latest` resource snapshot updates.
+
+        Changed overrides start no rollout themselves, unless one of them names the placement. So there are no such
+        clusters without another reason for a rollout. Reasons are a changed strategy, an eviction, a retry by the hub,
+        a new or removed binding, and new resources.
         """
         previous = self.spec.previous_configuration
         has_other_type = previous is not None and previous.strategy != self.spec.configuration.strategy
@@ -427,8 +423,10 @@ class PlacementPlan(Struct):
         if self.current.has_override_change or has_changed_strategy or self.evicted_clusters or is_retried:
             return self.current.outdated_clusters
         for binding in self.bindings:
-            if binding.state is not BindingState.BOUND or binding.resource_snapshot != latest:
-                return self.current.outdated_clusters  # a new or removed binding, or new resources
+            is_new_or_removed = binding.state is not BindingState.BOUND
+            has_other_resources = binding.resource_snapshot != latest
+            if is_new_or_removed or has_other_resources:
+                return self.current.outdated_clusters
         return frozenset()
 
     @property
@@ -455,15 +453,6 @@ class PlacementPlan(Struct):
         planned = self.compute_resources(binding, self.rollout.clusters)
         return previous is not None and planned is not None and not previous.has_same_result(planned)
 
-    def record_scheduling_cycles(
-        self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
-    ) -> bool:
-        """Record a chain of scheduling cycles; return True if a binding changed. `start` are the bindings before it."""
-        previous_bindings = self.bindings
-        self.bindings = result.bindings
-        self.scheduling = self.scheduling.append_scheduling_cycles(result, triggers, start, member_list)
-        return previous_bindings != self.bindings
-
 
 def _find_hub_moves(spec: PlacementSpec) -> HubMoves:
     """Return the differences between predicted and observed clusters; none if not in state or not on a hub."""
@@ -472,9 +461,11 @@ def _find_hub_moves(spec: PlacementSpec) -> HubMoves:
     predicted = collect_lasting_clusters(spec.recorded_bindings)
     observed = collect_lasting_clusters(spec.prior_bindings)
     removed, added = sorted(predicted - observed), sorted(observed - predicted)
-    # In name order, each added cluster replaces a removed one, or none ("") after the last.
+    # In name order, each added cluster replaces a removed one, or none ("") after the last. With [a, b, c] added and
+    # [x, y] removed, these are a: x, b: y and c: "". Removed clusters beyond the added ones have no replacement.
     replaced = zip_longest(added, removed[: len(added)], fillvalue="")
-    return HubMoves(dict(replaced), tuple(removed[len(added) :]))
+    unreplaced = removed[len(added) :]
+    return HubMoves(dict(replaced), tuple(unreplaced))
 
 
 def create_placement_plan(

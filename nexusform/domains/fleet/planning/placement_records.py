@@ -35,12 +35,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
 from nexusform.domains.fleet.scheduling.placement_status import ClusterStatus, FailedObject, PlacementStatus
-from nexusform.domains.pods.importers.manifest_parser import (
-    Manifest,
-    build_manifest,
-    compute_fingerprint,
-    format_canonical_json,
-)
+from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, format_canonical_json
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.json_data.record_forms import RecordForm
 
@@ -103,20 +98,6 @@ class AppliedResources(Struct, frozen=True):
         return next((snapshot for snapshot in self.snapshots if snapshot.index == index), None)
 
 
-def add_snapshot(
-    snapshots: tuple[ResourceSnapshot, ...], objects: tuple[Manifest, ...], limit: int
-) -> tuple[ResourceSnapshot, ...]:
-    """Return the snapshots, with a new last one of `objects` unless the newest has them already. A new one drops the
-    oldest beyond `limit`, used or not. Source: KubeFleet pkg/utils/controller/resource_snapshot_resolver.go.
-    """
-    digest = compute_fingerprint(objects)
-    if snapshots and snapshots[-1].hash == digest:
-        return snapshots
-    index = snapshots[-1].index + 1 if snapshots else 0
-    newest = snapshots[max(0, len(snapshots) - limit + 1) :]  # at most limit - 1
-    return (*newest, ResourceSnapshot(index, digest, objects))
-
-
 def compute_body_hash(manifest: Manifest) -> str:
     """Return the hash that identifies an object in the note."""
     return sha256(format_canonical_json(manifest.body)).hexdigest()[:32]
@@ -170,6 +151,7 @@ def read_applied_resources(
 
 
 def _select_objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> tuple[Manifest, ...]:
+    """Return the objects with these hashes. Hashes without a readable object in the note are left out."""
     return tuple(objects[digest] for digest in digests if digest in objects)
 
 
@@ -274,11 +256,6 @@ def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None
     return None if values is None else PolicySnapshot(**values)
 
 
-def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
-    """Return conditions as an attribute."""
-    return list(map(asdict, conditions))
-
-
 def read_conditions(values: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
     """Return the conditions of an object in state."""
     return tuple(Condition(**condition) for condition in values)
@@ -358,11 +335,6 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
         tuple(by_cluster[name] for name in cluster_names if name in by_cluster),
         tuple(unselected),
     )
-
-
-def is_scheduled(attributes: Mapping[str, Any]) -> bool:
-    """Return True if the Scheduled condition of an object in state is True."""
-    return get_text(attributes, "conditions", 0, "status") == "True"
 
 
 def write_eviction(name: str, eviction: EvictionResult) -> dict[str, Any]:

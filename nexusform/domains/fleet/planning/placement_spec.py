@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
 from nexusform.domains.fleet.importers.fleet_records import EXTERNAL, REPORT_DIFF, ApplyStrategy, FleetPlacement
 from nexusform.domains.fleet.planning.foreign_field_merge import build_merged_placement, find_deleting_objects
-from nexusform.domains.fleet.planning.placement_records import is_scheduled, read_bindings, read_policy_snapshot
+from nexusform.domains.fleet.planning.placement_records import read_bindings, read_policy_snapshot
 from nexusform.domains.fleet.scheduling.bindings import Binding, ClusterSelectorTerm, Policy, PolicySnapshot
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
-from nexusform.json_data.plain_data import get_mapping
+from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.planning.instances.instance import Instance
 
 NOT_OBSERVED: Final[Mapping[str, Any]] = {}
@@ -150,6 +150,7 @@ def build_placement_spec(
     snapshot = build_next_snapshot(last_snapshot, configuration.policy)
     earlier_snapshot = last_snapshot or snapshot  # without an earlier snapshot, nothing changed
     earlier_number, number = earlier_snapshot.number_of_clusters, configuration.number_of_clusters
+    was_fulfilled = get_text(attributes, "conditions", 0, "status") == "True"  # the first condition is Scheduled
     return PlacementSpec(
         instance=instance,
         configuration=configuration,
@@ -160,7 +161,7 @@ def build_placement_spec(
         policy_changed=earlier_snapshot.index != snapshot.index,
         number_changed=earlier_number != number,
         number_increased=earlier_number is not None and number is not None and number > earlier_number,
-        was_fulfilled=is_scheduled(attributes),
+        was_fulfilled=was_fulfilled,
         observed_attributes=observed_attributes,
     )
 
@@ -183,12 +184,9 @@ def rename_policy_properties(policy: Policy, member_list: MemberList) -> Policy:
 def _rename_properties_in_term(term: ClusterSelectorTerm) -> ClusterSelectorTerm:
     """Return the term with the current name of node-count in its sorter and selector."""
     sorter, selector = term.property_sorter, term.property_selector
+    new_names = {OLD_NODE_COUNT: NODE_COUNT}
     if sorter is not None:
-        sorter = replace(sorter, name=_rename_property(sorter.name))
+        sorter = replace(sorter, name=new_names.get(sorter.name, sorter.name))
     if selector is not None:
-        selector = tuple(replace(requirement, name=_rename_property(requirement.name)) for requirement in selector)
+        selector = tuple(replace(item, name=new_names.get(item.name, item.name)) for item in selector)
     return replace(term, property_sorter=sorter, property_selector=selector)
-
-
-def _rename_property(name: str) -> str:
-    return NODE_COUNT if name == OLD_NODE_COUNT else name

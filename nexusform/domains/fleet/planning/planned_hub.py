@@ -97,7 +97,8 @@ class PlannedHub(Struct, dict=True):
             fleet_object = read_prior_object(instance)
             manifests += get_hub_manifests(fleet_object)
             if isinstance(fleet_object, FleetOverride):
-                overrides.append(replace(fleet_object, snapshot=_get_prior_override_snapshot_number(instance)))
+                number = int(instance.prior_note.get(OVERRIDE_SNAPSHOT, 0))
+                overrides.append(replace(fleet_object, snapshot=number))
         return _PriorObjects(manifests, overrides)
 
     @cached_property
@@ -202,19 +203,17 @@ class PlannedHub(Struct, dict=True):
         else:
             deleting = find_deleting_objects(instance)  # by path; the hub selects none of them
             kept = tuple(m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting)
-            self.manifests += self._merge_applied_fields(instance, kept)
+            if instance.is_replaced or not self.observed.objects:  # re-created, or no hub was observed
+                self.manifests += kept
+            else:  # with the fields of other managers
+                applied = get_hub_manifests(read_prior_object(instance))
+                self.manifests += merge_applied_objects(kept, applied, self.observed.objects)
             self.configured_objects.append((instance, objects.manifests))
         for finding in unwrap_envelopes(objects.manifests).findings:
             line = f":{finding.line}" if finding.line else ""
             detail = f"yaml_body{line}: {finding.detail}"
             problem = Problem(("yaml_body",), finding.id, detail, finding.severity, line=finding.line)
             self.diagnostics.append(instance.build_diagnostic(problem))
-
-    def _merge_applied_fields(self, instance: Instance, manifests: tuple[Manifest, ...]) -> Iterable[Manifest]:
-        """Return the objects on the hub after this plan, with the fields of other managers on an observed hub."""
-        if instance.is_replaced or not self.observed.objects:
-            return manifests
-        return merge_applied_objects(manifests, get_hub_manifests(read_prior_object(instance)), self.observed.objects)
 
     def _assign_snapshot_number(self, instance: Instance, override: FleetOverride) -> FleetOverride:
         """Return the override with its snapshot number: the existing one if unchanged, else the next."""
@@ -226,7 +225,7 @@ class PlannedHub(Struct, dict=True):
         elif instance.before is not None:
             recorded = read_prior_object(instance)
             assert isinstance(recorded, FleetOverride)
-            latest = replace(recorded, snapshot=_get_prior_override_snapshot_number(instance))
+            latest = replace(recorded, snapshot=int(instance.prior_note.get(OVERRIDE_SNAPSHOT, 0)))
         else:
             return override  # new: 0
         is_unchanged = replace(latest, snapshot=0) == override  # without numbers: `override` has none yet
@@ -253,25 +252,28 @@ class PlannedHub(Struct, dict=True):
         that it writes or that the hub has or is to get. Runs started by an earlier plan and not ended count, too.
         """
         key = run.build_key(run.name)
-        transition_error = None
-        if instance.before is not None and not instance.is_replaced:
+        if instance.before is not None and not instance.is_replaced:  # an existing run
             prior_run = read_prior_object(instance)
             assert isinstance(prior_run, FleetUpdateRun)
             transition_error = check_run_state_transition(prior_run.state, run.state)
-        if transition_error is not None:
-            text = f"{format_sentence(transition_error)} Create another run, or replace this one with -replace."
-            self.diagnostics.append(instance.build_error("invalid-staged-run-state", text, ("state",)))
-            return
+            if transition_error is not None:
+                text = f"{format_sentence(transition_error)} Create another run, or replace this one with -replace."
+                self.diagnostics.append(instance.build_error("invalid-staged-run-state", text, ("state",)))
+                return
         observed_run = None if instance.is_replaced else self.observed.runs.get(key)
         if observed_run is not None and observed_run.ended:
             reason = self.observed.failed_runs.get(key)
             if reason is not None and instance.action in _CREATE_ACTIONS:  # else reported by an earlier plan
                 self.diagnostics.append(_build_failed_run_warning(instance, reason))
             return
+        is_written = instance.action in _WRITE_ACTIONS
         is_requested = key in self.observed.pending_requests  # not yet processed by the hub
-        is_started = bool(instance.prior_note) and not instance.prior_note.get("ended")  # by an earlier plan
-        is_active = instance.action in _WRITE_ACTIONS or observed_run is not None or is_requested or is_started
-        (self.runs if is_active else self.waiting_runs).append((instance, run))
+        # The note of a run has the values fixed at its start by an earlier plan, and whether it ended.
+        is_started = bool(instance.prior_note) and not instance.prior_note.get("ended")
+        if is_written or observed_run is not None or is_requested or is_started:
+            self.runs.append((instance, run))
+        else:
+            self.waiting_runs.append((instance, run))
 
 
 def _build_failed_run_warning(instance: Instance, reason: str) -> Diagnostic:
@@ -293,11 +295,6 @@ def get_hub_manifests(fleet_object: FleetObject) -> tuple[Manifest, ...]:
     if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
         return fleet_object.manifests
     return ()
-
-
-def _get_prior_override_snapshot_number(instance: Instance) -> int:
-    """Return the snapshot number of an override in state."""
-    return int(instance.prior_note.get(OVERRIDE_SNAPSHOT, 0))
 
 
 def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> PlannedHub:

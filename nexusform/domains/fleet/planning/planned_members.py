@@ -27,17 +27,12 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.resources.address import Address
 
 
-def build_planned_member(
-    instance: Instance, configuration: FleetMember, observed: Mapping[str, FleetMember]
-) -> FleetMember:
-    """Build the planned member: the configured one; or, if a provider writes it to an existing hub, the member observed
-    there with the configured labels and taints.
+def merge_observed_member(instance: Instance, configuration: FleetMember, observed_member: FleetMember) -> FleetMember:
+    """Return the member that a hub has after a provider writes the configuration: the member observed on the hub, with
+    the configured labels and taints. Labels added there by others stay, those removed from the configuration do not.
     """
-    if not _is_managed_by_hub_provider(instance, configuration.name, observed):
-        return configuration
     previous_member = read_prior_object(instance)
     assert isinstance(previous_member, FleetMember)
-    observed_member = observed[configuration.name]
     removed_labels = previous_member.labels.keys() - configuration.labels.keys()  # from the configuration
     labels = {name: value for name, value in observed_member.labels.items() if name not in removed_labels}
     has_taints = bool(configuration.taints or previous_member.taints)  # one owner sets the whole list
@@ -48,11 +43,6 @@ def build_planned_member(
         cluster_id=configuration.cluster_id,
         apply_fails=configuration.apply_fails,
     )
-
-
-def _is_managed_by_hub_provider(instance: Instance, name: str, observed: Mapping[str, FleetMember]) -> bool:
-    """Return True if a provider writes the member to a hub that has it."""
-    return name in observed and instance.block is not None and bool(instance.block.provider)
 
 
 def build_members(
@@ -81,13 +71,16 @@ def build_members(
             continue  # no valid member after the plan
         configuration = build_object(instance, instance.planned)
         assert isinstance(configuration, FleetMember)
-        configuration = build_planned_member(instance, configuration, observed)
+        has_provider = instance.block is not None and bool(instance.block.provider)  # it writes the member to a hub
+        is_managed_on_hub = has_provider and configuration.name in observed
+        if is_managed_on_hub:
+            configuration = merge_observed_member(instance, configuration, observed[configuration.name])
         cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may name the member
         if configuration.cluster_id and cluster is None:
             problems.append(_build_unknown_cluster_error(instance, configuration.cluster_id, clusters))
             instance.is_invalid = True
         # A hub reports the properties and resources of its members itself; then nodes are for pods only.
-        measured_cluster = None if _is_managed_by_hub_provider(instance, configuration.name, observed) else cluster
+        measured_cluster = None if is_managed_on_hub else cluster
         requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory
         planned = build_member(configuration, measured_cluster, requests)
         previous = _find_previous_member(instance, planned, observed if measured_cluster is None else {})
@@ -144,9 +137,11 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
         instance = instances[member.address]
         if not excluded:
             instance.private = build_member_record(member.planned)
-        elif member.previous is None:  # else it keeps its record, so its change is found again
-            # The excluded placements that have not processed that the member left.
-            unnotified = sorted(member.unnotified_placements.intersection(excluded))
-            if member.is_rejoining:  # re-created by this plan: none of them processes that it leaves
-                unnotified = excluded
-            instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED
+            continue
+        if member.previous is not None:
+            continue  # it keeps its record, so its change is found again
+        # A new or re-created member. If it left before, some of the excluded placements have not processed that.
+        unnotified = sorted(member.unnotified_placements.intersection(excluded))
+        if member.is_rejoining:  # re-created by this plan: none of them processes that it leaves
+            unnotified = excluded
+        instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED

@@ -2,18 +2,13 @@
 
 from typing import Any, Final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from nexusform.domains.fleet.importers.fleet_records import NAMESPACE_ACCESSIBLE, REPORT_DIFF
 from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.planning.placement_records import (
-    STATUS_FORM,
-    is_availability_tracked,
-    read_scheduling,
-    write_conditions,
-)
+from nexusform.domains.fleet.planning.placement_records import STATUS_FORM, is_availability_tracked, read_scheduling
 from nexusform.domains.fleet.scheduling.bindings import BindingState, collect_clusters, select_scheduled_bindings
 from nexusform.domains.fleet.scheduling.placement_status import (
     FALSE,
@@ -37,6 +32,10 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     prior = placement.spec.prior_attributes
     if _is_status_unchanged(placement):
         return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
+    status_namespace = ""  # the selected namespace that gets a copy of the status
+    if placement.spec.configuration.status_reporting_scope == NAMESPACE_ACCESSIBLE:
+        namespaces = (manifest.name for manifest in placement.selection.manifests if manifest.is_namespace)
+        status_namespace = next(namespaces, "")
     # Without a status written by a cycle of this plan, the result of the last cycle stays.
     scheduling = placement.scheduling.status or read_scheduling(prior, placement.bindings)
     status = build_placement_status(
@@ -46,9 +45,9 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
         _compute_progress(placement),
         prefix=placement.spec.configuration.kind,
         is_external=placement.spec.is_external,
-        status_namespace=_find_status_namespace(placement),
+        status_namespace=status_namespace,
     )
-    conditions = write_conditions(status.conditions)
+    conditions = list(map(asdict, status.conditions))
     statuses = list(map(STATUS_FORM, _sort_status_clusters(placement, status)))
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     is_repicked = bool(placement.evicted_clusters) and placement.evicted_clusters <= picked
@@ -69,16 +68,14 @@ def _is_status_unchanged(placement: PlacementPlan) -> bool:
         return False  # a scheduling cycle wrote a new status
     if placement.spec.prior_attributes.get("conditions") is None:
         return False  # there is none to keep
-    is_reprocessed = placement.current.is_selection_changed and _has_stale_status(placement)
-    has_new_status = _has_new_apply_failure(placement) or _has_new_availability(placement)
-    return not is_reprocessed and not has_new_status and not placement.has_changes
-
-
-def _find_status_namespace(placement: PlacementPlan) -> str:
-    """Return the selected namespace with a copy of the status; "" for none."""
-    if placement.spec.configuration.status_reporting_scope != NAMESPACE_ACCESSIBLE:  # no copy is requested
-        return ""
-    return next((manifest.name for manifest in placement.selection.manifests if manifest.is_namespace), "")
+    if placement.current.is_selection_changed:  # the hub processes the placement again
+        new_bindings = [b for b in placement.spec.prior_bindings if b.state is BindingState.SCHEDULED]
+        started = placement.find_reported_clusters("RolloutStarted", TRUE)
+        if not started.isdisjoint(collect_clusters(new_bindings)):
+            return False  # the status still reports the started rollout of an earlier binding
+    if _has_new_apply_failure(placement) or _has_new_availability(placement):
+        return False
+    return not placement.has_changes
 
 
 def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
@@ -94,12 +91,6 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
         return False
     is_same_configuration = replace(previous, accepts_old_names=configuration.accepts_old_names) == configuration
     return is_same_configuration and not placement.has_changes and not _has_new_apply_failure(placement)
-
-
-def _has_stale_status(placement: PlacementPlan) -> bool:
-    """Return whether the status still reports a started rollout on a cluster with a new binding (Scheduled only)."""
-    scheduled = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.SCHEDULED}
-    return not scheduled.isdisjoint(placement.find_reported_clusters("RolloutStarted", TRUE))
 
 
 def _has_new_apply_failure(placement: PlacementPlan) -> bool:
@@ -125,7 +116,7 @@ def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:
     """Return the clusters with a predicted pod without a node, of a workload with a tracked availability."""
     waiting_clusters: set[str] = set()
     for cluster, workloads in placement.workloads.items():
-        for key, pods in workloads.items():
+        for key, pods in workloads.items():  # such as "shop/Deployment/web"
             _namespace, kind, _name = key.split("/")
             if kind in _TRACKED_WORKLOADS and not all(pod["node"] for pod in pods.values()):
                 waiting_clusters.add(cluster)
@@ -161,14 +152,16 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     by_cluster = {}
     for cluster, progress in compute_progress(placement).items():
         resources = final_resources.get(cluster, RenderedResources(()))
-        fails = cluster in apply_failing or bool(resources.conflicting_objects)
+        has_conflict = bool(resources.conflicting_objects)  # with other owners of objects
+        is_failing = cluster in apply_failing or has_conflict
+        has_override_failure = bool(resources.failure) and not resources.has_envelope_failure
         by_cluster[cluster] = replace(
             progress,
             # Overrides without effect count as well. State may have the digest of their changes without their names.
-            has_overrides=bool(resources.has_override_failure or resources.overrides or resources.digest),
-            overridden=FALSE if resources.has_override_failure else progress.overridden,
+            has_overrides=bool(has_override_failure or resources.overrides or resources.digest),
+            overridden=FALSE if has_override_failure else progress.overridden,
             work_synchronized=FALSE if resources.has_envelope_failure else progress.work_synchronized,
-            applied=FALSE if fails and progress.applied != UNKNOWN else progress.applied,  # UNKNOWN: not tried yet
+            applied=FALSE if is_failing and progress.applied != UNKNOWN else progress.applied,  # UNKNOWN: not tried yet
             available=FALSE if cluster in waiting_clusters else progress.available,
             diff_reported=(progress.diff_reported or TRUE) if is_report_only else None,  # None: objects are applied
             is_trackable=is_availability_tracked(resources.manifests),

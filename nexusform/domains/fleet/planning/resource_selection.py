@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, product
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -23,10 +23,11 @@ from nexusform.domains.fleet.planning.override_rendering import (
     RenderedResources,
     collect_namespace_names,
 )
-from nexusform.domains.fleet.planning.placement_records import AppliedResources, ResourceSnapshot, add_snapshot
+from nexusform.domains.fleet.planning.placement_records import AppliedResources, ResourceSnapshot
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
+    compute_fingerprint,
     find_selection_exclusion,
     is_reserved_namespace,
     list_services,
@@ -62,14 +63,16 @@ class HubIndex:
         return self if len(last) == len(self._objects) else HubIndex(list(last.values()))
 
     def select_objects(self, selector: ObjectSelector, namespaces: Collection[str]) -> list[Manifest]:
-        """Return the objects of a selector (name or labels) in these namespaces ("": cluster scope), in hub order."""
-        kind = (selector.group, selector.kind)
+        """Return the objects of a selector (name or labels) in these namespaces ("": cluster scope), in hub order. The
+        indexes give the positions of the objects with a name, or else of all objects of the kind.
+        """
+        group, kind = selector.group, selector.kind
         if selector.name:
-            named = [self._by_key.get((*kind, namespace, selector.name), ()) for namespace in namespaces]
+            named = [self._by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces]
             return self._get_objects_at_positions(named)
-        positions = [self._by_kind.get((*kind, namespace), ()) for namespace in namespaces]
-        of_kind = self._get_objects_at_positions(positions)
-        return [manifest for manifest in of_kind if _has_selected_labels(selector, manifest)]
+        positions = [self._by_kind.get((group, kind, namespace), ()) for namespace in namespaces]
+        objects_of_kind = self._get_objects_at_positions(positions)
+        return [manifest for manifest in objects_of_kind if _has_selected_labels(selector, manifest)]
 
     def list_namespaced(self, namespaces: Collection[str]) -> list[Manifest]:
         """Return all objects in these namespaces, in the hub's order."""
@@ -109,8 +112,10 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
     for selector in placement.selectors:
         for manifest in hub.select_objects(selector, (placement.namespace,)):
             by_key.setdefault(manifest.identity, manifest)
-            if (manifest.group, manifest.kind) == ("", "Namespace") and selector.scope != NAMESPACE_ONLY:
+            is_namespace = (manifest.group, manifest.kind) == ("", "Namespace")
+            if is_namespace and selector.scope != NAMESPACE_ONLY:
                 is_complete = selector.scope != WITH_SELECTED  # NamespaceWithResources, the default
+                # A namespace selected twice includes all if one of the selectors says so.
                 includes_all[manifest.name] = includes_all.get(manifest.name, False) | is_complete
     # The objects in selected namespaces: all, or those of other selectors.
     for namespace, is_complete in includes_all.items():
@@ -178,12 +183,8 @@ def _has_selected_labels(selector: ObjectSelector, manifest: Manifest) -> bool:
     return selector.labels is None or is_selected(selector.labels, manifest.labels)
 
 
-def write_selected_resources(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
-    """Return the selected objects as an attribute."""
-    return list(map(_SELECTED_FORM, manifests))
-
-
-_SELECTED_FORM: Final = RecordForm(Manifest, "group version kind namespace name")
+# A selected object as an item of the attribute `selected_resources`.
+SELECTED_FORM: Final = RecordForm(Manifest, "group version kind namespace name")
 
 
 class ResourceSelection(Struct, frozen=True):
@@ -227,9 +228,19 @@ class SnapshotStore:
         self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}
 
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
-        """Return the snapshot of the current selection, a new one if it changed. `limit`: number of snapshots kept."""
-        self.snapshots = add_snapshot(self.snapshots, self._selection.manifests, limit)
-        return self.snapshots[-1]
+        """Return the snapshot of the current selection: the newest one if its objects are the same, else a new one. A
+        new one drops the oldest snapshots beyond `limit`, even those that bindings still use.
+        Source: KubeFleet pkg/utils/controller/resource_snapshot_resolver.go.
+        """
+        objects = self._selection.manifests
+        digest = compute_fingerprint(objects)
+        if self.snapshots and self.snapshots[-1].hash == digest:
+            return self.snapshots[-1]
+        index = self.snapshots[-1].index + 1 if self.snapshots else 0
+        latest = ResourceSnapshot(index, digest, objects)
+        kept = self.snapshots[max(0, len(self.snapshots) - limit + 1) :]  # at most limit - 1, the new one is the last
+        self.snapshots = (*kept, latest)
+        return latest
 
     @property
     def latest_index(self) -> int | None:

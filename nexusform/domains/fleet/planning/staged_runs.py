@@ -94,7 +94,7 @@ def _execute_staged_run(
     instance.private = replace(context.record, done=tuple(finished_clusters), ended=is_finished).build_note()
     steps = list_run_steps(context.plan, run.name, frozenset(failures))
     timeline = build_run_timeline(placement, run.name, context.snapshot.index, steps, progress)
-    placement.rollout = placement.rollout.append_rollout_timeline(timeline)
+    placement.rollout = replace(placement.rollout, timelines=(*placement.rollout.timelines, timeline))
     placement.bindings = progress.bindings
     for step in progress.steps:
         if step.kind is RunStepKind.UPDATE:
@@ -130,20 +130,21 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
 
 def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
     """Yield the clusters with a binding changed by a run. A binding stays as it is, with the message of an earlier run,
-    only if everything it names is the same already.
+    only if everything it names is the same already: state, resource snapshot, overrides and apply strategy.
     """
     prior = index_by_cluster(placement.spec.prior_bindings)
-    others = placement.rollout.clusters | placement.released_clusters | placement.clusters_with_unknown_rollout
+    changed_before = placement.rollout.clusters | placement.released_clusters | placement.clusters_with_unknown_rollout
     for cluster in clusters:
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
-        if binding is None or resources is None or rendered is None or cluster in others:
+        if binding is None or resources is None or rendered is None or cluster in changed_before:
             yield cluster  # new, or changed before this run
             continue
         apply_strategy = placement.spec.find_apply_strategy(cluster)
         before = (binding.state, binding.is_deleting, binding.resource_snapshot, resources.overrides, apply_strategy)
         configured_strategy = placement.spec.configuration.apply
-        if before != (BindingState.BOUND, False, context.snapshot.index, rendered.overrides, configured_strategy):
+        after = (BindingState.BOUND, False, context.snapshot.index, rendered.overrides, configured_strategy)
+        if before != after:
             yield cluster
 
 
@@ -167,11 +168,15 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
 
 
 def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
-    """Warn about configured approvals without a stage requesting them."""
+    """Warn about configured approvals without a stage requesting them. A stage with a task of type Approval requests
+    `<run>-before-<stage>` before it starts, or `<run>-after-<stage>` after it ends.
+    """
     requested: list[str] = []  # names of approval requests
     for stage in context.plan.stages:
-        for when, tasks in (("before", stage.before), ("after", stage.after)):
-            requested += [f"{run.name}-{when}-{stage.name}" for task in tasks if task.type == APPROVAL]
+        if any(task.type == APPROVAL for task in stage.before):
+            requested.append(f"{run.name}-before-{stage.name}")
+        if any(task.type == APPROVAL for task in stage.after):
+            requested.append(f"{run.name}-after-{stage.name}")
     choice = f"It requests {format_list(requested)}." if requested else "No stage requests an approval."
     for name in sorted({*list_texts(instance.config, "approvals")} - {*requested}):
         text = f'The run never requests "{name}".{suggest_name(name, requested)} {choice}'
@@ -229,28 +234,26 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 
 
 def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
-    """Return the cause by cluster updated by a run with failing resources: failing overrides, or else applying."""
-    failures = dict.fromkeys(_find_clusters_with_apply_failures(placement, context), "applying the resources fails")
+    """Return the clusters of a run with failing resources, each with the cause: failing overrides, or else apply
+    failures of an unfinished cluster, configured there or reported by the hub for the run's snapshot.
+    """
+    failures: dict[str, str] = {}
+    if not placement.spec.configuration.is_report_only:  # else nothing is applied
+        observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
+        reported = {
+            binding.cluster
+            for binding in placement.spec.prior_bindings
+            if binding.resource_snapshot == context.snapshot.index
+            and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
+        }
+        unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
+        failing = unfinished & (reported | placement.selection.clusters.failing)
+        failures = dict.fromkeys(failing, "applying the resources fails")
     for cluster in context.plan.updated_clusters:
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
         if rendered is not None and rendered.failure:
             failures[cluster] = rendered.failure
     return failures
-
-
-def _find_clusters_with_apply_failures(placement: PlacementPlan, context: _StagedRunInput) -> frozenset[str]:
-    """Return the unfinished clusters of a run with apply failures: configured, or reported for its snapshot."""
-    if placement.spec.configuration.is_report_only:  # nothing is applied
-        return frozenset()
-    observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
-    reported = {
-        binding.cluster
-        for binding in placement.spec.prior_bindings
-        if binding.resource_snapshot == context.snapshot.index
-        and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
-    }
-    unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
-    return unfinished & (reported | placement.selection.clusters.failing)
 
 
 def _build_run_context(

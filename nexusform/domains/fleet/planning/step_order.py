@@ -80,16 +80,15 @@ class _RolloutInputs(Struct, frozen=True):
     is_switched: bool = False
 
 
-def _get_namespace(override: FleetOverride) -> ObjectIdentity:
-    return ObjectIdentity("", "Namespace", "", override.namespace)
-
-
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOverride) -> bool:
     """Return True if a manifest's change adds the namespace of an override, created or newly in the manifest."""
-    namespace = _get_namespace(override)
+    namespace = ObjectIdentity("", "Namespace", "", override.namespace)
     if changed.instance.is_removed or namespace not in changed.identities:
         return False
-    return changed.instance.action in _CREATE_ACTIONS or namespace not in _collect_identities(changed.versions[:1])
+    if changed.instance.action in _CREATE_ACTIONS:
+        return True
+    before = changed.versions[0]
+    return namespace not in collect_object_identities(get_hub_manifests(before))
 
 
 class _ChangedIndex:
@@ -157,7 +156,10 @@ def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout
         case FleetPlacement():
             yield from evictions
             yield from rollout.overrides
-            yield from _find_removed_content(index, rollout)
+            if not rollout.is_switched:  # with staged runs, the placement does not roll out
+                # Content removed by this plan but still selected from state: the rollout is predicted without it.
+                content = index.list_content(rollout.previous_identities)
+                yield from (position for position in content if index.by_position[position].instance.is_removed)
             yield from index.changed_members
         case FleetOverride():
             if requested.placement:  # only an override naming its placement starts a rollout
@@ -188,19 +190,10 @@ def _find_inputs_of_run(index: _ChangedIndex, changed: _ChangedInstance, rollout
                 yield position
 
 
-def _find_removed_content(index: _ChangedIndex, rollout: _RolloutInputs) -> Iterator[int]:
-    """Yield removed content still selected from state: the rollout is predicted without it, so the removal is first. A
-    placement switched to staged runs does not roll out.
-    """
-    identities = frozenset() if rollout.is_switched else rollout.previous_identities
-    for position in index.list_content(identities):
-        if index.by_position[position].instance.is_removed:
-            yield position
-
-
 def _find_manifests_with_namespace(index: _ChangedIndex, override: FleetOverride) -> Iterator[int]:
     """Yield the manifests creating the namespace of an override."""
-    for position in index.list_content({_get_namespace(override)}):
+    namespace = ObjectIdentity("", "Namespace", "", override.namespace)
+    for position in index.list_content({namespace}):
         if _has_new_namespace_of_override(index.by_position[position], override):
             yield position
 
@@ -240,12 +233,6 @@ def _get_placement_key(version: FleetObject) -> str:
     return ""
 
 
-# The objects with a step that may wait, and of these the ones with a waiting removal. Only a removal of overrides or
-# content changes placements, as its creation does.
-_WAITING_TYPES: Final = (FleetUpdateRun, FleetApprovalRequest, FleetEviction, FleetPlacement, FleetOverride, HubObjects)
-_WAITING_REMOVED_TYPES: Final = (FleetOverride, HubObjects)
-
-
 def compute_step_order(
     instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
@@ -258,7 +245,10 @@ def compute_step_order(
     order: dict[Address, tuple[Address, ...]] = {}
     warnings: dict[Address, Diagnostic] = {}  # by address of the override
     for changed in changed_objects:
-        waiting_types = _WAITING_REMOVED_TYPES if changed.instance.is_removed else _WAITING_TYPES
+        # Overrides and content change placements, and so do their removals: these may wait, too.
+        waiting_types: tuple[type, ...] = (FleetOverride, HubObjects)
+        if not changed.instance.is_removed:
+            waiting_types += (FleetUpdateRun, FleetApprovalRequest, FleetEviction, FleetPlacement)
         if not isinstance(changed.versions[-1], waiting_types):
             continue
         awaited: dict[Address, None] = {}  # an ordered set
@@ -307,24 +297,21 @@ class _RolloutIndex:
         # Overrides of all placements, before and after, with their position. Others start a rollout themselves.
         self._overrides: list[tuple[int, FleetOverride]] = []
         self._new_namespace_positions: set[int] = set()  # those with a namespace created by this plan
-        with_eviction: dict[str, None] = {}  # keys of placements, an ordered set
+        ordered: dict[str, None] = {}  # keys of placements, an ordered set: those with an eviction come first
         for item in index.by_position.values():
             for version in item.versions:
                 match version:
                     case FleetEviction():
-                        with_eviction[version.placement] = None
+                        ordered[version.placement] = None
                     case FleetOverride(placement=""):
                         self._overrides.append((item.position, version))
                         if list(_find_manifests_with_namespace(index, version)):
                             self._new_namespace_positions.add(item.position)
-        with_other_reason = [
-            key
-            for key, placement in placements.items()
-            if index.relabeled_members
-            or _is_switching_to_runs(placement)
-            or (self._overrides and self.get(key).overrides)
-        ]
-        self.ordered_placements = tuple(dict.fromkeys((*with_eviction, *with_other_reason)))
+        for key, placement in placements.items():
+            has_other_reason = index.relabeled_members or _is_switching_to_runs(placement)
+            if has_other_reason or (self._overrides and self.get(key).overrides):  # the latter are slower to find
+                ordered[key] = None
+        self.ordered_placements = tuple(ordered)
         self._ranks = {key: rank for rank, key in enumerate(self.ordered_placements)}
 
     @cached_property
@@ -406,13 +393,14 @@ def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex
 
 
 def _explain_awaited_step(address: Address, awaited: Address) -> tuple[str, str]:
-    """Return why a step must wait for another one, and the remedy if a dependency prevents it."""
+    """Return why the step at `address` must wait for the one at `awaited`, and the remedy if a dependency prevents it:
+    (reason, remedy). The types of the two objects decide.
+    """
     remedy = "Remove the reference or depends_on, or apply them in two plans."
-    starts_rollout = address.type in _ROLLOUT_TYPES
-    if starts_rollout and awaited.type in _OVERRIDE_TYPES:
+    if address.type in _ROLLOUT_TYPES and awaited.type in _OVERRIDE_TYPES:
         remedy = f"Set placement in {awaited}, remove the reference or depends_on, or apply them in two plans."
         return "a rollout applies only existing overrides", remedy
-    if starts_rollout and awaited.type in _PLACEMENT_TYPES:
+    if address.type in _ROLLOUT_TYPES and awaited.type in _PLACEMENT_TYPES:
         return "the hub rolls out changes until the placement is left to staged runs", remedy
     if awaited.type == _EVICTION_TYPE and address.type != _EVICTION_TYPE:
         return "the hub evaluates an eviction against the clusters before the change", remedy
@@ -450,10 +438,6 @@ def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedIns
         versions = tuple(map(build, values_of_versions))
         if not versions:
             continue  # not planned, and not in state
+        identities = collect_object_identities(chain.from_iterable(map(get_hub_manifests, versions)))
         placement_keys = frozenset((type(version), _get_placement_key(version)) for version in versions)
-        yield _ChangedInstance(instance, versions, position, _collect_identities(versions), placement_keys)
-
-
-def _collect_identities(versions: Iterable[FleetObject]) -> frozenset[ObjectIdentity]:
-    """Return the identities of the objects of manifests on the hub."""
-    return collect_object_identities(chain.from_iterable(map(get_hub_manifests, versions)))
+        yield _ChangedInstance(instance, versions, position, identities, placement_keys)

@@ -52,12 +52,14 @@ class MatrixCell(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Reason for the pick or rejection of the cluster; "" without any."""
+        """Reason for the pick or rejection of the cluster; "" without any. For a binding: the trigger and the reason of
+        its change, such as "overrides_changed: overrides changed; nothing is rescheduled".
+        """
         row = self.binding
         if row is None:
             return self.rejection
         reason = row.reason if row.reason != row.trigger else ""  # not the same text twice
-        return ": ".join(text for text in (row.trigger, reason) if text)
+        return ": ".join(filter(None, (row.trigger, reason)))
 
     @property
     def rejection_title(self) -> str:
@@ -93,14 +95,20 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     """
     bindings = _list_bindings(plan)  # `address`: of the placement, `object`: the cluster
     cells = _build_cells(bindings, plan)  # by placement and cluster, also of rejected ones
-    changed_bindings = [row for row in bindings if row.action is not PlacementAction.KEEP]
-    changed_placements = {str(row.address) for row in changed_bindings}
-    placements = sorted(dict.fromkeys(str(row.address) for row in bindings), key=lambda p: p not in changed_placements)
-    picked_clusters = {row.object for row in bindings}
+    all_placements: dict[str, None] = {}  # an ordered set
+    changed_placements: set[str] = set()
+    picked_clusters: set[str] = set()
+    changed_clusters: set[str] = set()
+    for row in bindings:
+        all_placements[str(row.address)] = None
+        picked_clusters.add(row.object)
+        if row.action is not PlacementAction.KEEP:
+            changed_placements.add(str(row.address))
+            changed_clusters.add(row.object)
+    placements = sorted(all_placements, key=lambda placement: placement not in changed_placements)  # changed ones first
     members = dict(list_fleet_members(plan))  # cluster ids by name
     all_clusters = {cluster for _, cluster in cells}.union(members)
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
-    changed_clusters = {row.object for row in changed_bindings}
     columns = sorted(picked_clusters, key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)))
     if len(all_clusters) <= _FEW_CLUSTERS:  # show all as columns
         columns, unpicked = [*columns, *unpicked], []
@@ -146,14 +154,17 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
     """Return the cells of placements with bindings by (placement, cluster): the binding; else the rejection by a rule,
     or by the scheduler; else the message in the placement's status. The first one found counts (`setdefault`).
     """
-    cells = {(str(row.address), row.object): MatrixCell(row) for row in rows}
+    cells: dict[tuple[str, str], MatrixCell] = {}
+    placements: set[str] = set()
+    for row in rows:
+        placements.add(str(row.address))
+        cells[str(row.address), row.object] = MatrixCell(row)
     for row in rows:
         for rejection in row.rejections:
             cell = MatrixCell(rule=rejection.rule, rejection=rejection.reason)
             cells.setdefault((str(row.address), rejection.candidate), cell)
     for rejected in plan.rejected_clusters:
         cells.setdefault((str(rejected.address), rejected.cluster), MatrixCell(rejection=rejected.reason))
-    placements = {str(row.address) for row in rows}
     for change in plan.changes:
         placement = str(change.address)
         if placement in placements and not change.sensitive_after:  # sensitive values are hidden
@@ -168,8 +179,11 @@ def _list_unscheduled_clusters(attributes: Mapping[str, Any] | None) -> Iterator
     if has_unknown_part(statuses):
         return
     for status in read_status(statuses).clusters:
-        if status.cluster and status.conditions and status.conditions[0].status == "False":  # Scheduled is first
-            yield status.cluster, status.conditions[0].message
+        if not status.cluster or not status.conditions:
+            continue  # a position without a cluster, or an unknown status
+        scheduled = status.conditions[0]  # the first condition is Scheduled
+        if scheduled.status == "False":
+            yield status.cluster, scheduled.message
 
 
 def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
@@ -340,9 +354,6 @@ _CELL_INDENT: Final = 8
 _CHANGE_OFFSET, _SCORES_OFFSET = 16, 30
 _FRAME_BYTES: Final = 200_000  # bytes reserved for parts outside the lines
 _LINE_OVERHEAD: Final = 60
-_OMITTED_NOTE: Final = (
-    "{shown:,} of {all:,} placements are shown, changed ones first: the whole picture would exceed 5 MB."
-)
 
 
 def render_fleet_svg(plan: Plan, verdict: str) -> str:
@@ -353,8 +364,10 @@ def render_fleet_svg(plan: Plan, verdict: str) -> str:
     label = round(max(map(len, matrix.placements)) * _LETTER_WIDTH) + _LABEL_GAP
     columns = {name: MARGIN + label + position * _CELL_WIDTH for position, name in enumerate(matrix.clusters)}
     lines = _render_lines(matrix, columns)
-    omitted_count = len(matrix.placements) - len(lines)
-    notes = [_OMITTED_NOTE.format(shown=len(lines), all=len(matrix.placements))] if omitted_count else []
+    notes: list[str] = []
+    if len(lines) < len(matrix.placements):  # the picture has a maximum size
+        counts_text = f"{len(lines):,} of {len(matrix.placements):,} placements are shown"
+        notes.append(f"{counts_text}, changed ones first: the whole picture would exceed 5 MB.")
     if matrix.unpicked:
         notes.append(f"{format_count(len(matrix.unpicked), 'cluster')} without a placement: not shown.")
     note = " ".join(notes)

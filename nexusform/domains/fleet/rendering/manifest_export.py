@@ -19,7 +19,7 @@ from nexusform.plans.plan import Action, Plan
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting
 
 _API_VERSION: Final = "placement.kubernetes-fleet.io/v1beta1"
 _KINDS: Final = {
@@ -46,12 +46,6 @@ _METADATA_ARGUMENTS: Final = frozenset(
 )
 _SINGULAR_BLOCKS: Final = frozenset({"preferred_during_scheduling_ignored_during_execution"})
 _AMOUNT_ARGUMENTS: Final = frozenset({"max_unavailable", "max_surge", "min_available", "max_concurrency"})
-_SCRIPT_HEAD: Final = (
-    "#!/usr/bin/env bash\n# Written by nexusform from a plan: the predicted machine of each worker.\nset -euo pipefail"
-)
-_YAML_HEAD: Final = (
-    "# Written by nexusform from a plan. Apply server-side: member clusters have labels and taints only.\n"
-)
 
 
 class FleetManifestExport(Struct, frozen=True):
@@ -81,12 +75,16 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetMan
         for change in plan.changes
         if change.after
     ]
-    exported = [item for item in objects if item.address.type in _ORDER and not item.is_earlier_eviction]
     documents: list[str] = []
-    for item in sorted(exported, key=lambda item: _ORDER.index(item.address.type)):
-        schema = registries.resource_types[item.address.type].schema
-        documents += _render_documents(item.address.type, schema, item.attributes)
-    text = _YAML_HEAD + "".join(f"---\n{document}" for document in documents) if documents else ""
+    for type_name in _ORDER:  # other types have no manifest
+        for item in objects:
+            if item.address.type == type_name and not item.is_earlier_eviction:
+                schema = registries.resource_types[type_name].schema
+                documents += _render_documents(type_name, schema, item.attributes)
+    text = "".join(f"---\n{document}" for document in documents)
+    if text:
+        head = "# Written by nexusform from a plan. Apply server-side: member clusters have labels and taints only.\n"
+        text = head + text
     return FleetManifestExport(text, tuple(_list_export_limitations(objects, registries)))
 
 
@@ -99,20 +97,24 @@ def _list_export_limitations(objects: Sequence[_ExportedObject], registries: Plu
     # A run fails on the hub if its placement is new, too.
     created = [item for item in objects if item.is_created]
     new_placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
-    early_runs = [item for item in created if _get_placement_of_run(item, registries) in new_placement_ids]
-    by_limitation["runs"] = early_runs
+    by_limitation["runs"] = []
+    for item in created:
+        placement_id = _get_placement_of_run(item, registries)  # "" for other objects
+        if placement_id in new_placement_ids:
+            by_limitation["runs"].append(item)
     for limitation, items in by_limitation.items():
-        if not items:
-            continue
-        addresses = [str(item.address) for item in items]
-        yield f"{format_first_items(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[limitation]}"
+        if items:
+            addresses = format_first_items([str(item.address) for item in items], _MAX_NAMES)
+            yield f"{addresses}: {_LIMITATION_TEXTS[limitation]}"
 
 
 def _find_limitation(item: _ExportedObject) -> str:
-    """Return the key of `_LIMITATION_TEXTS` for an object not exported in full; "" for others. A hub creates approval
-    requests itself, and approves them in their status; so the approvals in a run are not exported either.
+    """Return the key of `_LIMITATION_TEXTS` for an object not exported in full; "" for others. Such objects are
+    approvals, objects of a single cluster, and members with figures that only their agent may report.
     """
     kind, attributes = item.address.type, item.attributes
+    # A hub creates approval requests itself, and approves them in their status. So the approvals in a run are not
+    # exported either.
     has_approvals = kind.endswith("_run") and attributes.get("approvals")
     if kind in _APPROVALS or has_approvals:
         return "approvals"
@@ -147,14 +149,17 @@ def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[s
     if type_name == _MEMBER:
         yield from _render_member_labels_and_taints(attributes)
     elif type_name == _HUB_OBJECTS:
-        if not attributes.get("cluster_id"):  # else on a cluster, not on the hub
-            yield from _render_hub_objects(attributes)
+        if attributes.get("cluster_id"):  # applied to a cluster, not to the hub
+            return
+        manifests = parse_manifests("yaml_body", get_text(attributes, "yaml_body")).manifests
+        for hub_object in sorted(manifests, key=lambda item: not item.is_namespace):  # namespaces first
+            yield render_yaml(hub_object.body)
     else:
         manifest, is_lenient = attributes.get("manifest"), attributes.get("lenient") is True
         if isinstance(manifest, str) and not is_lenient:  # as written by the user
             yield manifest.strip().removeprefix("---").strip() + "\n"
             return
-        text = _render_yaml(_build_fleet_object(type_name, schema, attributes))
+        text = render_yaml(_build_fleet_object(type_name, schema, attributes))
         yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if is_lenient else text  # members have only the new name
 
 
@@ -184,21 +189,15 @@ def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[
     if not labels and not taints:
         return
     metadata = omit_empty({"name": attributes["name"], "labels": labels})
-    document: dict[str, Any] = {"apiVersion": _MEMBER_API, "kind": "MemberCluster", "metadata": metadata}
+    document: dict[str, Any] = {
+        "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
+        "kind": "MemberCluster",
+        "metadata": metadata,
+    }
     if taints:
         names = ("key", "value", "effect")
         document["spec"] = {"taints": [omit_empty({name: taint.get(name) for name in names}) for taint in taints]}
-    yield _render_yaml(document)
-
-
-_MEMBER_API: Final = "cluster.kubernetes-fleet.io/v1beta1"
-
-
-def _render_hub_objects(attributes: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the parsed hub objects, namespaces first."""
-    manifests = parse_manifests("yaml_body", get_text(attributes, "yaml_body")).manifests
-    for manifest in sorted(manifests, key=lambda manifest: not manifest.is_namespace):
-        yield _render_yaml(manifest.body)
+    yield render_yaml(document)
 
 
 def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]) -> bool:
@@ -216,27 +215,25 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
     metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()  # nested blocks have none
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
-        is_in_body = attribute.is_configurable and name not in metadata_arguments
-        if is_in_body and _has_value(name, attribute, arguments):
+        if not attribute.is_configurable or name in metadata_arguments:
+            continue  # no field of the spec
+        if _has_value(name, attribute, arguments):
             is_json = name == "value" and "op" in schema.attributes  # of a JSON patch; a taint's value is text
-            body[convert_to_camel_case(name)] = _convert_value_to_kubernetes(name, arguments.get(name), is_json=is_json)
+            value = _convert_value_to_kubernetes(name, arguments.get(name), is_json=is_json)
+            body[convert_to_camel_case(name)] = value
     for name, block in schema.blocks.items():
         value = arguments.get(name)
         if value not in (None, []):
-            is_plural = block.nesting is Nesting.LIST and name not in _SINGULAR_BLOCKS
-            api_name = convert_to_camel_case(name) + ("s" if is_plural else "")
-            body[api_name] = _build_block(block, value)
+            api_name = convert_to_camel_case(name)
+            if block.nesting is Nesting.LIST:
+                ending = "" if name in _SINGULAR_BLOCKS else "s"
+                body[api_name + ending] = [_build_body(block.schema, content) for content in value]
+            else:
+                body[api_name] = _build_body(block.schema, value)
     # An empty selector selects every cluster; the API requires its terms.
     if body.get("clusterSelector") == {}:
         body["clusterSelector"] = {"clusterSelectorTerms": []}
     return body
-
-
-def _build_block(block: NestedBlock, content: Any) -> Any:
-    """Return the content of a nested block, a list if repeated."""
-    if block.nesting is Nesting.LIST:
-        return [_build_body(block.schema, body) for body in content]
-    return _build_body(block.schema, content)
 
 
 def _convert_value_to_kubernetes(name: str, value: Any, *, is_json: bool) -> Any:
@@ -254,10 +251,11 @@ def convert_to_camel_case(name: str) -> str:
     return first_word + "".join(word.capitalize() for word in further_words)
 
 
-def _render_yaml(document: Mapping[str, Any]) -> str:
+def render_yaml(document: Mapping[str, Any]) -> str:
+    """Return a document as block-style YAML, with its keys in their order."""
     import yaml
 
-    text: str = yaml.safe_dump(document, sort_keys=False, default_flow_style=False, allow_unicode=True)
+    text: str = yaml.safe_dump(dict(document), sort_keys=False, default_flow_style=False, allow_unicode=True)
     return text
 
 
@@ -284,7 +282,14 @@ def render_node_labels(plan: Plan) -> str:
             node_name = shlex.quote(node.get("platform_name") or name)
             labels = " ".join(shlex.quote(f"{key}={machine}") for key in keys)
             lines.append(f"kubectl --context {context} label node {node_name} --overwrite {labels}")
-    return "\n".join([_SCRIPT_HEAD, *lines, ""]) if lines else ""
+    if not lines:
+        return ""
+    head = [
+        "#!/usr/bin/env bash",
+        "# Written by nexusform from a plan: the predicted machine of each worker.",
+        "set -euo pipefail",
+    ]
+    return "\n".join([*head, *lines, ""])
 
 
 def export_manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:

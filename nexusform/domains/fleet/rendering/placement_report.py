@@ -1,10 +1,11 @@
 """Answers about a placement's clusters (verdicts, scores, overridden objects) and about one pod's node."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_first_items, format_list, select_word_form
+from nexusform.domains.fleet.rendering.manifest_export import render_yaml
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
 from nexusform.domains.fleet.scheduling.placement_explanation import (
     ClusterExplanation,
@@ -68,10 +69,11 @@ def _select_clusters_of_reason(reason: PlacementReason) -> list[ClusterExplanati
 
 
 def _format_bound_clusters_or_error(explanation: PlacementExplanation) -> str:
-    """Return the bound clusters, or the scheduler's error."""
-    if explanation.abort is not None:
-        location = f" at cluster {explanation.abort.cluster}" if explanation.abort.cluster else ""
-        return f"the scheduler stops{location}: {explanation.abort.message}"
+    """Return the answer of a placement's report: the clusters with a binding, or the scheduler's error."""
+    abort = explanation.abort
+    if abort is not None:
+        location = f" at cluster {abort.cluster}" if abort.cluster else ""  # "": the error is about no single cluster
+        return f"the scheduler stops{location}: {abort.message}"
     bound_clusters = [cluster.cluster for cluster in explanation.clusters if cluster.binding is not None]
     return f"bound to {format_list(bound_clusters)}" if bound_clusters else "bound to no cluster"
 
@@ -107,7 +109,7 @@ def _describe_binding_history(clusters: Sequence[ClusterExplanation], reason: Pl
     """
     for cluster in clusters:
         name = cluster.cluster
-        row = reason.rows.get(name)  # None: the plan has no row for it
+        row = reason.rows.get(name)  # of the cluster's binding; None: the plan has no row for it
         if row is not None and row.action in _ACTION_TEXTS:
             yield f"In this plan {name} is {_ACTION_TEXTS[row.action]} ({row.trigger}): {row.reason}."
         elif row is not None and row.trigger and cluster.is_bound and cluster.rejections:
@@ -128,11 +130,15 @@ def _describe_rejection(cluster: ClusterExplanation) -> str:
 
 
 def _describe_drift(drift: SchedulingDrift) -> Iterator[str]:
-    """Yield the difference to fresh scheduling; nothing if equal."""
-    if drift.gained_clusters or drift.lost_clusters:
-        gained_text = f"pick {format_list(drift.gained_clusters)}" if drift.gained_clusters else "pick no other cluster"
-        lost_text = f" and drop {format_list(drift.lost_clusters)}" if drift.lost_clusters else ""
-        yield f"Fresh scheduling would {gained_text}{lost_text}. The plan moves no binding for it."
+    """Yield the difference between the current clusters and those of fresh scheduling; nothing if they are equal."""
+    if not drift.gained_clusters and not drift.lost_clusters:
+        return
+    gained_text, lost_text = "pick no other cluster", ""
+    if drift.gained_clusters:
+        gained_text = f"pick {format_list(drift.gained_clusters)}"
+    if drift.lost_clusters:
+        lost_text = f" and drop {format_list(drift.lost_clusters)}"
+    yield f"Fresh scheduling would {gained_text}{lost_text}. The plan moves no binding for it."
 
 
 def _build_table(explanation: PlacementExplanation) -> Table:
@@ -158,8 +164,11 @@ def _get_state(cluster: ClusterExplanation) -> str:
 def _build_cluster_row(
     cluster: ClusterExplanation, explanation: PlacementExplanation, *, has_batches: bool
 ) -> tuple[str, ...]:
-    """Build the cells of one cluster. A cluster bound, or picked in an earlier batch, has no rank and no margin."""
-    is_unranked = cluster.is_bound or (cluster.batch is not None and cluster.batch < len(explanation.batches))
+    """Build the cells of one cluster: name, state of its binding, batch (with `has_batches`), rank, scores, margin and
+    verdict. A cluster bound, or picked in an earlier batch than the last, has no rank and no margin.
+    """
+    is_of_earlier_batch = cluster.batch is not None and cluster.batch < len(explanation.batches)
+    is_unranked = cluster.is_bound or is_of_earlier_batch
     batch = (_format_number(cluster.batch),) if has_batches else ()
     rank, margin = _format_number(cluster.rank), _format_score_margin(cluster)
     if is_unranked:
@@ -265,18 +274,12 @@ def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Man
         if rendered_manifest is None:
             sections.append(Section(f"{manifest.title} is removed by an override"))
         elif rendered_manifest.body != manifest.body:
-            hub_lines, cluster_lines = _render_yaml_lines(manifest.body), _render_yaml_lines(rendered_manifest.body)
+            hub_lines = render_yaml(manifest.body).splitlines()
+            cluster_lines = render_yaml(rendered_manifest.body).splitlines()
             lines = difflib.unified_diff(hub_lines, cluster_lines, "on the hub", "on the cluster", lineterm="")
             sections.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
             sections.append(Section(f"{manifest.title} on the cluster", commands=tuple(cluster_lines), is_folded=True))
     return sections
-
-
-def _render_yaml_lines(body: Mapping[str, Any]) -> list[str]:
-    import yaml
-
-    text: str = yaml.safe_dump(dict(body), sort_keys=False, default_flow_style=False, allow_unicode=True)
-    return text.splitlines()
 
 
 _PLACEMENT_FORM: Final = RecordForm(
@@ -328,11 +331,6 @@ def _build_cluster_document(cluster: ClusterExplanation, reason: PlacementReason
 
 
 _MAX_NODE_NAMES: Final = 3
-_UNSCHEDULED_TEXTS: Final = {
-    PodState.PENDING: "stays Pending",
-    PodState.GATED: "is not scheduled: SchedulingGated",
-    PodState.FAILED: "is Failed: kubelet rejects it",
-}
 
 
 def build_pod_report(reason: PodPlacementReason) -> Report:
@@ -348,7 +346,14 @@ def build_pod_report(reason: PodPlacementReason) -> Report:
     if any(verdict.rejections for verdict in reason.nodes):
         sections.append(_build_rejections_section(reason.nodes))
     title = f"{outcome.name} ({outcome.workload}) on {reason.cluster}"
-    answer = f"runs on {location}" if outcome.node else _UNSCHEDULED_TEXTS[outcome.state]
+    answer = f"runs on {location}"
+    if not outcome.node:
+        unscheduled_texts = {
+            PodState.PENDING: "stays Pending",
+            PodState.GATED: "is not scheduled: SchedulingGated",
+            PodState.FAILED: "is Failed: kubelet rejects it",
+        }
+        answer = unscheduled_texts[outcome.state]
     return Report(title, answer, not outcome.node, tuple(_describe_node_choice(reason)), tuple(sections))
 
 

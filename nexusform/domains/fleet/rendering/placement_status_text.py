@@ -9,12 +9,7 @@ from msgspec.structs import asdict
 from nexusform.domains.fleet.importers.fleet_records import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
 from nexusform.domains.fleet.planning.placement_records import RecordedPlacement, read_placement
 from nexusform.domains.fleet.scheduling.bindings import Condition
-from nexusform.domains.fleet.scheduling.placement_status import (
-    TRUE,
-    ClusterStatus,
-    FailedObject,
-    convert_to_status_2023,
-)
+from nexusform.domains.fleet.scheduling.placement_status import ClusterStatus, FailedObject, convert_to_status_2023
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_policy_document, build_selector_document
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.notation.colours import escape_control_characters, wrap_line
@@ -217,9 +212,10 @@ def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool)
     texts = _EVENTS_2023 if is_2023 else _EVENTS
     for condition in conditions:
         name = condition.type.removeprefix(kind)
-        if condition.status == TRUE and name in texts:
+        if condition.status == "True" and name in texts:
             yield texts[name]  # (reason, message)
-    if not is_2023 and {condition.status for condition in conditions} == {TRUE}:
+    statuses = {condition.status for condition in conditions}
+    if statuses == {"True"} and not is_2023:
         yield _COMPLETED, "Placement has finished the rollout process and reached the desired status"
 
 

@@ -64,10 +64,15 @@ def collect_lasting_clusters(bindings: Iterable[Binding]) -> set[str]:
 
 
 def split_clusters(clusters: Iterable[str], group: Container[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the clusters of a group and the others, both in order."""
-    names = tuple(clusters)
-    inside = tuple(name for name in names if name in group)
-    return inside, tuple(name for name in names if name not in group)
+    """Return the clusters in a group, and those outside of it, both in the order of `clusters`."""
+    inside: list[str] = []
+    outside: list[str] = []
+    for name in clusters:
+        if name in group:
+            inside.append(name)
+        else:
+            outside.append(name)
+    return tuple(inside), tuple(outside)
 
 
 def index_by_cluster(bindings: Iterable[Binding]) -> dict[str, Binding]:
@@ -296,11 +301,6 @@ def build_outscored_decision(cluster: str, affinity: int, spread: int) -> Decisi
         f'Cluster "{cluster}" does not score high enough (affinity score: {affinity}, topology spread score: {spread})'
     )
     return Decision(cluster, False, reason, affinity, spread)
-
-
-def build_rejected_decision(cluster: str, reason: str) -> Decision:
-    """Build the decision on a cluster rejected by a rule."""
-    return Decision(cluster, is_selected=False, reason=f"ClusterUnschedulable, {reason}")
 
 
 def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:

@@ -69,7 +69,9 @@ class MemberList:
         return self.get_cached(("selected", selector), lambda: self._match_selector(selector))
 
     def _match_selector(self, selector: LabelSelector) -> Mask | str:
-        """Return the mask of the members matching a selector, or its error."""
+        """Return the mask of the members matching a selector, or its error. All labels and expressions must match, so
+        their masks are combined by "and". The operators NotIn and DoesNotExist match members without the key, too.
+        """
         problems = validate_selector(selector)
         if problems:
             return f"failed to parse label selector: {problems[0]}"

@@ -18,7 +18,6 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PreferredTerm,
     PropertyRequirement,
     build_outscored_decision,
-    build_rejected_decision,
     build_selected_decision,
     collect_clusters,
     collect_lasting_clusters,
@@ -156,7 +155,7 @@ def explain(
     filter_result = filter_members(request, member_list, binding_table.masks)
     if isinstance(filter_result, CycleAbort):
         return _explain_aborted_cycle(request, binding_table, snapshot, filter_result)
-    if not _is_pick_n(request):  # PickAll: no scores
+    if request.policy.placement_type is PlacementType.PICK_ALL:  # no scores
         rows = _explain_members(request, binding_table, ranks={}, replay=replay)
         return PlacementExplanation(request.policy, snapshot, number=None, clusters=rows, batches=replay.batches)
     ranking = rank_members(request, member_list, binding_table.masks, filter_result.eligible)
@@ -184,10 +183,6 @@ class _SchedulingReplay(Struct, frozen=True):
     batches: tuple[tuple[str, ...], ...]
     has_final_picks: bool
 
-    def find_pick_batch(self, cluster: str) -> int | None:
-        """Return the number of the batch that picked a cluster."""
-        return next((i for i, batch in enumerate(self.batches, 1) if cluster in batch), None)
-
 
 def _collect_pick_batches(
     request: PlacementRequest, initial: tuple[Binding, ...], member_list: MemberList, snapshot: PolicySnapshot
@@ -195,7 +190,9 @@ def _collect_pick_batches(
     """Run the cycles again, one by one, and collect the clusters picked by each."""
     bindings, batches = initial, []
     while True:
-        cycle_result = scheduling_cycle.run_cycle(bindings, member_list, request.policy, snapshot, request.namespace)
+        cycle_result = scheduling_cycle.run_scheduling_cycles(
+            bindings, member_list, request.policy, snapshot, request.namespace, is_single=True
+        )
         picks = tuple(change.cluster for change in cycle_result.changes if change.cause is ChangeCause.PICKED)
         if picks:
             batches.append(picks)
@@ -231,15 +228,19 @@ def _explain_members(
     and its pick in the `replay`. `ranks` has (rank, margin) of eligible members by name; empty except for a PickN.
     """
     member_list, masks = binding_table.member_list, binding_table.masks
-    scores = _compute_scores(request, member_list, masks) if _is_pick_n(request) else {}
-    preferred_terms = request.policy.preferred_terms if _is_pick_n(request) else ()
+    scores: dict[int, tuple[int, int | None]] = {}  # (affinity, spread) by position; only a PickN has scores
+    preferred_terms: tuple[PreferredTerm, ...] = ()
+    if request.policy.placement_type is PlacementType.PICK_N:
+        scores = _compute_scores(request, member_list, masks)
+        preferred_terms = request.policy.preferred_terms
     bound_mask_at_start = BindingTable(replay.initial_bindings, member_list, binding_table.policy_snapshot).current
     rows: list[ClusterExplanation] = []
     for position, member in enumerate(member_list.members):
         rejections = _list_rejections(request, binding_table, position)
         affinity, spread = scores.get(position, (None, None))
         rank, margin = ranks.get(member.name, (None, None))
-        batch = replay.find_pick_batch(member.name)
+        # The number of the cycle that picked the cluster, from 1; None if none did.
+        batch = next((number for number, picks in enumerate(replay.batches, 1) if member.name in picks), None)
         is_bound = bool(bound_mask_at_start >> position & 1)
         binding = replay.final_bindings.get(member.name) if is_bound or batch else None
         if binding is not None:  # bound or picked: report the recorded scores
@@ -267,10 +268,6 @@ def _explain_members(
     return tuple(rows)
 
 
-def _is_pick_n(request: PlacementRequest) -> bool:
-    return request.policy.placement_type is PlacementType.PICK_N
-
-
 def _list_rejections(request: PlacementRequest, binding_table: BindingTable, position: int) -> tuple[Rejection, ...]:
     """Return every rule's rejection of a member, except those due to its own binding (a spread counts it already)."""
     member_list, binding_masks = binding_table.member_list, binding_table.masks
@@ -294,7 +291,7 @@ def _build_reported_reason(
     if binding is not None:
         return build_selected_decision(binding).reason
     if rejections:
-        return build_rejected_decision(name, rejections[0].reason).reason
+        return f"ClusterUnschedulable, {rejections[0].reason}"
     return build_outscored_decision(name, affinity or 0, spread or 0).reason  # None without scores
 
 
@@ -348,8 +345,8 @@ def _explain_pick_fixed_placement(
     request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
 ) -> PlacementExplanation:
     """Explain a PickFixed: the scheduler's decision on each listed cluster, and all others as not named."""
-    cycle_result = scheduling_cycle.run_cycle(
-        binding_table.by_cluster.values(), binding_table.member_list, request.policy, snapshot
+    cycle_result = scheduling_cycle.run_scheduling_cycles(
+        binding_table.by_cluster.values(), binding_table.member_list, request.policy, snapshot, is_single=True
     )
     decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()  # None without names
     decisions_by_cluster = {decision.cluster: decision for decision in decisions_made}

@@ -184,9 +184,6 @@ _APPLY_STEPS = ("rollout_started", "overridden", "work_synchronized", "applied",
 _REPORT_STEPS = ("rollout_started", "overridden", "work_synchronized", "diff_reported")
 
 
-_UNDECIDED_TEXT: Final = f"{_IN_PROCESS} deciding whether to roll out some version of the resources or not"
-
-
 def format_run_status_text(index: int | None, name: str) -> str:
     """Return the text about a run in a cluster's status; `index` is that of its spec."""
     return f", resourceSnapshotIndex: {'' if index is None else index}, updateRun: {name}"
@@ -310,8 +307,10 @@ def _build_cluster_status(
         match name, status:
             case "rollout_started", _ if progress.is_blocked:
                 text = "The resources cannot be updated to the latest because of the rollout strategy"
+            case "rollout_started", "Unknown" if is_external:  # no staged run has reached the cluster
+                text = f"{_IN_PROCESS} deciding whether to roll out some version of the resources or not"
             case "rollout_started", _ if is_external:
-                text = _UNDECIDED_TEXT if status == UNKNOWN else f"{text}{progress.run_text}"
+                text = f"{text}{progress.run_text}"
             case "overridden" | "work_synchronized", "False" if progress.failure:
                 text = f"{text}: {progress.failure}"
             case "overridden", "True" if not progress.has_overrides:
@@ -356,20 +355,24 @@ def build_placement_status_2023(
     return PlacementStatus((scheduled, *_build_conditions_2023(states)), clusters)
 
 
-# Conditions of a cluster's progress, in the order of ClusterProgress.
-_STEPS_2023: Final = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
-
-
 def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding]) -> PlacementStatus:
-    """Convert a current status to the older texts; `bindings` are those of the placement."""
-    if not status.conditions or status.conditions[0].status == UNKNOWN:  # not scheduled yet
+    """Convert a current status to the older texts; `bindings` are those of the placement. The progress of each cluster
+    is read from its conditions, and the older status is built from that.
+    """
+    scheduled = status.conditions[0] if status.conditions else None  # the first condition is Scheduled
+    if scheduled is None or scheduled.status == UNKNOWN:
         return build_placement_status_2023(scheduling=None, progress={})
     by_cluster = index_by_cluster(bindings)
-    status_by_cluster = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
-    selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
-    progress = {name: _read_progress_of_status(item) for name, item in status_by_cluster.items()}
-    older = build_placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
-    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)  # a newer field
+    selected: list[Binding] = []  # in the order of the status
+    progress: dict[str, ClusterProgress] = {}
+    for cluster_status in status.clusters:
+        name = cluster_status.cluster  # "" for an unfilled position
+        progress[name] = _read_progress_of_status(cluster_status)
+        if name in by_cluster:
+            selected.append(by_cluster[name])
+    older = build_placement_status_2023(SchedulingStatus(scheduled, tuple(selected), ()), progress)
+    # The observed resource index is a newer field.
+    clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)
     return replace(older, clusters=clusters)
 
 
@@ -378,9 +381,14 @@ def _read_progress_of_status(status: ClusterStatus) -> ClusterProgress:
     verdicts = {condition.type: condition.status for condition in status.conditions}
     # With reported differences only, nothing is applied and nothing fails.
     missing = TRUE if "DiffReported" in verdicts else UNKNOWN
-    rollout, overridden, synchronized, applied, available = (verdicts.get(step, missing) for step in _STEPS_2023)
-    index = status.observed_resource_index
-    return ClusterProgress(rollout, overridden, synchronized, applied, available, resource_snapshot=index)
+    return ClusterProgress(
+        rollout_started=verdicts.get("RolloutStarted", missing),
+        overridden=verdicts.get("Overridden", missing),
+        work_synchronized=verdicts.get("WorkSynchronized", missing),
+        applied=verdicts.get("Applied", missing),
+        available=verdicts.get("Available", missing),
+        resource_snapshot=status.observed_resource_index,
+    )
 
 
 def _is_synchronized(state: ClusterProgress) -> bool:

@@ -25,7 +25,8 @@ def build_next_snapshot(previous: PolicySnapshot | None, policy: Policy | None) 
     number = policy.number_of_clusters if policy else None
     if previous is None:
         return PolicySnapshot(0, digest, number)
-    return PolicySnapshot(previous.index + (previous.hash != digest), digest, number)  # index + 1 if changed
+    index = previous.index if previous.hash == digest else previous.index + 1
+    return PolicySnapshot(index, digest, number)
 
 
 def compute_policy_hash(policy: Policy | None) -> str:

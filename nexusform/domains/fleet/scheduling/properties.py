@@ -88,10 +88,12 @@ def find_property_extremes(member_list: MemberList, name: str) -> PropertyExtrem
 
 def _compute_minimum_and_maximum(values: tuple[PropertyValue, ...]) -> PropertyExtremes | UnreadablePropertyError:
     """Return the minimum and maximum of the existing values, or the first error among them."""
-    unreadable = next((value for value in values if isinstance(value, UnreadablePropertyError)), None)
-    if unreadable is not None:
-        return unreadable
-    quantities = [value for value in values if isinstance(value, Quantity)]
+    quantities: list[Quantity] = []
+    for value in values:
+        if isinstance(value, UnreadablePropertyError):
+            return value
+        if value is not None:  # None: the member has no such property
+            quantities.append(value)
     return PropertyExtremes(min(quantities, default=None), max(quantities, default=None))
 
 
@@ -125,7 +127,7 @@ def find_contradictory_requirements(requirements: Iterable[PropertyRequirement])
     # The tightest bounds; of equal ones, a strict one is tighter.
     lower = max(lower_bounds, key=lambda bound: (bound.value.nano, bound.is_strict), default=None)
     upper = max(upper_bounds, key=lambda bound: (-bound.value.nano, bound.is_strict), default=None)
-    return _explain_empty_range(lower, upper) or _explain_violated_bound(equal, lower, upper)
+    return _explain_violated_bounds(equal, lower, upper)
 
 
 def _parse_requirements(requirements: Iterable[PropertyRequirement]) -> Iterable[tuple[str, Quantity]]:
@@ -138,20 +140,17 @@ def _parse_requirements(requirements: Iterable[PropertyRequirement]) -> Iterable
             yield requirement.operator, value
 
 
-def _explain_empty_range(lower: _PropertyBound | None, upper: _PropertyBound | None) -> str | None:
-    """Return why no value is between two bounds; None if one is, or a bound is missing."""
-    if lower is None or upper is None:
-        return None
-    # Equal bounds exclude all values if either is strict (True is 1; nanos are whole), crossed bounds always do.
-    if upper.value.nano - lower.value.nano < max(lower.is_strict, upper.is_strict):
-        return f"lower bound ({lower.value}) and upper bound ({upper.value}) exclude all values"
-    return None
-
-
-def _explain_violated_bound(
+def _explain_violated_bounds(
     equal: Quantity | None, lower: _PropertyBound | None, upper: _PropertyBound | None
 ) -> str | None:
-    """Return a text about the bound violated by an Eq value; None without a violation."""
+    """Return why the bounds exclude all values, or an Eq value (None: there is none) violates one of them; None if they
+    do not. A bound may be missing (None).
+    """
+    if lower is not None and upper is not None:
+        width = upper.value.nano - lower.value.nano  # 0 for equal bounds, negative for crossed ones
+        # Equal bounds exclude all values if either is strict: True counts as 1, and nanos are whole.
+        if width < max(lower.is_strict, upper.is_strict):
+            return f"lower bound ({lower.value}) and upper bound ({upper.value}) exclude all values"
     if equal is None:
         return None
     for bound, sign, name in ((lower, 1, "lower"), (upper, -1, "upper")):

@@ -85,14 +85,13 @@ class BlockedRollout(Struct, frozen=True):
     @property
     def message(self) -> str:
         """Message for waiting processes."""
-        return f"the rollout of {self._subject}: max_unavailable and max_surge allow no further change"
-
-    @property
-    def _subject(self) -> str:
-        return f"{self.placement} stops before {format_first_items(self.clusters, _MAX_NAMES)}"
+        names = format_first_items(self.clusters, _MAX_NAMES)
+        change = "max_unavailable and max_surge allow no further change"
+        return f"the rollout of {self.placement} stops before {names}: {change}"
 
     def build_problem(self, path: Path = (), failing: Sequence[str] = ()) -> Problem:
         """Build the warning: cause and remedy. Failing clusters count as unavailable."""
+        names = format_first_items(self.clusters, _MAX_NAMES)
         unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
         cause, advice = "", "Raise one of them."
         hint = f"raise max_unavailable ({unavailable}) or max_surge ({surge})"
@@ -107,10 +106,10 @@ class BlockedRollout(Struct, frozen=True):
             len(self.clusters), "it keeps its current resources", "they keep their current resources"
         )
         text = (
-            f"The rollout of {self._subject}; {consequence}.{cause} max_unavailable = {unavailable} "
-            f"and max_surge = {surge} allow no further change. {advice}"
+            f"The rollout of {self.placement} stops before {names}; {consequence}.{cause} max_unavailable = "
+            f"{unavailable} and max_surge = {surge} allow no further change. {advice}"
         )
-        summary = f"{self.placement}: the rollout stops before {format_first_items(self.clusters, _MAX_NAMES)}; {hint}"
+        summary = f"{self.placement}: the rollout stops before {names}; {hint}"
         return Problem(path, BLOCKED_ROLLOUT, text, Severity.WARNING, brief=summary)
 
 

@@ -22,7 +22,6 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PolicySnapshot,
     SchedulingStatus,
     build_outscored_decision,
-    build_rejected_decision,
     build_scheduled_condition,
     list_unselected_clusters,
 )
@@ -36,12 +35,7 @@ from nexusform.domains.fleet.scheduling.member_list import (
     iterate_descending,
 )
 from nexusform.domains.fleet.scheduling.profile import SchedulerFilter
-from nexusform.domains.fleet.scheduling.rules import (
-    cluster_affinity,
-    cluster_eligibility,
-    same_placement_affinity,
-    topology_spread,
-)
+from nexusform.domains.fleet.scheduling.rules import cluster_affinity, cluster_eligibility, topology_spread
 
 
 class ScoredMember(Struct, frozen=True):
@@ -60,7 +54,10 @@ class MemberRanking(Struct, frozen=True):
     binding_masks: BindingMasks
 
     def iterate_best_first(self, candidates: Mask) -> Iterator[ScoredMember]:
-        """Yield candidates in picking order: by spread score, affinity score, an obsolete binding, and larger name."""
+        """Yield candidates in picking order: by spread score, affinity score, an obsolete binding, and larger name.
+        The candidates, like all sets of members, are a bit mask.
+        """
+        obsolete = self.binding_masks.obsolete  # bound under an earlier policy
         for spread, spread_members in self.members_by_spread:
             remaining = spread_members & candidates
             for affinity, affinity_members in self.members_by_affinity:
@@ -68,7 +65,7 @@ class MemberRanking(Struct, frozen=True):
                     break
                 equal = remaining & affinity_members  # in both scores
                 remaining &= ~equal
-                for equal_members in same_placement_affinity.split_tied_candidates(equal, self.binding_masks):
+                for equal_members in (equal & obsolete, equal & ~obsolete):
                     for position in iterate_descending(equal_members):
                         yield ScoredMember(position, affinity, spread)
 
@@ -174,13 +171,6 @@ class _CycleOutcome(Struct, frozen=True):
     abort: CycleAbort | None = None
 
 
-def run_cycle(
-    prior: Iterable[Binding], member_list: MemberList, policy: Policy, snapshot: PolicySnapshot, namespace: str = ""
-) -> CycleResult:
-    """Run one scheduling cycle for a placement; `namespace` is set for a namespaced one."""
-    return run_scheduling_cycles(prior, member_list, policy, snapshot, namespace, is_single=True)
-
-
 def run_scheduling_cycles(
     prior: Iterable[Binding],
     member_list: MemberList,
@@ -190,7 +180,9 @@ def run_scheduling_cycles(
     *,
     is_single: bool = False,
 ) -> CycleResult:
-    """Run cycles until none requests another, or a single one; `changes` are those of all cycles, in order."""
+    """Run scheduling cycles of a placement until none requests another, or a single one. `changes` of the result are
+    those of all cycles, in order. `namespace` is "" for a cluster-scoped placement.
+    """
     request = PlacementRequest(policy, namespace)
     binding_table = BindingTable(prior, member_list, snapshot.index)
     step = _PICKERS[request.policy.placement_type]
@@ -385,7 +377,8 @@ def _build_rejections(
     for position in iterate_ascending(sum(members for _rule, members in reported)):
         rule = next(rule for rule, members in reported if members >> position & 1)
         reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
-        yield build_rejected_decision(member_list.members[position].name, reason)
+        name = member_list.members[position].name
+        yield Decision(name, is_selected=False, reason=f"ClusterUnschedulable, {reason}")
 
 
 _PICKERS: dict[PlacementType, Callable[[PlacementRequest, BindingTable, PolicySnapshot], _CycleOutcome]] = {

@@ -282,15 +282,13 @@ def simulate_staged_run(
     return StagedRunOutcome(tuple(completed_steps), tuple(active.values()), blocking_clusters=tuple(blocking))
 
 
-_FORBIDDEN_TRANSITIONS = {
-    (RunState.INITIALIZE, RunState.STOP),
-    (RunState.RUN, RunState.INITIALIZE),
-    (RunState.STOP, RunState.INITIALIZE),
-}
-
-
 def check_run_state_transition(old_state: RunState, new_state: RunState) -> str | None:
     """Return why a requested state transition is invalid; None if it is valid."""
-    if (old_state, new_state) in _FORBIDDEN_TRANSITIONS:
+    forbidden_transitions = (
+        (RunState.INITIALIZE, RunState.STOP),
+        (RunState.RUN, RunState.INITIALIZE),
+        (RunState.STOP, RunState.INITIALIZE),
+    )
+    if (old_state, new_state) in forbidden_transitions:
         return f"invalid state transition: cannot transition from {old_state} to {new_state}"
     return None

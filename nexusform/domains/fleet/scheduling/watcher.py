@@ -69,7 +69,10 @@ _RELEASE_TRIGGERS = {
 
 
 def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> Trigger:
-    """Return the trigger of a binding change: its release, a new placement or policy, its cluster, or a general one."""
+    """Return the trigger of a binding change. For a release, its cause decides. For a pick, the first of these applies:
+    a new placement or policy, a lost binding or a change of its cluster, a trigger of the whole placement, and last a
+    change of any member.
+    """
     if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
         return _RELEASE_TRIGGERS[change.cause]
     if triggers.is_new:
@@ -78,11 +81,8 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
         return Trigger.POLICY_CHANGED
     if change.cluster in triggers.lost_bindings:
         return triggers.lost_bindings[change.cluster]
-    return triggers.member_triggers.get(change.cluster) or _find_general_trigger(triggers)
-
-
-def _find_general_trigger(triggers: SchedulingTriggers) -> Trigger:
-    """Return the first trigger of the whole placement, or else of any member, or else the default one."""
+    if change.cluster in triggers.member_triggers:
+        return triggers.member_triggers[change.cluster]
     if triggers.number_increased:
         return Trigger.NUMBER_INCREASED
     if triggers.lost_bindings:
@@ -106,13 +106,6 @@ class MemberChange(Struct, frozen=True):
 
     member: str
     trigger: Trigger
-
-
-class QueuedPlacement(Struct, frozen=True):
-    """Queued placement, and the causing changes by member name."""
-
-    placement: str
-    changes: tuple[MemberChange, ...]
 
 
 def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> Trigger | None:
@@ -152,17 +145,19 @@ def find_member_changes(old_members: Iterable[Member], new_members: Iterable[Mem
 
 def enqueue_placements(
     old_members: Iterable[Member], new_members: Iterable[Member], placements: Iterable[WatchedPlacement]
-) -> tuple[QueuedPlacement, ...]:
-    """Return the placements queued by changes between two member lists, in the given order."""
+) -> dict[str, tuple[MemberChange, ...]]:
+    """Return the placements queued by changes between two member lists: by key of the placement, the changes that queue
+    it, in the order of member names. Placements that nothing queues are missing.
+    """
     all_changes = find_member_changes(old_members, new_members)
     departures = tuple(change for change in all_changes if change.trigger is Trigger.CLUSTER_LEFT)
-    queue: list[QueuedPlacement] = []
+    queue: dict[str, tuple[MemberChange, ...]] = {}
     for placement in placements:
         is_complete = placement.is_fulfilled and placement.placement_type is not PlacementType.PICK_ALL
         changes = departures if is_complete else all_changes  # no other change of a member matters to it
         if changes:
-            queue.append(QueuedPlacement(placement.key, changes))
-    return tuple(queue)
+            queue[placement.key] = changes
+    return queue
 
 
 class IneffectiveMemberChange(Struct, frozen=True):

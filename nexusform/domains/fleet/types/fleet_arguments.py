@@ -82,11 +82,14 @@ def build_problems(findings: Iterable[Problem], document: FleetDocument | None =
 def remove_unknown_part_problems(attributes: Values, problems: Iterable[Problem]) -> list[Problem]:
     """Return the problems without those about an unknown argument, or about one inside or around it."""
     unknown_parts = [*list_unknown_paths(dict(attributes))]
-
-    def is_about_unknown_part(path: Path) -> bool:  # one path is a prefix of the other
-        return bool(path) and any(path[: len(part)] == part[: len(path)] for part in unknown_parts)
-
-    return [problem for problem in problems if not is_about_unknown_part(problem.path)]
+    remaining: list[Problem] = []
+    for problem in problems:
+        path = problem.path
+        # One path is a prefix of the other. An empty path is about the whole block, which is known.
+        is_in_unknown_part = any(path[: len(part)] == part[: len(path)] for part in unknown_parts)
+        if not path or not is_in_unknown_part:
+            remaining.append(problem)
+    return remaining
 
 
 def read_label_selector(values: Values | None) -> LabelSelector | None:

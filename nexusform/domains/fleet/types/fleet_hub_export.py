@@ -182,7 +182,8 @@ def _select_user_objects(manifests: list[Manifest], placements: Mapping[str, Obs
     services = list_services(manifests)
     user_objects = [manifest for manifest in manifests if is_user_object(manifest, services)]
     for placement in placements.values():
-        user_objects += placement.snapshots[-1].objects if placement.snapshots else ()
+        if placement.snapshots:
+            user_objects += placement.snapshots[-1].objects  # the latest snapshot is the last
     cleaned_objects: list[Manifest] = []
     for manifest in user_objects:
         is_member = is_fleet_group(manifest.group) and manifest.kind == MEMBER  # read with its status
@@ -322,21 +323,18 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
     return read_strategy.stages
 
 
-# Texts of an apply strategy in the API, and their names here.
-_APPLY_FIELDS: Final = {
-    "type": "type",
-    "comparisonOption": "comparison_option",
-    "whenToApply": "when_to_apply",
-    "whenToTakeOver": "when_to_take_over",
-}
-
-
 def _read_apply_strategy(spec: Mapping[str, Any] | None) -> ApplyStrategy | None:
     """Return the apply strategy in the API's form as a record; None without one."""
     if spec is None:
         return None
     force = get_mapping(spec, "serverSideApplyConfig").get("force")
-    texts = {name: str(spec[key]) for key, name in _APPLY_FIELDS.items() if spec.get(key)}
+    names_by_field = {
+        "type": "type",
+        "comparisonOption": "comparison_option",
+        "whenToApply": "when_to_apply",
+        "whenToTakeOver": "when_to_take_over",
+    }
+    texts = {name: str(spec[field]) for field, name in names_by_field.items() if spec.get(field)}
     return ApplyStrategy(**texts, allow_co_ownership=spec.get("allowCoOwnership") is True, force=force is True)
 
 
@@ -346,29 +344,28 @@ def _encode_apply_strategy(spec: Mapping[str, Any] | None) -> str:
     return "" if strategy is None else msgspec.json.encode(strategy).decode()
 
 
-_OVERRIDE_SNAPSHOTS: Final = {
-    "ClusterResourceOverrideSnapshot": "ClusterResourceOverride",
-    "ResourceOverrideSnapshot": "ResourceOverride",
-}
-
-
 def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
-    """Return override snapshots as manifests of their overrides, by name with namespace."""
+    """Return override snapshots as manifests of their overrides, by name of the snapshot: `[namespace/]web-2`. Their
+    text is JSON. A label of the snapshot has the name of its override.
+    """
+    override_kinds = {
+        "ClusterResourceOverrideSnapshot": "ClusterResourceOverride",
+        "ResourceOverrideSnapshot": "ResourceOverride",
+    }
     by_name: dict[str, str] = {}
-    for manifest in select_fleet_objects(manifests, _OVERRIDE_SNAPSHOTS):
+    for manifest in select_fleet_objects(manifests, override_kinds):
         spec = manifest.body.get("spec")
         if not isinstance(spec, Mapping):
             continue  # unreadable
-        names = {"name": manifest.labels.get(_PARENT_LABEL) or manifest.name, "namespace": manifest.namespace}
-        metadata = {name: value for name, value in names.items() if value}
-        kind = _OVERRIDE_SNAPSHOTS[manifest.kind]
+        override_name = manifest.labels.get("kubernetes-fleet.io/parent-resource-override") or manifest.name
+        metadata = {"name": override_name}
+        if manifest.namespace:
+            metadata["namespace"] = manifest.namespace
+        kind = override_kinds[manifest.kind]
         body = {"apiVersion": manifest.body.get("apiVersion"), "kind": kind, "metadata": metadata}
         name = format_object_key(manifest.namespace, manifest.name)
         by_name[name] = json.dumps({**body, "spec": spec.get("overrideSpec")}, ensure_ascii=False)
     return by_name
-
-
-_PARENT_LABEL: Final = "kubernetes-fleet.io/parent-resource-override"
 
 
 def _is_scheduling_pending(placement: ObservedPlacement) -> bool:

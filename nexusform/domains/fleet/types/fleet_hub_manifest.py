@@ -114,6 +114,7 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
     yaml_body, or yaml_body_wo (the write-only body) with a version to be raised for a new text.
     """
     body, secret, version = map(attributes.get, (_TEXT, _WRITE_ONLY, _VERSION))
+    # Without a write-only body: yaml_body must be set, and a version has no meaning.
     if secret is None and version is not None:
         return {}, [_build_argument_conflict(_VERSION, f"{_VERSION} has no effect without {_WRITE_ONLY}.")]
     if secret is None and body is None:
@@ -121,12 +122,14 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
         return {_TEXT: UNKNOWN}, [Problem((), "missing-required-argument", detail)]
     if secret is None:
         return {}, []
+    # With a write-only body: it is the only body, and it has a version.
     if body is not None:
         return {_TEXT: UNKNOWN}, [_build_argument_conflict(_WRITE_ONLY, f"Set {_TEXT} or {_WRITE_ONLY}, not both.")]
     if version is None:
         return {_TEXT: UNKNOWN}, [_build_argument_conflict(_WRITE_ONLY, f"Set {_VERSION} with it.")]
     if secret is UNKNOWN:
         return {_TEXT: UNKNOWN}, []
+    # Only the ids and lines of findings are reported: their texts could show parts of the body.
     reading = parse_manifests(_WRITE_ONLY, secret)
     findings = [*_filter_errors(reading.findings), *_validate_objects(secret)]
     problems = [_build_write_only_problem(finding.id, finding.line) for finding in findings]
@@ -225,14 +228,17 @@ def _check_fleet_object(manifest: Manifest) -> Iterator[Problem]:
 
 
 def find_secret_paths(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Return the path of yaml_body if it contains a Secret with data, also in an envelope; else ()."""
+    """Return the path of yaml_body if it contains a Secret with data, else (). Objects inside of others are searched,
+    too, because an envelope contains the objects of a namespace.
+    """
     if "Secret" not in str(attributes.get("yaml_body")):
         return ()  # most texts need no parsing
-    parts: list[Any] = [manifest.body for manifest in _read_manifests(attributes).manifests]
+    parts: list[Any] = [manifest.body for manifest in _read_manifests(attributes).manifests]  # still to search
     while parts:
         part = parts.pop()
         if isinstance(part, Mapping):
-            if part.get("kind") == "Secret" and ("data" in part or "stringData" in part):
+            has_data = "data" in part or "stringData" in part
+            if has_data and part.get("kind") == "Secret":
                 return (("yaml_body",),)
             parts += part.values()
         elif isinstance(part, list):

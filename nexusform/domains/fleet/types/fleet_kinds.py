@@ -53,15 +53,18 @@ class FleetKind(Struct, frozen=True):
         return attributes if document is None else document.values
 
     def fill(self, attributes: Values) -> dict[str, Any]:
-        """Return name and namespace from the manifest, unknown while it is unknown; {} without a manifest."""
-        if attributes.get("manifest") is UNKNOWN:
-            return dict.fromkeys(("name", "namespace") if self.is_namespaced else ("name",), UNKNOWN)
+        """Return name and namespace from the manifest, as computed values of these arguments. They are UNKNOWN while
+        the manifest is unknown. The result is {} without a manifest. Only namespaced kinds have a namespace.
+        """
         document = self.read_document(attributes)
-        if document is None:
+        if attributes.get("manifest") is UNKNOWN:
+            names = {"name": UNKNOWN, "namespace": UNKNOWN}
+        elif document is None:
             return {}
-        names = {"name": document.name or None}  # None: missing in the manifest
-        if self.is_namespaced:
-            names["namespace"] = document.namespace or "default"
+        else:
+            names = {"name": document.name or None, "namespace": document.namespace or "default"}  # None: missing
+        if not self.is_namespaced:
+            del names["namespace"]
         return names
 
     def build_id(self, attributes: Values) -> str:
@@ -115,15 +118,15 @@ class FleetKind(Struct, frozen=True):
         """
         for argument, manifest_value in (("name", document.name), ("namespace", document.namespace)):
             value = attributes.get(argument)
-            if is_set_and_known(value) and manifest_value and value != manifest_value:
+            is_set_twice = is_set_and_known(value) and manifest_value != ""
+            if is_set_twice and value != manifest_value:
                 text = f'{argument} is "{value}", but the manifest has "{manifest_value}". Remove one of them.'
                 yield Problem((argument,), CONFLICT, text)
-        set_names = [
-            name
-            for name, attribute in self.spec.attributes.items()
-            if attributes.get(name) not in (None, attribute.default, [])  # else not configured
-        ]
-        set_names += [name for name in self.spec.blocks if attributes.get(name)]
+        set_names: list[str] = []  # of arguments and blocks
+        for name, attribute in self.spec.attributes.items():
+            if attributes.get(name) not in (None, attribute.default, []):  # else not configured
+                set_names.append(name)
+        set_names += filter(attributes.get, self.spec.blocks)  # without absent and empty blocks
         for name in set_names:
             text = f'The object is set as manifest, so "{name}" cannot be set as well.'
             yield Problem((name,), CONFLICT, text)

@@ -132,18 +132,17 @@ def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) ->
     """Yield errors for selected kinds with another scope than the placement: a cluster scoped placement selects kinds
     without a namespace, a namespaced one only the others. Kinds of custom resources have unknown scopes: no errors.
     """
-    selects_content = any(item.scope == WITH_SELECTED and item.is_namespace for item in placement.selectors)
-    if selects_content and not is_namespaced:
-        return  # other selectors then select objects in the namespace, of either scope
-    invalid_kinds, scope = _NAMESPACED_KINDS, "not a cluster"
-    if is_namespaced:
-        invalid_kinds, scope = _CLUSTER_KINDS, "a cluster"
+    invalid_kinds = _CLUSTER_KINDS
+    explanation = "a cluster scoped resource"
+    if not is_namespaced:
+        # With this scope of a namespace, the other selectors select objects inside of it, of either scope.
+        if any(item.scope == WITH_SELECTED and item.is_namespace for item in placement.selectors):
+            return
+        invalid_kinds = _NAMESPACED_KINDS
+        explanation = "not a cluster scoped resource: select its Namespace, or use fleet_resource_placement"
     for i, selector in enumerate(placement.selectors):
         if selector.kind in invalid_kinds.get(selector.group, ()):
-            text = f"{selector.kind} is {scope} scoped resource"
-            if not is_namespaced:
-                text += ": select its Namespace, or use fleet_resource_placement"
-            yield build_error(("resource_selector", i, "kind"), text)
+            yield build_error(("resource_selector", i, "kind"), f"{selector.kind} is {explanation}")
 
 
 def _check_integer_fields(arguments: Values) -> Iterator[Problem]:

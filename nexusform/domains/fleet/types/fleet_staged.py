@@ -111,7 +111,7 @@ def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> F
     """Return an approval request. It is approved by argument, else by its manifest's condition, without both always."""
     document, is_approved = fleet.read_document(attributes), attributes.get("approved")
     if not isinstance(is_approved, bool):
-        is_approved = document is None or document.has_condition("Approved")
+        is_approved = document is None or ("Approved", "True") in document.conditions
     return FleetApprovalRequest(
         name=read_text(attributes, "name"),
         namespace=read_text(attributes, "namespace"),
@@ -122,11 +122,15 @@ def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> F
 
 
 def _warn_unrequested_approval(approval: FleetObject, _arguments: Values) -> Iterator[Problem]:
-    """Warn about an approval request with another name than those created by its run."""
+    """Warn about an approval request with another name than those created by its run: `<run>-before-<stage>` and
+    `<run>-after-<stage>`. No warning is possible while its name, run or stage is not known ("").
+    """
     assert isinstance(approval, FleetApprovalRequest)
     run, stage = approval.run, approval.stage
-    names = [f"{run}-{when}-{stage}" for when in ("before", "after")]
-    if approval.name and run and stage and approval.name not in names:
+    if not (approval.name and run and stage):
+        return
+    names = [f"{run}-before-{stage}", f"{run}-after-{stage}"]
+    if approval.name not in names:
         text = f"a run requests {names[0]} or {names[1]}; no run waits for {approval.name}"
         yield Problem((), "useless-approval-request", text, Severity.WARNING)
 

@@ -34,9 +34,6 @@ from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.explanation_text import DomainAnswer
 from nexusform.resources.address import Address, AddressPattern
 
-MANIFEST_TYPE = "fleet_hub_manifest"
-OVERRIDE_TYPES = ("fleet_cluster_resource_override", "fleet_resource_override")
-
 
 def explain_placements(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
@@ -81,9 +78,8 @@ def _build_reasons(
 ) -> list[PlacementReason]:
     """Build the reasons of placements, cluster by cluster; the cluster "" means all."""
     # With a sensitive manifest or override, the objects of every placement may contain sensitive values.
-    is_sensitive = any(
-        c.sensitive_after for c in result.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
-    )
+    types = ("fleet_hub_manifest", "fleet_cluster_resource_override", "fleet_resource_override")
+    is_sensitive = any(change.sensitive_after for change in result.plan.changes if change.address.type in types)
     rows: dict[Address, list[PlacementChange]] = {}
     for row in result.plan.placements:
         if row.kind == BINDING:
@@ -95,7 +91,6 @@ def _build_reasons(
     return reasons
 
 
-_POD_KINDS = (PlanningKind.PLACEMENT, PlanningKind.MANIFEST)
 NODES_UNKNOWN = "nodes-unknown"
 _MAX_NAMES = 20
 
@@ -156,16 +151,17 @@ def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: Add
     """Return a sentence about picked members with unknown nodes, so without predicted pods; "" without any. Only the
     placements that match `pattern` count. Nodes are known for the clusters in `fleet.pods.clusters`.
     """
-    members = dict(fleet.pods.members)  # cluster ids by member
+    cluster_ids = dict(fleet.pods.members)  # by member
     for change in result.plan.changes:  # members of this plan
         cluster_id = get_value_at_path(change.after, "kubernetes_cluster_id")
         if change.address.type == "fleet_member_cluster" and cluster_id:
-            members[str(get_value_at_path(change.after, "name"))] = str(cluster_id)
+            cluster_ids[str(get_value_at_path(change.after, "name"))] = str(cluster_id)
     names: list[str] = []
     for row in result.plan.placements:
-        is_picked = row.kind == BINDING and row.action is not PlacementAction.REMOVE
-        has_known_nodes = members.get(row.object, "") in fleet.pods.clusters
-        if is_picked and pattern.is_match(row.address) and not has_known_nodes:
+        if row.kind != BINDING or row.action is PlacementAction.REMOVE:
+            continue  # no picked member
+        has_known_nodes = cluster_ids.get(row.object, "") in fleet.pods.clusters
+        if not has_known_nodes and pattern.is_match(row.address):
             names.append(row.object)
     if not names:
         return ""
@@ -179,7 +175,7 @@ def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: Add
 def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> DomainAnswer | None:
     """Explain placements, members, and pods of placements and manifests; None for an address without any."""
     kind = request.registries.get_kind(pattern.type)
-    if kind not in (PlanningKind.MEMBER, *_POD_KINDS):
+    if kind not in (PlanningKind.MEMBER, PlanningKind.PLACEMENT, PlanningKind.MANIFEST):
         return None
     planned = make_plan(replace(request, samples=0, includes_remedies=False, lint=False))
     fleet = find_planned_fleet(planned)

@@ -22,7 +22,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     TopologySpreadConstraint,
 )
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult, run_cycle, run_scheduling_cycles
+from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult, run_scheduling_cycles
 from nexusform.kubernetes.matching import Requirement, Taint, Toleration, build_label_selector
 from nexusform.kubernetes.quantity import parse_quantity
 from tests.domains.fleet.scheduling.brute_force import Answer, Model
@@ -139,7 +139,7 @@ def compare_schedulers(situation: Situation) -> None:
     model = Model(list(members), asked, snapshot, namespace)
     roster = MemberList(members)
     answer = model.cycle(list(prior))
-    assert_equal(run_cycle(prior, roster, asked, snapshot, namespace), answer)
+    assert_equal(run_scheduling_cycles(prior, roster, asked, snapshot, namespace, is_single=True), answer)
     cycles = 1
     while answer.requeue:
         answer = model.cycle(answer.bindings)

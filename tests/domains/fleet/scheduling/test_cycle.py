@@ -17,7 +17,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     TopologySpreadConstraint,
 )
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.scheduling_cycle import run_cycle, run_scheduling_cycles
+from nexusform.domains.fleet.scheduling.scheduling_cycle import run_scheduling_cycles
 from nexusform.kubernetes.matching import Toleration, build_label_selector
 from tests.domains.fleet.scheduling.samples import (
     ALL,
@@ -408,7 +408,7 @@ class TestTopologySpread:
     def test_each_cycle_picks_one_cluster(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i % 3}"}) for i in range(9)]
         policy = build_pick_n(3, spread_constraints=(build_spread("region"),))
-        first = run_cycle((), MemberList(members), policy, build_snapshot(policy))
+        first = run_scheduling_cycles((), MemberList(members), policy, build_snapshot(policy), is_single=True)
         assert first.needs_requeue
         assert first.status is None
         assert len(first.bindings) == 1
@@ -476,7 +476,9 @@ class TestTopologySpread:
     def test_policy_change_drops_obsolete_bindings_in_first_batch(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i}"}) for i in range(4)]
         policy = build_pick_n(2, spread_constraints=(build_spread("region"),))
-        first = run_cycle(build_bound("m0", "m1"), MemberList(members), policy, build_snapshot(policy, 1))
+        first = run_scheduling_cycles(
+            build_bound("m0", "m1"), MemberList(members), policy, build_snapshot(policy, 1), is_single=True
+        )
         assert [(b.cluster, b.state) for b in first.bindings] == [("m0", UNSCHEDULED), ("m1", BOUND)]
         result = schedule(members, policy, build_bound("m0", "m1"), index=1)
         assert [(b.cluster, b.state) for b in result.bindings] == [

@@ -60,7 +60,7 @@ def test_fulfilled_pick_n_ignores_cluster_changes(situation: Situation, data: st
     assert before.status.is_fulfilled
     changed = [replace(data.draw(member), name=m.name) for m in members]
     changed = [replace(m, health=Health.UNHEALTHY) if m.is_leaving else m for m in changed]
-    assert enqueue_placements(members, changed, [WatchedPlacement("p", policy.placement_type, is_fulfilled=True)]) == ()
+    assert enqueue_placements(members, changed, [WatchedPlacement("p", policy.placement_type, is_fulfilled=True)]) == {}
     after = run_scheduling_cycles(before.bindings, MemberList(changed), policy, number, namespace)
     assert after.bindings == before.bindings
 

@@ -83,17 +83,17 @@ def test_trigger_of_joined_and_left_members() -> None:
 def test_queued_placements() -> None:
     every = [WatchedPlacement(f"{kind}-{done}", kind, done) for kind in (ALL, FIXED, N) for done in (True, False)]
     better = replace(BEFORE, properties={NODES: "9"})
-    assert [q.placement for q in enqueue_placements([BEFORE], [better], every)] == [
+    assert list(enqueue_placements([BEFORE], [better], every)) == [
         "PickAll-True",
         "PickAll-False",
         "PickFixed-False",
         "PickN-False",
     ]
-    assert [q.placement for q in enqueue_placements([BEFORE], [], every)] == [w.key for w in every]
+    assert list(enqueue_placements([BEFORE], [], every)) == [w.key for w in every]
     both = enqueue_placements(
         [BEFORE, member("b")], [better], [WatchedPlacement("done", N, True), WatchedPlacement("open", N, False)]
     )
-    assert [[c.trigger for c in q.changes] for q in both] == [
+    assert [[change.trigger for change in changes] for changes in both.values()] == [
         [Trigger.CLUSTER_LEFT],
         [Trigger.CLUSTER_PROPERTIES_CHANGED, Trigger.CLUSTER_LEFT],
     ]

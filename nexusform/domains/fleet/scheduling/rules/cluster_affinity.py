@@ -59,12 +59,15 @@ def _match_terms(terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList
 def _match_term(
     term: ClusterSelectorTerm, member_list: MemberList, candidates: Mask
 ) -> tuple[Mask, dict[int, CycleAbort]]:
-    """Return the members of `candidates` that match a term, and by position errors of unreadable values."""
+    """Return the members of `candidates` that match a term, as a bit mask, and errors by position of the member. Such
+    an error, an unreadable value or an invalid selector, stops the cycle.
+    """
+    members = member_list.members
     selected_members = member_list.select_by_labels(term.label_selector)
     if isinstance(selected_members, str):
         # An invalid selector stops the scheduler at the first member evaluated.
         first_positions = islice(iterate_ascending(candidates), 1)
-        return 0, {position: _build_abort(member_list, position, selected_members) for position in first_positions}
+        return 0, {position: CycleAbort(members[position].name, selected_members) for position in first_positions}
     candidates &= selected_members
     unreadable: dict[int, CycleAbort] = {}
     for requirement in term.property_selector or ():
@@ -72,16 +75,12 @@ def _match_term(
             ("meets", requirement), partial(_find_matching_members, requirement, member_list)
         )
         unreadable |= {
-            position: _build_abort(member_list, position, message)
+            position: CycleAbort(members[position].name, message)
             for position, message in failing.items()
             if candidates >> position & 1
         }
         candidates &= matching
     return candidates, unreadable
-
-
-def _build_abort(member_list: MemberList, position: int, message: str) -> CycleAbort:
-    return CycleAbort(member_list.members[position].name, message)
 
 
 def _find_matching_members(requirement: PropertyRequirement, member_list: MemberList) -> tuple[Mask, dict[int, str]]:

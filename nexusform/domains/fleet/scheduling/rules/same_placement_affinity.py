@@ -1,4 +1,4 @@
-"""Same placement: a bound cluster is no candidate; one bound under an earlier policy wins exact ties."""
+"""Same placement: a bound cluster is no candidate. Ties: see `MemberRanking` in scheduling_cycle.py."""
 
 from nexusform.domains.fleet.scheduling.bindings import PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
@@ -14,8 +14,3 @@ def explain_rejection(
 ) -> str:
     """Return the reason for explanations; KubeFleet never reports it."""
     return "cluster is already selected by this placement"
-
-
-def split_tied_candidates(candidates: Mask, binding_masks: BindingMasks) -> tuple[Mask, Mask]:
-    """Split candidates with equal scores: first those bound under an earlier policy, then the others."""
-    return candidates & binding_masks.obsolete, candidates & ~binding_masks.obsolete

@@ -9,11 +9,12 @@ from nexusform.kubernetes.matching import EQUAL, EXISTS, Taint, Toleration
 
 def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
     """Return True if a toleration covers a taint: as for pods, but Equal compares an empty key too."""
-    if toleration.effect and toleration.effect != taint.effect:  # "" matches all effects
+    if toleration.effect not in ("", taint.effect):  # "" matches all effects
         return False
     if toleration.operator == EXISTS:
-        return not toleration.key or toleration.key == taint.key  # "" matches all keys
-    return toleration.operator == EQUAL and (toleration.key, toleration.value) == (taint.key, taint.value)
+        return toleration.key in ("", taint.key)  # "" matches all keys
+    is_equal = (toleration.key, toleration.value) == (taint.key, taint.value)
+    return is_equal and toleration.operator == EQUAL  # no taint has another operator
 
 
 def find_untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:

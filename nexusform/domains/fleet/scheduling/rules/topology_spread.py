@@ -58,7 +58,10 @@ def build_topology_domains(
 def evaluate_constraints(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> SpreadVerdict:
-    """Return the rejected members by constraint, and the members not rejected by topology spread score."""
+    """Return the rejected members by constraint, and the other members by topology spread score. Sets of members are
+    bit masks. Each constraint changes the scores: by minus the change of the skew, or by a penalty if it is violated
+    and soft. A violated hard constraint rejects the member, so it has no score.
+    """
     rejected_by_constraint: list[tuple[TopologySpreadConstraint, Mask]] = []
     members_by_score: dict[int, Mask] = {0: member_list.all_members}
     # Hard constraints first.
