@@ -22,7 +22,7 @@ _UNREAD_NEXUS_TYPES: Final = ("baremetalmachines", "clusters", "racks")
 UNREAD_TYPES: Final = {"microsoft.resources/deployments", *(f"microsoft.networkcloud/{x}" for x in _UNREAD_NEXUS_TYPES)}
 MAX_NUMBER: Final = 10**9
 _RESOURCE_GROUP: Final = re.compile(r"(?:^|/)resourcegroups/([^/]*)", re.IGNORECASE)
-_SUBSCRIPTION: Final = re.compile(r"/subscriptions/([^/]+)/")
+
 _TOP_LEVEL: Final[Path] = ("top level",)  # path in the finding for a document without a list
 
 
@@ -34,11 +34,6 @@ def normalize_id(arm_id: str) -> str:
 def extract_resource_group(arm_id: str) -> str:
     """Return the resource group in an ARM id, "" if absent."""
     return find_group(_RESOURCE_GROUP, arm_id)
-
-
-def extract_subscription(arm_id: str) -> str:
-    """Return the subscription in an ARM id in lower case, "" if absent."""
-    return find_group(_SUBSCRIPTION, arm_id.strip().lower())
 
 
 def find_group(pattern: re.Pattern[str], text: str) -> str:

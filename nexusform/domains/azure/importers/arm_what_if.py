@@ -40,6 +40,8 @@ _MAX_NAMES: Final = 4
 _ID: Final = re.compile(
     r"(/subscriptions/[^/]+(/resourcegroups/[^/]+)?|.*/providers(/[^/]+){3}(/[^/]+/[^/]+)*)/*$", re.IGNORECASE
 )
+# An unevaluated expression: `[reference(...)]`, not the escaped `[[...]`.
+_EXPRESSION: Final = re.compile(r"\[(?!\[).*\]", re.DOTALL)
 
 
 def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
@@ -194,8 +196,11 @@ class _WhatIfChangeReader:
             return
         values = after if isinstance(after, Mapping) else get_mapping(parent, "before")
         body = select_members(values, _BODY_FIELDS)
-        expressions = {location: scalar for location, scalar in list_scalars(body) if _is_expression(scalar)}
-        unknown = {location: f"{scalar} is known only after deployment" for location, scalar in expressions.items()}
+        unknown = {
+            location: f"{scalar} is known only after deployment"
+            for location, scalar in list_scalars(body)
+            if _EXPRESSION.fullmatch(get_text(scalar))
+        }
         known_body = replace_scalars(body, lambda location, scalar: OMITTED if location in unknown else scalar)
         self._changes.append(replace(unchanged, action=action, body=known_body, unknown=unknown))
 
@@ -257,8 +262,3 @@ def _parse_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
         return "", ()
     parts = arm_id.strip().rstrip("/")[arm_id.lower().rfind("/providers/") + 11 :].split("/")
     return "/".join([parts[0], *parts[1::2]]).lower(), tuple(parts[2::2])
-
-
-def _is_expression(scalar: Any) -> bool:
-    """Return True for an unevaluated ARM expression: `[reference(...)]`, not the escaped `[[...]`."""
-    return isinstance(scalar, str) and scalar.startswith("[") and scalar.endswith("]") and scalar[1:2] != "["

@@ -2,7 +2,7 @@
 Template bodies and exported bodies have the same properties, so the same readers read both.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain
 from typing import Any, Final
@@ -116,10 +116,6 @@ def apply_changes(items: AzResources, changes: Sequence[ToolChange], findings: l
     return overlay.build_result()
 
 
-def _index_by_id(items: Iterable[ArmItem]) -> dict[str, ArmItem]:
-    return {normalize_id(str(item.read_value("id") or item.read_value("name"))): item for item in items}
-
-
 class _ChangedSite:
     """Bodies of a site by kind and lower-case id, with changes applied in turn."""
 
@@ -127,7 +123,11 @@ class _ChangedSite:
         """Index the resources before the changes; problems of changes are added to `findings`."""
         self.items = items
         self.findings = findings
-        self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}  # by kind, then id
+        self.bodies: dict[str, dict[str, ArmItem]] = {}  # by kind, then lower-case id
+        for kind in TYPE_OF_KIND:
+            resources = items.list_resources(kind)
+            ids = [normalize_id(str(item.read_value("id") or item.read_value("name"))) for item in resources]
+            self.bodies[kind] = dict(zip(ids, resources, strict=True))
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
         self.locations: dict[str, None] = {}  # an ordered set
         for kind in ("racks", "bare_metal_machines"):
@@ -172,7 +172,9 @@ class _ChangedSite:
         cluster_key = key.partition("/agentpools/")[0]  # the key itself if it is not of a pool
         if change.action is AzAction.REPLACE and cluster_key in self.recreated_ids:
             change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
-        exists = key in self.bodies[change.kind] or self._is_initial_pool(change, key)
+        if change.kind == POOLS and cluster_key not in self.addresses:
+            self._add_initial_pools(cluster_key)  # of an existing cluster; they may include the changed pool
+        exists = key in self.bodies[change.kind]
         if not self._is_consistent_with_inventory(change, exists=exists):
             return  # reported
         self.affected_ids |= {cluster_key: None, key: None}  # changes of a cluster precede those of its pools
@@ -345,16 +347,6 @@ class _ChangedSite:
                 )
         return item.merge_properties(change.file, (change.address,), requested)
 
-    def _is_initial_pool(self, change: ToolChange, key: str) -> bool:
-        """Return True if an existing cluster has the pool; if it lists no pools, its initial ones are added before."""
-        if change.kind != POOLS:
-            return False  # no pool
-        owner = key.rpartition("/")[0].rpartition("/")[0]  # without /agentpools/NAME
-        if owner in self.addresses:
-            return False  # a new cluster gets its initial pools on creation
-        self._add_initial_pools(owner)
-        return key in self.bodies[POOLS]
-
     def _add_initial_pools(self, owner: str) -> None:
         """Add the initial pools of a cluster to the agent pools if none of them are listed."""
         pool_bodies = self.bodies[POOLS]
@@ -383,7 +375,6 @@ class _ChangedSite:
 
     def _remove_object(self, change: ToolChange, key: str) -> None:
         """Remove an object, and the nodes of a removed pool."""
-        self._is_initial_pool(change, key)  # for its effect: lists the initial pools, the others stay
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS].items()

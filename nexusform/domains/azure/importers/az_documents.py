@@ -114,7 +114,10 @@ class _ExportReader:
             self.findings.append(Problem((), NOT_READ, "not a list of resources: not read.", _WARNING, file=name))
             return
         finding_count = len(self.findings)
-        items = _read_document_items(name, data, kind, self.findings)
+        items = read_arm_resources(name, _resolve_arm_template(data), self.findings)
+        if kind == ANY:  # a file of an unknown name: problems of its contents are warnings
+            warnings = [replace(problem, severity=_WARNING) for problem in self.findings[finding_count:]]
+            self.findings[finding_count:] = warnings
         kinds = self.sorter.add_resources_by_kind(items, kind)
         new_findings = self.findings[finding_count:]
         if not kinds and any(finding.severity is Severity.ERROR for finding in new_findings):
@@ -124,14 +127,12 @@ class _ExportReader:
         if any(finding.id == INCOMPLETE for finding in new_findings):
             self.incomplete_kinds |= kinds
             if not kinds.isdisjoint(_BASE_KINDS):  # all else depends on racks and machines: an error
-                self.findings[finding_count:] = map(_raise_incomplete_list, new_findings)
+                self.findings[finding_count:] = [
+                    replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
+                    for finding in new_findings
+                ]
         elif is_resource_list(data):  # a single resource does not make its kind complete
             self.listed_kinds |= kinds
-
-
-def _raise_incomplete_list(finding: Problem) -> Problem:
-    """Return a finding as an error if it is about an incomplete list."""
-    return replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
 
 
 def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
@@ -142,15 +143,6 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
     clusters = {"", *(str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"])}
     owners = {extract_name(extract_parent_id(pool.read_text("id", ""))) for pool in by_kind["agent_pools"]}
     return tuple(sorted(name for name in owners if name.lower() not in clusters))
-
-
-def _read_document_items(name: str, data: Any, kind: str, findings: list[Problem]) -> list[ArmItem]:
-    """Read the resources of a document; in a file of kind ANY (an unknown name), problems are warnings."""
-    finding_count = len(findings)
-    items = read_arm_resources(name, _resolve_arm_template(data), findings)
-    if kind == ANY:
-        findings[finding_count:] = [replace(problem, severity=_WARNING) for problem in findings[finding_count:]]
-    return items
 
 
 def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Problem]]:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from operator import attrgetter
-from typing import Any, Final
+from operator import add, attrgetter, gt
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -70,6 +70,7 @@ MAX_FINDINGS: Final = 50
 WITHOUT_A_MACHINE: Final = "vms-without-machine"
 _MAX_NAMES: Final = 5
 _BASE_KINDS: Final = frozenset(BASE_KINDS)
+_Load: TypeAlias = tuple[int, int, int]  # vCPUs, and GiB of memory and disk, of the VMs on a machine
 
 
 def read_inventory(
@@ -273,7 +274,7 @@ def resolve_vm_placements(
     without a machine get no placement, and one finding for all.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
-    loads: dict[str, AzVmSize] = {}  # used capacity by machine, for a warning above its hardware
+    loads: dict[str, _Load] = {}  # used capacity by machine, for a warning above its hardware
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
     all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())  # None: unknown
@@ -326,33 +327,26 @@ def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | Non
 
 
 def _add_vm_to_machine_load(
-    loads: dict[str, AzVmSize], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
+    loads: dict[str, _Load], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
 ) -> None:
     """Add the VM to the load of its machine; warn once if the load exceeds the hardware."""
-    before = loads.get(name, AzVmSize(0, 0, 0, 0))
-    after = AzVmSize(
-        before.cpu_cores + shape.cpu_cores, before.memory_gib + shape.memory_gib, before.disk_gib + shape.disk_gib, 0
-    )
-    loads[name] = after
-    if _is_overloaded(after, hardware) and not _is_overloaded(before, hardware):
+    total_cpus = hardware.cells * hardware.cpus_per_cell
+    total_memory = hardware.cells * hardware.memory_gib_per_cell
+    totals = (total_cpus, total_memory, hardware.disk_gib)
+    before = loads.get(name, (0, 0, 0))
+    cpus, memory, disk = map(add, before, (shape.cpu_cores, shape.memory_gib, shape.disk_gib))
+    loads[name] = (cpus, memory, disk)
+    was_overloaded = any(map(gt, before, totals))  # then it has a warning
+    if any(map(gt, loads[name], totals)) and not was_overloaded:
         listed_vm.item.report(
             "name",
             "overcommitted-machine",
-            f'the VMs on the machine "{name}" use {after.cpu_cores} vCPUs, {after.memory_gib} GiB of '
-            f"memory and {after.disk_gib} GiB of disk, more than its hardware ({hardware.cells} x "
+            f'the VMs on the machine "{name}" use {cpus} vCPUs, {memory} GiB of '
+            f"memory and {disk} GiB of disk, more than its hardware ({hardware.cells} x "
             f"{hardware.cpus_per_cell} vCPUs, {hardware.cells} x {hardware.memory_gib_per_cell} GiB, "
             f"{hardware.disk_gib} GiB). It counts as full. Check machine_sku_by_id.",
             Severity.WARNING,
         )
-
-
-def _is_overloaded(load: AzVmSize, hardware: MachineSku) -> bool:
-    """Return True if a load exceeds the total vCPUs, memory or disk of the hardware."""
-    return (
-        load.cpu_cores > hardware.cells * hardware.cpus_per_cell
-        or load.memory_gib > hardware.cells * hardware.memory_gib_per_cell
-        or load.disk_gib > hardware.disk_gib
-    )
 
 
 FAILED: Final = "platform-reports-failure"

@@ -44,7 +44,12 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for attributes in objects:
         cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
-        for name, arguments in _read_pool_arguments(attributes).items():
+        pool_arguments = get_mapping(attributes, "agent_pool")  # by name of the pool
+        if attributes.get("kubernetes_cluster_id"):  # a pool with a block of its own
+            arguments = {name: attributes.get(name) for name in POOL_ARGUMENTS}
+            count = attributes.get("node_count") or 0
+            pool_arguments = {str(attributes.get("name")): {"count": count, **arguments}}
+        for name, arguments in pool_arguments.items():
             pools[cluster_id, name] = RecordedPoolNodes(arguments=arguments)
         for node in get_mapping(attributes, "nodes").values():
             pool = pools.setdefault((cluster_id, str(node.get("pool"))), RecordedPoolNodes())
@@ -67,14 +72,6 @@ def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[
             arguments = select_members(arguments, POOL_ARGUMENTS)
         pools[key] = replace(recorded_nodes.get(key, RecordedPoolNodes()), arguments=arguments)
     return pools
-
-
-def _read_pool_arguments(attributes: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Read the pool arguments by pool name, of a cluster or of a separate pool."""
-    if attributes.get("kubernetes_cluster_id"):
-        arguments = {name: attributes.get(name) for name in POOL_ARGUMENTS}
-        return {str(attributes.get("name")): {"count": attributes.get("node_count") or 0, **arguments}}
-    return get_mapping(attributes, "agent_pool")
 
 
 def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPoolNodes) -> dict[int, AzNode]:

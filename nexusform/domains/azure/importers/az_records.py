@@ -2,6 +2,7 @@
 are ARM ids as captured, `created_at` is "" if unknown.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -9,9 +10,11 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.azure.importers.arm_resources import extract_subscription
+from nexusform.domains.azure.importers.arm_resources import find_group
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResources
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
+
+_SUBSCRIPTION: Final = re.compile(r"/subscriptions/([^/]+)/")
 
 
 class AzRack(Struct, frozen=True):
@@ -189,7 +192,7 @@ class AzInventory(Struct, frozen=True):
     @property
     def subscription_id(self) -> str:
         """Subscription of all machines in lower case, "" if unknown."""
-        subscription_ids = {extract_subscription(machine.id) for machine in self.machines}
+        subscription_ids = {find_group(_SUBSCRIPTION, machine.id.lower()) for machine in self.machines}
         return subscription_ids.pop() if len(subscription_ids) == 1 else ""
 
     @property

@@ -42,6 +42,8 @@ _NEXT_BUNDLE: Final = "components:"
 # Azure writes the year 0001 for an unknown date.
 _AVAILABILITY_END: Final = re.compile(r"endOfExtendedAvailabilityDate:\s*(20\d\d-\d\d-\d\d)")
 _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
+# Fields of an offered upgrade, in the order of RuntimeUpgradeOffer.
+_UPGRADE_DETAILS: Final = ("expectedDuration", "workloadImpact", "impactDescription", "supportExpiryDate")
 
 _Network: TypeAlias = tuple[str, str, int | None]  # lower-case id, name and number of addresses
 
@@ -95,14 +97,13 @@ def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
     if len(clusters) != 1:
         return None
     version = clusters[0].read_text("clusterVersion", "")
-    upgrade_items = clusters[0].read_objects("availableUpgradeVersions")
-    offers = [_read_upgrade_offer(item, to) for item in upgrade_items if (to := item.read_text("targetClusterVersion"))]
+    offers: list[RuntimeUpgradeOffer] = []
+    for item in clusters[0].read_objects("availableUpgradeVersions"):
+        target_version = item.read_text("targetClusterVersion")
+        if target_version:
+            details = (item.read_text(name, "") for name in _UPGRADE_DETAILS)
+            offers.append(RuntimeUpgradeOffer(target_version, *details))
     return RuntimeVersion(version, tuple(offers)) if version or offers else None
-
-
-def _read_upgrade_offer(item: ArmItem, version: str) -> RuntimeUpgradeOffer:
-    field_names = ("expectedDuration", "workloadImpact", "impactDescription", "supportExpiryDate")
-    return RuntimeUpgradeOffer(version, *(item.read_text(name, "") for name in field_names))
 
 
 def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:

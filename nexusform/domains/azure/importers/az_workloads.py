@@ -63,7 +63,9 @@ class NodeReading:
         self.name = name
         self.machine = normalize_id(item.read_text("bareMetalMachineId", ""))
         pool_name = extract_name(item.read_text("agentPoolId"))
-        self.pool = _normalize_pool_name_case(pool_name, (*cluster.pools, *initial))
+        known_names = (pool.name for pool in (*cluster.pools, *initial))
+        # Ids ignore case: take the name as in the body of the pool.
+        self.pool = next((name for name in known_names if name.lower() == pool_name.lower()), pool_name)
         self.is_pool_derived = False
         if not self.pool:  # of the control plane, or exported before API 2024-07
             self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool_name(name, cluster, initial)
@@ -164,11 +166,6 @@ def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -
     return _HASH.sub("", infix).strip("-") or _UNKNOWN_POOL
 
 
-def _normalize_pool_name_case(name: str, pools: Iterable[AzPool]) -> str:
-    """Return the name of a pool as in its body; ids ignore case."""
-    return next((pool.name for pool in pools if pool.name.lower() == name.lower()), name)
-
-
 def _find_pool_sku(pool: str, cluster: AzCluster) -> str:
     """Return the VM SKU of a pool in the body of its cluster, "" if unknown."""
     if pool == CONTROL_PLANE:
@@ -214,7 +211,9 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
     if derived_pools and _SYSTEM not in modes:
         # Prefer a pool with nodes named like those of initial pools, then the first by name.
         first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))
-        derived_pools[derived_pools.index(first)] = _mark_as_system_pool(first, _REASON_MINIMUM)
+        system_pool = replace(first.pool, mode=_SYSTEM)
+        index = derived_pools.index(first)
+        derived_pools[index] = replace(first, pool=system_pool, system_reason=_REASON_MINIMUM)
     return (*pools.values(), *(derived.pool for derived in derived_pools)), derived_pools
 
 
@@ -234,12 +233,10 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
         taints=tuple(taint for taint in read_taints(first.item) if taint in common_taints),
     )
     is_numbered = _NUMBERED_POOL.search(first.name.lower()) is not None
-    derived_pool = DerivedAgentPool(cluster, pool, first.item, is_numbered)
-    return _mark_as_system_pool(derived_pool, _REASON_LABEL) if _MODE_LABEL in labels else derived_pool
-
-
-def _mark_as_system_pool(derived_pool: DerivedAgentPool, reason: str) -> DerivedAgentPool:
-    return replace(derived_pool, pool=replace(derived_pool.pool, mode=_SYSTEM), system_reason=reason)
+    if _MODE_LABEL in labels:
+        system_pool = replace(pool, mode=_SYSTEM)
+        return DerivedAgentPool(cluster, system_pool, first.item, is_numbered, _REASON_LABEL)
+    return DerivedAgentPool(cluster, pool, first.item, is_numbered)
 
 
 def read_agent_pool_labels(item: ArmItem) -> Iterator[tuple[str, str]]:

@@ -45,14 +45,15 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     kinds = (*parents, *(name for name in items.by_kind if name not in (*parents, *_SHARED_KINDS)))
     resources = [(kind, item) for kind in kinds for item in items.list_resources(kind)]
     for kind, item in resources:
-        site = _find_site(kind, item, names, site_by_id) or site_by_rack.get(_get_id_key(item))
+        arm_id = item.read_value("id")
+        id_key = normalize_id(get_text(arm_id))  # "" without an id
+        site = _find_site(kind, item, names, site_by_id) or site_by_rack.get(id_key)
         if site is None:
             unassigned.append((kind, item))
             continue
         sites.setdefault(site, {}).setdefault(kind, []).append(item)
-        arm_id = item.read_value("id")
         if isinstance(arm_id, str):
-            site_by_id[normalize_id(arm_id)] = site
+            site_by_id[id_key] = site
     _assign_resources_to_only_site(unassigned, sites, default_name)
     shared = {kind: items.list_resources(kind) for kind in _SHARED_KINDS}
     return {name: replace(items, by_kind={**site_resources, **shared}) for name, site_resources in sites.items()}
@@ -114,11 +115,8 @@ def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_by_id: M
     rack_id = item.read_text("rackId") if kind == "bare_metal_machines" else None
     if rack_id and normalize_id(rack_id) in site_by_id:
         return site_by_id[normalize_id(rack_id)]
-    return site_by_id.get(extract_parent_id(_get_id_key(item)))
-
-
-def _get_id_key(item: ArmItem) -> str:
-    return normalize_id(get_text(item.read_value("id")))
+    parent_id = extract_parent_id(normalize_id(get_text(item.read_value("id"))))  # of a pool: its cluster
+    return site_by_id.get(parent_id)
 
 
 def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> str:

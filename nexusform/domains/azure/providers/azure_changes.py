@@ -157,8 +157,11 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
         properties["initialAgentPoolConfigurations"] = [
             merge_bodies(opaque[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
         ]
+    elif kind == POOL:
+        properties = build_new_pool_properties(values)
     else:
-        properties = build_new_pool_properties(values) if kind == POOL else _build_vm_properties(values, context)
+        hints = build_placement_hints(values, context.find_arm_id)
+        properties = {**build_vm_properties(values), **omit_empty({"placementHints": hints})}
     return _build_create_change(target, properties, values, context.common_fields)
 
 
@@ -290,11 +293,6 @@ def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple
         yield path
 
 
-def _build_vm_properties(values: Values, context: SiteContext) -> dict[str, Any]:
-    hints = build_placement_hints(values, context.find_arm_id)
-    return {**build_vm_properties(values), **omit_empty({"placementHints": hints})}
-
-
 def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context: SiteContext) -> Iterator[ArmChange]:
     """Build changes of a VM: a move re-creates it, a release only deletes it."""
     old_machine, new_machine = prior.get("machine"), planned.get("machine")
@@ -306,4 +304,4 @@ def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context
     if old_machine:
         yield ArmChange(ArmOperation.DELETE, target)
     if new_machine:
-        yield _build_create_change(target, _build_vm_properties(planned, context), planned, context.common_fields)
+        yield _build_object_creation(VM, target, planned, context)

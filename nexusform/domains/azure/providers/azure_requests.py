@@ -282,7 +282,7 @@ class ArmClient:
                 return  # nothing is left to do
             if progress is _ChangeStatus.IN_PROGRESS:
                 if observed is None and is_missing_too_long():
-                    raise ProviderProblem(_describe_deleted_resource(change))
+                    raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
                 if is_overdue():
                     raise StepPending(f"{change.target.title} is {read_provisioning_state(observed)} for a long time.")
                 self.wait(None, step, f"{change.target.title} is {read_provisioning_state(observed)}")
@@ -362,7 +362,10 @@ class ArmClient:
             # The client itself never retries: the effect of an unanswered request is read first.
             method(*arguments, polling=False, raw_response_hook=responses.append, **_NO_RETRIES, **conditions)
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
-            message = f"The connection to Azure failed ({_extract_connection_error_cause(problem)})"
+            # Libraries quote the messages of lower layers: take the last quoted text, else the whole line.
+            line = extract_first_line(problem)
+            *_, cause = [line, *re.findall(r"'([^']+)'", line)]
+            message = f"The connection to Azure failed ({cause})"
             self._possibly_sent.add(target)
             raise RetryLater(message, seconds=None, may_be_sent=True) from None
         except HttpResponseError as problem:
@@ -499,16 +502,12 @@ def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeS
         return _ChangeStatus.NOT_SENT
     if was_sent:  # the read may be stale
         return _ChangeStatus.IN_PROGRESS
-    raise ProviderProblem(_describe_deleted_resource(change))
+    raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
 
 
 def read_provisioning_state(body: Mapping[str, Any] | None) -> str:
     """Return the provisioningState of a body, "" if absent."""
     return get_text(body, "properties", "provisioningState")
-
-
-def _describe_deleted_resource(change: ArmChange) -> str:
-    return f"{change.target.title} was deleted: Azure does not show it."
 
 
 def build_failure_record(
@@ -565,12 +564,6 @@ def _format_error(problem: Any) -> str:
     error = getattr(problem, "error", None)
     code, message = getattr(error, "code", None), getattr(error, "message", None)
     return f"{code}: {message}" if code and message else extract_first_line(problem)
-
-
-def _extract_connection_error_cause(problem: Exception) -> str:
-    """Return the cause of a broken connection; libraries quote the messages of lower layers."""
-    line = extract_first_line(problem)
-    return str([line, *re.findall(r"'([^']+)'", line)][-1])  # the last quoted text, else the whole line
 
 
 def extract_first_line(problem: Exception) -> str:

@@ -67,6 +67,7 @@ from nexusform.domains.azure.providers.observed_site import (
     ObservedObjectComparison,
     ObservedSites,
     build_observed_object,
+    find_missing_nodes,
 )
 from nexusform.interfaces.plugins import (
     ChangeRequest,
@@ -322,7 +323,8 @@ class AzureSiteProvider(ObservedSites):
         """Apply a change, re-create nodes if needed, read the result. Raises ProviderProblem, with values for state."""
         group = self._find_resource_group(request)
         self._created_groups[request.key.id] = group
-        common_fields = self._load_index().common_fields.get(_extract_site_name(request), {})
+        site_name = request.key.id.partition("/")[0]
+        common_fields = self._load_index().common_fields.get(site_name, {})
         context = SiteContext(group, common_fields, self._find_hint_arm_id)
         arm, changes = self._subscription.make_arm_client(), build_azure_changes(request, context)
         try:
@@ -431,7 +433,8 @@ class AzureSiteProvider(ObservedSites):
         """Record missing nodes in the answer as an unfinished change of their count: those planned on a machine; after
         a failed change all of them.
         """
-        missing_nodes = _find_missing_nodes(answer.attributes, None if request.unfinished_change else request.planned)
+        planned = None if request.unfinished_change else request.planned
+        missing_nodes = find_missing_nodes(answer.attributes, planned)
         if not missing_nodes:
             return answer  # all are present, or not required
         nodes = answer.attributes["nodes"]
@@ -477,7 +480,8 @@ class AzureSiteProvider(ObservedSites):
             self._record_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
         # So few bodies may not name the site as state does.
-        named_sites = [replace(site, name=_extract_site_name(request)) for site in sites]
+        site_name = request.key.id.partition("/")[0]
+        named_sites = [replace(site, name=site_name) for site in sites]
         imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned_attributes]))
         separate_pools = self._list_separate_pools()
         objects: dict[tuple[str, str], ImportedSiteObject] = {}
@@ -528,25 +532,12 @@ def _get_owner_id(request: ChangeRequest) -> str:
     return str(request.attributes["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
 
 
-def _extract_site_name(request: ChangeRequest) -> str:
-    return request.key.id.partition("/")[0]
-
-
-def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list[str]:
-    """Find the nodes without a platform name (not in Azure); with `planned` only those planned on a machine."""
-    nodes = get_mapping(observed, "nodes")
-    missing = [name for name, node in nodes.items() if not node.get("platform_name")]
-    if planned is None:
-        return missing
-    return [name for name in missing if get_mapping(planned, "nodes", name).get("machine")]
-
-
 def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:
     """Return True if all VMs planned on a machine are observed on one; after a failed change, also all other nodes."""
     observed, planned = observation.answer.attributes, request.planned_attributes
     if request.key.type == VM:
         return bool(observed.get("machine")) or not planned.get("machine")
-    if request.unfinished_change is not None and _find_missing_nodes(observed):
+    if request.unfinished_change is not None and find_missing_nodes(observed):
         return False  # wait for the nodes missing before
     nodes = get_mapping(observed, "nodes")
     planned_nodes = get_mapping(planned, "nodes").items()

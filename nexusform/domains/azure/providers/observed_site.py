@@ -186,15 +186,17 @@ class ObservedSites(FixedIdentity):
         if key.type in _STATE_ONLY_TYPES:
             return self._read_state_only_object(request)
         item = objects.get((key.type, key.id))
+        cluster = self._find_cluster(key)  # of a cluster or pool, else None
+        lacks_node_list = cluster is not None and not cluster.has_node_list
         if item is None:
             if self._has_complete_list_for_object(key):
                 return ReadResult(None, is_observed=True)
-            if not self._is_node_list_missing(key):  # else a warning about its nodes suffices
+            if not lacks_node_list:  # else a warning about its nodes suffices
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)  # as recorded; a new one does not exist
         attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
         facts_note = self._build_machine_facts_note(key, attributes, request.private_note)
-        if self._is_node_list_missing(key):
+        if lacks_node_list:
             return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))  # not observed
         attributes = _remove_nodes_deleted_on_site(attributes, request.known_attributes)
         group_note = omit_empty({GROUP_KEY: item.resource_group})
@@ -230,11 +232,6 @@ class ObservedSites(FixedIdentity):
         exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
         time = exported_at if self._is_captured else read_clock()  # of the read: of the export, or now
         return build_observed_facts_note(attributes, self._machines[site.name], recorded_note, time)
-
-    def _is_node_list_missing(self, key: ObjectKey) -> bool:
-        """Return True for a cluster or pool without a list of nodes."""
-        cluster = self._find_cluster(key)
-        return cluster is not None and not cluster.has_node_list
 
     def _has_complete_list_for_object(self, key: ObjectKey) -> bool:
         """Return True if the site lists all objects of its kind; then an unlisted object does not exist."""
@@ -352,7 +349,7 @@ class ObservedSites(FixedIdentity):
         observed = dict(observation.answer.attributes)
         planned_nodes = planned.get("nodes")
         if isinstance(planned_nodes, Mapping):  # a cluster or a pool
-            missing_nodes = _find_missing_nodes(observed["nodes"], planned_nodes)
+            missing_nodes = find_missing_nodes(observed, planned)
             if missing_nodes:
                 form = select_word_form(len(missing_nodes), "node")
                 names = f"{form} {format_first_items(missing_nodes, _MAX_NAMES)}"
@@ -478,10 +475,15 @@ def _remove_generated_machines(
     return {**attributes, "machine_count": 0, "machines": {}}
 
 
-def _find_missing_nodes(nodes: Mapping[str, Any], planned_nodes: Mapping[str, Any]) -> list[str]:
-    """Find the nodes planned on a machine and not in Azure: without a platform name."""
-    missing = [name for name, node in nodes.items() if not node["platform_name"]]
-    return [name for name in missing if get_mapping(planned_nodes, name).get("machine")]
+def find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> list[str]:
+    """Find the nodes of an object that are not in Azure: without a platform name. With the `planned` attributes, only
+    those planned on a machine.
+    """
+    nodes = get_mapping(observed, "nodes")
+    missing = [name for name, node in nodes.items() if not node.get("platform_name")]
+    if planned is None:
+        return missing
+    return [name for name in missing if get_mapping(planned, "nodes", name).get("machine")]
 
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:

@@ -230,14 +230,6 @@ class ReconcileResult(Struct, frozen=True):
         return tuple(rule for rule in self.rules if rule.satisfied != "always")
 
 
-def index_machines(sites: Iterable[AzSite]) -> dict[tuple[str, str], AzMachine]:
-    """Index the machines of an export by site and name."""
-    machines: dict[tuple[str, str], AzMachine] = {}
-    for site in sites:
-        machines |= {(site.name, machine.name): machine for machine in site.inventory.machines}
-    return machines
-
-
 def compare_cluster_vms(
     address: str,
     name: str,
@@ -246,7 +238,9 @@ def compare_cluster_vms(
     unplaced: Iterable[tuple[str, int | str]],
     observed_machines: Mapping[tuple[str, str], AzMachine],
 ) -> ClusterLocationCheck:
-    """Compare the VMs of an object with the observed ones. `unplaced`: (pool, number) of VMs without machine."""
+    """Compare the VMs of an object with the observed ones. `name`: site and own name (`SITE/CLUSTER`). `unplaced`:
+    (pool, number) of VMs without machine. `observed_machines`: machines of the export by site and name.
+    """
     observed_by_key = {(vm.pool, vm.number): vm for vm in observed}
     unplaced_keys = set(unplaced)
     site = name.partition("/")[0]
@@ -258,18 +252,16 @@ def compare_cluster_vms(
             cause = UNPLACED if key in unplaced_keys else MISSING
             checks.append(VmCheck(vm.display_name, vm.placement, observed=None, cause=cause))
             continue
-        is_unmoved = observed_vm.placement.machine == vm.placement.machine
-        machine = vm.placement.machine
-        cause = "" if is_unmoved else _find_relocation_cause(machine, observed_machines.get((site, machine)))
+        recorded_machine = vm.placement.machine
+        machine = observed_machines.get((site, recorded_machine))
+        if observed_vm.placement.machine == recorded_machine:
+            cause = ""
+        elif machine is None:
+            cause = f"{recorded_machine} is no longer listed"
+        else:
+            cause = enclose(f"{recorded_machine}: ", find_unschedulable_reasons(machine.facts))  # "" if schedulable
         checks.append(VmCheck(observed_vm.display_name, vm.placement, observed_vm.placement, cause))
     return ClusterLocationCheck(address, name, tuple(checks))
-
-
-def _find_relocation_cause(machine: str, observed: AzMachine | None) -> str:
-    """Find the reason, visible in the export, for a VM to be off its recorded machine; "" if none."""
-    if observed is None:
-        return f"{machine} is no longer listed"
-    return enclose(f"{machine}: ", find_unschedulable_reasons(observed.facts))
 
 
 def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSpread]) -> list[SiteReplay]:

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.azure.rendering.azure_objects import (
@@ -259,10 +259,14 @@ class _ScriptWriter:
 
     def _render_value_as_shell_word(self, value: Any) -> str:
         """Render a value as a shell word, lists and objects in the CLI's shorthand."""
-        return "".join(
-            self._render_variable(piece) if isinstance(piece, UserInput) else _quote_shell_word(piece)
-            for piece in _join_adjacent_strings(_render_shorthand(value, is_top_level=True))
-        )
+        words: list[str] = []
+        pieces = _render_shorthand(value, is_top_level=True)
+        for is_text, group in groupby(pieces, lambda piece: isinstance(piece, str)):
+            if is_text:  # adjacent texts are quoted as one
+                words.append(_quote_shell_word("".join(map(str, group))))
+            else:
+                words += map(self._render_variable, cast("Iterator[UserInput]", group))
+        return "".join(words)
 
     def _render_variable(self, variable: UserInput) -> str:
         """Render a shell variable and record it as required; numbered if another one has its name (`a-b`, `a_b`)."""
@@ -320,15 +324,6 @@ def _needs_az_shorthand_quotes(text: str) -> bool:
     except ValueError:
         return text in _SPECIAL_VALUES
     return True
-
-
-def _join_adjacent_strings(pieces: Iterator[str | UserInput]) -> Iterator[str | UserInput]:
-    """Join adjacent strings."""
-    for is_string, group in groupby(pieces, lambda piece: isinstance(piece, str)):
-        if is_string:
-            yield "".join(map(str, group))
-        else:
-            yield from group
 
 
 def _format_flag(name: str) -> str:

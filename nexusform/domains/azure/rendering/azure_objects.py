@@ -530,10 +530,3 @@ def group_inputs_by_name(inputs: Iterable[UserInput]) -> dict[tuple[str, ...], l
         if item not in same_name:
             same_name.append(item)
     return by_words
-
-
-def describe_user_inputs(inputs: Sequence[UserInput]) -> str:
-    """Describe inputs of one name, with the entries of a map."""
-    meaning = inputs[0].meaning
-    entries = ", ".join(item.entry for item in inputs if item.entry)
-    return f"{meaning[:-1]}: {entries}." if entries else meaning

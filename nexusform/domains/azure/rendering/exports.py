@@ -20,7 +20,6 @@ from nexusform.domains.azure.rendering.azure_objects import (
     ResourceAction,
     UserInput,
     collect_azure_objects,
-    describe_user_inputs,
     group_inputs_by_name,
 )
 from nexusform.json_data.plain_data import get_mapping
@@ -187,7 +186,11 @@ class _DocumentWriter:
         for inputs in group_inputs_by_name(self.inputs).values():
             variable = inputs[0]
             kind = "map(string)" if variable.entry else "string"
-            yield variable.snake_case, {"type": kind, "description": describe_user_inputs(inputs)}
+            description = variable.meaning
+            entries = ", ".join(item.entry for item in inputs if item.entry)
+            if entries:  # of a map; they replace the full stop
+                description = f"{variable.meaning[:-1]}: {entries}."
+            yield variable.snake_case, {"type": kind, "description": description}
 
     def _build_parent(self, resource: AzureResource) -> str:
         """Build the parent id: the cluster for a pool, else the resource group."""

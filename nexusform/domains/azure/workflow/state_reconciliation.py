@@ -11,7 +11,7 @@ from nexusform.applying.answer_comparison import compare_answer
 from nexusform.applying.prediction_checks import PredictionResults, build_journal_records, verify_object_predictions
 from nexusform.applying.provider_calls import get_failed_change
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, Severity, build_error, convert_problem
-from nexusform.domains.azure.importers.az_records import AzSite
+from nexusform.domains.azure.importers.az_records import AzMachine, AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers.azure import KIND
 from nexusform.domains.azure.providers.azure_export import NAME
@@ -23,7 +23,6 @@ from nexusform.domains.azure.questions.reconciliation import (
     SiteReplay,
     VerifiedPredictions,
     compare_cluster_vms,
-    index_machines,
     run_replays,
 )
 from nexusform.domains.azure.workflow.site_import import find_site_source
@@ -243,7 +242,9 @@ class _Reconciler:
         self, observed: Mapping[Address, ObjectState], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterLocationCheck]:
         """Compare observed and recorded locations of the VMs of every object; one absent on the site has no VMs."""
-        observed_machines = index_machines(self.sites)
+        observed_machines: dict[tuple[str, str], AzMachine] = {}  # by site and name
+        for site in self.sites:
+            observed_machines |= {(site.name, machine.name): machine for machine in site.inventory.machines}
         uncaptured_set = frozenset(uncaptured)
         for address, current, kind in self._list_vm_objects():
             if address in uncaptured_set:

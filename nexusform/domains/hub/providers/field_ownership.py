@@ -202,28 +202,24 @@ def build_hub_record(
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
         return {}
-    deleting = [_format_identity(hub_object) for hub_object, body in identified if is_deleting(body)]
+    # An object has the key GROUP/KIND/NAMESPACE/NAME.
+    deleting = ["/".join(hub_object.identity) for hub_object, body in identified if is_deleting(body)]
     deletion_record = {DELETING: deleting} if deleting and type_name != MEMBER_TYPE else {}
     if type_name == MANIFEST_TYPE:
-        uids = {_format_identity(hub_object): get_uid(body) for hub_object, body in identified}
+        uids = {"/".join(hub_object.identity): get_uid(body) for hub_object, body in identified}
         return {ON_HUB: {UIDS: uids, **deletion_record}}
     _, body = identified[0]  # other resources have one object
     kept = dict(get_mapping(prior_note, ON_HUB))
     for name in (FOREIGN_FIELDS, OWNERS, DELETING):
         kept.pop(name, None)
-    foreign_record = _build_foreign_fields_record(type_name, body, manager) if type_name in PLACEMENT_TYPES else {}
+    managers = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
+    foreign_record: dict[str, Any] = {}
+    if managers:
+        foreign_record = {
+            FOREIGN_FIELDS: _convert_spec_to_arguments(type_name, _select_spec_paths(body, managers)),
+            OWNERS: {".".join(map(str, path)): name for path, name in managers.items()},  # by path: `spec.policy`
+        }
     return {ON_HUB: {**kept, UID: get_uid(body), **foreign_record, **deletion_record}}
-
-
-def _build_foreign_fields_record(type_name: str, body: Body, manager: str) -> dict[str, Any]:
-    """Build the part of a placement's record about fields applied by others: their arguments, and their managers by
-    path (`spec.policy`). {} without such fields.
-    """
-    managers = find_foreign_fields(body, manager)
-    if not managers:
-        return {}
-    arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, managers))
-    return {FOREIGN_FIELDS: arguments, OWNERS: {_format_path(path): name for path, name in managers.items()}}
 
 
 def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:
@@ -243,7 +239,8 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
             if is_applied or is_sent:
                 continue
             if other_manager != _UNKNOWN_MANAGER and _has_non_default_value(type_name, body, path):
-                fields_by_manager.setdefault(other_manager, []).append(f"{title}{_format_path(path)}")
+                field_name = ".".join(map(str, path))  # such as spec.policy
+                fields_by_manager.setdefault(other_manager, []).append(f"{title}{field_name}")
     return "; ".join(
         f"{other_manager} sets {format_first_items(paths, _MAX_NAMES)}"
         for other_manager, paths in sorted(fields_by_manager.items())
@@ -286,15 +283,11 @@ def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
     return get_mapping(parts, "spec")
 
 
-def _format_path(path: Path) -> str:
-    return ".".join(map(str, path))
-
-
 def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, Any]) -> str:
     """Return the uid of an object in state, "" without one."""
     hub_record = get_mapping(note, ON_HUB)
     if type_name == MANIFEST_TYPE:
-        return get_text(hub_record, UIDS, _format_identity(hub_object))
+        return get_text(hub_record, UIDS, "/".join(hub_object.identity))  # GROUP/KIND/NAMESPACE/NAME
     return get_text(hub_record, UID)
 
 
@@ -304,11 +297,6 @@ def is_recreated(type_name: str, hub_object: HubObject, body: Body, note: Mappin
     """
     recorded_uid = get_recorded_uid(type_name, hub_object, note)
     return bool(recorded_uid) and type_name != MEMBER_TYPE and get_uid(body) not in ("", recorded_uid)
-
-
-def _format_identity(hub_object: HubObject) -> str:
-    """Return the key of a manifest's object in a note: group, kind, namespace and name."""
-    return "/".join(hub_object.identity)
 
 
 def build_recreation_warning(

@@ -69,7 +69,7 @@ def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[Hub
         return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]
     bodies = build_hub_bodies(type_name, RESOURCE_TYPES[type_name].schema, attributes)
     if type_name == MEMBER_TYPE and not bodies:  # without labels and taints
-        bodies = [_build_empty_member(attributes)]
+        bodies = [build_empty_member(str(attributes["name"]))]
     hub_objects: list[HubObject] = []
     for body in bodies:
         body.pop("status", None)  # written by controllers
@@ -94,17 +94,9 @@ def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
     return build_hub_objects(request.key.type, attributes)
 
 
-def _build_empty_member(attributes: Mapping[str, Any]) -> Body:
-    return {
-        "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
-        "kind": "MemberCluster",
-        "metadata": {"name": attributes["name"]},
-    }
-
-
-def build_released_member(member: HubObject) -> HubObject:
-    """Return a member object without any own fields."""
-    return HubObject(_build_empty_member({"name": member.body["metadata"]["name"]}), member.path)
+def build_empty_member(name: str) -> Body:
+    """Return the body of a member without labels and taints: applied to a member, it releases those applied before."""
+    return {"apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster", "metadata": {"name": name}}
 
 
 def build_fleet_object(type_name: str, attributes: Mapping[str, Any]) -> Any:
@@ -112,11 +104,6 @@ def build_fleet_object(type_name: str, attributes: Mapping[str, Any]) -> Any:
     build = RESOURCE_TYPES[type_name].build_fleet_object
     assert build is not None, "all fleet types but manifests have one"
     return build(attributes)
-
-
-def get_approval_run(type_name: str, attributes: Mapping[str, Any]) -> str:
-    """Return the name of the run of an approval request."""
-    return str(build_fleet_object(type_name, attributes).run)
 
 
 def build_fleet_object_path(body: Mapping[str, Any]) -> str:
@@ -216,7 +203,8 @@ def build_observed_attributes(
     ]
     if type_name == MANIFEST_TYPE:
         documents = [json.dumps(part, ensure_ascii=False, indent=2) for part in parts]
-        return add_derived_attributes(type_name, {**attributes, "yaml_body": "\n---\n".join(documents)})
+        manifest = {**attributes, "yaml_body": "\n---\n".join(documents)}
+        return {**manifest, **RESOURCE_TYPES[type_name].derive(manifest)}
     body = parts[0]  # other resources have one object
     if type_name == MEMBER_TYPE:  # only the configured ones of its labels and taints are compared
         observed_attributes = dict(attributes)
@@ -242,11 +230,6 @@ def _read_changed_arguments(type_name: str, sent_body: Mapping[str, Any], body: 
         if changed_fields & {field_name, f"{field_name}s"}:  # fields of repeated blocks are plural
             changed_arguments[name] = value
     return changed_arguments
-
-
-def add_derived_attributes(type_name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a manifest together with those derived from them by its type."""
-    return {**attributes, **RESOURCE_TYPES[type_name].derive(attributes)}
 
 
 def read_member_taints(body: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -498,11 +498,12 @@ def find_affected_placements(
     """Yield a warning for each manifest with objects selected by placements outside the plan. `hub_objects` are the
     objects to send by number of their change. Raises HubProblem.
     """
-    changed_objects = {  # of manifests, by number of the change
-        number: _select_changed_objects(objects, requests[number])
-        for number, objects in hub_objects.items()
-        if requests[number].key.type == MANIFEST_TYPE
-    }
+    changed_objects: dict[int, list[HubObject]] = {}  # new or changed ones of manifests, by number of the change
+    for number, objects in hub_objects.items():
+        request = requests[number]
+        if request.key.type == MANIFEST_TYPE:
+            prior_objects = index_hub_objects(MANIFEST_TYPE, request.prior)
+            changed_objects[number] = [item for item in objects if prior_objects.get(item.identity) != item]
     if not any(changed_objects.values()):
         return  # no placement can be affected
     planned_placements = {
@@ -542,12 +543,6 @@ def _index_selections(placements: Iterable[Body]) -> SelectionIndex:
             if includes_content and _is_namespace(selected):
                 index.setdefault(("", "", name, ""), []).append(placement)
     return index
-
-
-def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
-    """Return the new and the changed objects."""
-    prior_objects = index_hub_objects(request.key.type, request.prior)
-    return [item for item in hub_objects if prior_objects.get(item.identity) != item]
 
 
 def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:

@@ -35,7 +35,6 @@ from nexusform.domains.hub.providers.hub_bodies import (
     RECORD_TYPES,
     RUN_TYPES,
     HubObject,
-    add_derived_attributes,
     build_hub_objects,
     build_observed_attributes,
     find_differences,
@@ -56,7 +55,7 @@ from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
     find_object_path,
     get_identity,
-    is_applied_by,
+    list_applied_fields,
     list_existing_object_bodies,
     list_in_namespaces,
     reject_tool_managed_object,
@@ -291,16 +290,18 @@ def find_manifest(
         raise ProviderProblem(f"The hub {hub.server} has no {format_first_items(missing, _MAX_NAMES)}.")
     for hub_object, body in zip(hub_objects, existing, strict=True):
         reject_tool_managed_object(options, body, "import")
-        is_own = is_identity_only(hub_object.body) or is_applied_by(body, options.manager)
+        # An apply of an identity alone leaves no trace of its manager.
+        is_own = is_identity_only(hub_object.body) or list_applied_fields(body, options.manager)
         if not is_own and not options.takes_ownership:
             raise ProviderProblem(
                 f"{hub_object.title} was not applied by the field manager {options.manager}. To import it, repeat the "
                 "command with -take-ownership."
             )
-    attributes = add_derived_attributes(resource_type, arguments)
+    manifest_type = RESOURCE_TYPES[resource_type]
+    attributes = {**arguments, **manifest_type.derive(arguments)}
     if _has_differences(zip(hub_objects, existing, strict=True)):
         attributes = build_observed_attributes(resource_type, attributes, hub_objects, existing)
-    object_id = RESOURCE_TYPES[resource_type].build_id(arguments)
+    object_id = manifest_type.build_id(arguments)
     return ObjectKey(resource_type, object_id, creation=0), {**attributes, "id": object_id}
 
 

@@ -20,7 +20,6 @@ from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
     get_uid,
-    list_finalizers,
     list_in_namespaces,
     list_objects_if_permitted,
 )
@@ -43,7 +42,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     list_predicted_failures,
 )
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
-from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings, list_texts
 
 _FIRST_INTERVAL: Final = 0.3  # seconds
 _MAX_INTERVAL: Final = 5.0
@@ -456,7 +455,7 @@ def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _describe_finalizers(body: Mapping[str, Any]) -> str:
-    names = list_finalizers(body)
+    names = list_texts(body, "metadata", "finalizers")
     return enclose(f" (held by {format_count(len(names), 'finalizer')}: ", ", ".join(names), ")")
 
 

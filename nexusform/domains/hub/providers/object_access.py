@@ -112,14 +112,9 @@ def get_uid(body: Body | None) -> str:
     return get_text(body, "metadata", "uid")
 
 
-def list_finalizers(body: Body) -> list[str]:
-    """Return the finalizers of an object."""
-    return list_texts(body, "metadata", "finalizers")
-
-
 def describe_deletion_blockers(body: Body) -> str:
     """Return the blockers of a deletion as the end of a sentence: finalizers, content of a namespace; "" for none."""
-    blockers = enclose(", held by ", ", ".join(list_finalizers(body)))
+    blockers = enclose(", held by ", ", ".join(list_texts(body, "metadata", "finalizers")))
     for condition in list_conditions(body):
         if condition.get("status") == "True" and condition.get("type") in _NAMESPACE_CONDITIONS:
             blockers += f"; {condition.get('message')}"
@@ -138,11 +133,6 @@ def list_applied_fields(body: Body, manager: str) -> list[Mapping[str, Any]]:
         for entry in list_managed_fields(body)
         if entry.get("manager") == manager and entry.get("operation") == "Apply"
     ]
-
-
-def is_applied_by(body: Body, manager: str) -> bool:
-    """Return True if a manager applied fields of an object."""
-    return bool(list_applied_fields(body, manager))
 
 
 def find_tool_manager(body: Body) -> str:

@@ -186,10 +186,6 @@ class PredictionVerifier(Struct, frozen=True):
             picks.predictions + scores.predictions, picks.wrong_predictions + scores.wrong_predictions
         )
 
-    def _list_changes(self) -> list[tuple[str, str]]:
-        """Return the changes of members since the plan: member, and change as text."""
-        return list(_find_changes(self.plan_figures, self.current_figures))
-
     def _verify_picks(
         self, name: str, clusters: AbstractSet[str], predicted: AbstractSet[str], observed: AbstractSet[str]
     ) -> VerificationResult:
@@ -201,7 +197,8 @@ class PredictionVerifier(Struct, frozen=True):
         is_certain = False
         if self.plan_figures:
             healths = {figures.get("health") for figures in self.plan_figures.values()}
-            is_certain = not self._list_changes() and UNKNOWN_HEALTH not in healths  # the plan knew all current figures
+            changes = list(_find_changes(self.plan_figures, self.current_figures))
+            is_certain = not changes and UNKNOWN_HEALTH not in healths  # the plan knew all current figures
         for cluster in sorted(clusters):
             was_picked, is_picked = cluster in predicted, cluster in observed
             about = _PICK_SUBJECTS[was_picked]
@@ -243,7 +240,7 @@ class PredictionVerifier(Struct, frozen=True):
         """Build a wrong prediction with its cause. `states` are the predicted and the observed one."""
         if not self.plan_figures:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
-        changes = self._list_changes()
+        changes = list(_find_changes(self.plan_figures, self.current_figures))
         if changes:
             # The changes of the cluster come first; those of each member keep their order.
             texts = tuple(text for _, text in sorted(changes, key=lambda change: change[0] != cluster))

@@ -4,7 +4,7 @@ has to name the expected snapshot and have conditions of its own generation.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -29,9 +29,8 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
     simulate_rollout,
 )
 from nexusform.domains.hub.providers.hub_bodies import build_fleet_object, read_imported_arguments
-from nexusform.domains.hub.providers.object_access import list_finalizers
 from nexusform.domains.pods.importers.manifest_parser import Manifest
-from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings, list_texts
 
 LATEST_LABEL: Final = "kubernetes-fleet.io/is-latest-snapshot"
 PARENT_NAMESPACE_LABEL: Final = "kubernetes-fleet.io/parent-placement-namespace"
@@ -246,7 +245,8 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
     """
     spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
     if is_deleting(binding):
-        return f"{cluster} still goes{enclose(' (held by ', ', '.join(list_finalizers(binding)), ')')}"
+        finalizers = ", ".join(list_texts(binding, "metadata", "finalizers"))
+        return f"{cluster} still goes{enclose(' (held by ', finalizers, ')')}"
     state = str(spec.get("state"))
     if state == "Unscheduled":
         return "" if predicted.get("state") == state else f"{cluster} is to be left"
@@ -346,17 +346,18 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
 
 def is_approved(request: Body) -> bool:
     """Return True if a request is granted."""
-    return _is_condition_true(list_conditions(request), "Approved")
+    return _has_true_condition(get_mapping(request, "status"), "Approved")
 
 
 def _describe_current_stage(run: Body) -> str:
     """Return the current stage: `stage canary: 1 of 2 clusters done (ams1 to come)`."""
     status = get_mapping(run, "status")
     for stage in (*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")):
-        if not stage.get("stageName") or _has_succeeded(stage):
+        if not stage.get("stageName") or _has_true_condition(stage, "Succeeded"):
             continue  # not started, or complete
         clusters = list_mappings(stage, "clusters")
-        remaining = [str(cluster.get("clusterName")) for cluster in clusters if not _has_succeeded(cluster)]
+        unfinished = [cluster for cluster in clusters if not _has_true_condition(cluster, "Succeeded")]
+        remaining = [str(cluster.get("clusterName")) for cluster in unfinished]
         done_count = len(clusters) - len(remaining)
         remaining_text = enclose(" (", format_first_items(remaining, _MAX_NAMES), " to come)")
         cluster_count = format_count(len(clusters), "cluster")
@@ -364,10 +365,7 @@ def _describe_current_stage(run: Body) -> str:
     return "all stages are done" if status.get("stagesStatus") else "it begins"
 
 
-def _has_succeeded(status: Mapping[str, Any]) -> bool:
-    """Return True if a stage of a run, or a cluster of a stage, is complete."""
-    return _is_condition_true(list_mappings(status, "conditions"), "Succeeded")
-
-
-def _is_condition_true(conditions: Iterable[Mapping[str, Any]], kind: str) -> bool:
+def _has_true_condition(status: Mapping[str, Any], kind: str) -> bool:
+    """Return True if the conditions in a status (of an object, a stage of a run or its cluster) have a true `kind`."""
+    conditions = list_mappings(status, "conditions")
     return (kind, "True") in ((condition.get("type"), condition.get("status")) for condition in conditions)
