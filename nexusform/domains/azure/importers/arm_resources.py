@@ -316,4 +316,4 @@ def find_newest_change_time(items: Iterable[ArmItem]) -> datetime | None:
     """Find the newest createdAt or lastModifiedAt of the resources."""
     keys = ("createdAt", "lastModifiedAt")
     moments = (parse_time(get_text(item.read_value("systemData"), key)) for item in items for key in keys)
-    return max((moment for moment in moments if moment is not None), default=None)
+    return max(filter(None, moments), default=None)

@@ -65,7 +65,10 @@ def read_site_resources(items: AzResources) -> SiteResources:
     ends_by_version = {version: ends for version, *ends in chain.from_iterable(map(_parse_versions, entries))}
     names = _build_network_names(networks)
     clusters = tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), names))
-    attached = _count_vms_by_network(items.list_resources("virtual_machines"))
+    attached: Counter[str] = Counter()  # VMs by lower-case id of their network
+    for vm in items.list_resources("virtual_machines"):
+        attachments = vm.read_objects("networkAttachments")
+        attached.update(normalize_id(attachment.read_text("attachedNetworkId", "")) for attachment in attachments)
     addresses = tuple(NetworkAddresses(names[id_], size, attached[id_]) for id_, _, size in networks)
     return SiteResources(
         networks=addresses if NETWORKS in listed else None,
@@ -186,15 +189,6 @@ def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple
         versions = tuple(version for offer in offers if (version := offer.read_text("version")) is not None)
         if (name := item.read_text("name")) is not None and versions:
             yield name, versions
-
-
-def _count_vms_by_network(items: Iterable[ArmItem]) -> Counter[str]:
-    """Count the attached VMs of each network by lower-case id."""
-    return Counter(
-        normalize_id(attachment.read_text("attachedNetworkId", ""))
-        for item in items
-        for attachment in item.read_objects("networkAttachments")
-    )
 
 
 def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:

@@ -119,12 +119,9 @@ class ClusterNodes:
         return placed or list(records[:1])
 
 
-def has_worker_pool(cluster: ArmItem) -> bool:
-    """Return True if the body of a cluster has nodes other than those of the control plane."""
-    return any(
-        node.read_text("agentPoolId") or not _is_control_plane(node, node.read_text("name", ""))
-        for node in cluster.read_objects("nodes")
-    )
+def _is_worker(node: ArmItem) -> bool:
+    """Return True for a node of an agent pool, False for one of the control plane."""
+    return bool(node.read_text("agentPoolId")) or not _is_control_plane(node, node.read_text("name", ""))
 
 
 def report_unlisted_pools(clusters: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
@@ -378,6 +375,12 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
 def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) -> AzPool:
     """Build a pool from its body, or from an entry of its cluster's initial pools (`pool_id` "")."""
     upgrade = item.read_object_or_empty("upgradeSettings")
+    options = item.read_object_or_empty("agentOptions")
+    page_count = options.read_number("hugepagesCount", 0)  # per node
+    page_size = options.read_text("hugepagesSize", _PAGE_SIZES[0])
+    if page_size not in _PAGE_SIZES:
+        options.report("hugepagesSize", SHAPE, f'"{page_size}" is not a page size: use "2M" or "1G".')
+        page_count, page_size = 0, ""
     return AzPool(
         name=item.read_text("name", name),
         id=pool_id,
@@ -391,17 +394,8 @@ def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) ->
         max_unavailable=upgrade.read_text("maxUnavailable"),
         drain_timeout=upgrade.read_number("drainTimeout"),
         created_at=read_creation_time(item),
-        hugepages=_read_hugepages(item.read_object_or_empty("agentOptions")),
+        hugepages=(page_count, page_size),
     )
-
-
-def _read_hugepages(options: ArmItem) -> tuple[int, str]:
-    """Read count and size of hugepages per node from the options of a pool; (0, "") for an invalid size."""
-    count, size = options.read_number("hugepagesCount", 0), options.read_text("hugepagesSize", _PAGE_SIZES[0])
-    if size not in _PAGE_SIZES:
-        options.report("hugepagesSize", SHAPE, f'"{size}" is not a page size: use "2M" or "1G".')
-        return 0, ""
-    return count, size
 
 
 def read_clusters(
@@ -449,8 +443,9 @@ def _read_clusters_with_agent_pools(
         captured = pools.get(normalize_id(cluster_id))
         if captured is None and name.lower() in clusters_with_pool_files:
             captured = []  # its file of pools has no entries
-        # An empty list of a cluster with worker nodes is wrong, so its initial pools are used.
-        pool_list = None if captured == [] and has_worker_pool(item) else captured
+        pool_list = captured
+        if captured == [] and any(map(_is_worker, item.read_objects("nodes"))):
+            pool_list = None  # an empty list is wrong, so the initial pools of the cluster are used
         initial_pools = _read_initial_pools(item)
         cluster = _build_cluster(item, name, cluster_id, initial_pools if pool_list is None else pool_list)
         cluster = replace(cluster, has_pool_list=pool_list is not None)

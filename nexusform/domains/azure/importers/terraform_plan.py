@@ -44,6 +44,10 @@ _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     ("forget", "create"): AzAction.CREATE,
     **dict.fromkeys([("no-op",), ("read",), ("forget",)], AzAction.KEEP),
 }
+_UNKNOWN_BODY: Final = (
+    "the whole body is known only after apply (one unknown part makes jsonencode() unknown; with "
+    "azapi 2 the body is an object and its other parts stay known)"
+)
 _TOP_LEVEL_FIELDS: Final = (("resource_changes", list, "a list"), ("configuration", Mapping, "an object"))
 _CREATING_ACTIONS: Final = frozenset({AzAction.CREATE, AzAction.REPLACE})
 _INDEX: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]++|\\.)*+")\]')
@@ -220,7 +224,11 @@ class _PlanReader:
             self._report(entry.address, SHAPE, "its body is not an object.")
             return {}, {}
         extra_fields = omit_empty({"location": entry.values.get("location")})
-        reasons = {path: _explain_unknown(path) for path, scalar in list_scalars(unknown) if scalar is True}
+        reasons: dict[Path, str] = {}
+        for path, scalar in list_scalars(unknown):
+            if scalar is True:  # True marks an unknown part; () is the path of the whole body
+                is_whole_body = path in ((), ("properties",))
+                reasons[path] = _UNKNOWN_BODY if is_whole_body else "this is known only after apply"
         return {**extra_fields, **(body or {})}, reasons
 
     def _find_cluster_name(self, entry: _ResourceChange, arm_id: str) -> str:
@@ -273,7 +281,8 @@ class _PlanReader:
 
 def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
     """Count the module instances common to two paths, from the root."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+    shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return len(list(shared))
 
 
 def _explain_malformed(value: Any) -> str:
@@ -360,16 +369,6 @@ def _find_arm_id(entry: _ResourceChange) -> str:
     if entry.kind == POOLS:
         return f"{normalize_id(parent)}/agentPools/{name}"
     return f"{normalize_id(parent)}/providers/{TYPE_OF_KIND[entry.kind]}/{name}"
-
-
-def _explain_unknown(path: Path) -> str:
-    """Explain why the value at a path of a body is unknown; () is the whole body."""
-    if path not in ((), ("properties",)):
-        return "this is known only after apply"
-    return (
-        "the whole body is known only after apply (one unknown part makes jsonencode() unknown; with "
-        "azapi 2 the body is an object and its other parts stay known)"
-    )
 
 
 class _ReferenceIndex:

@@ -111,7 +111,13 @@ def _build_retry(failed_change: Values, target: ArmTarget, values: Values) -> Ar
     recorded properties is known, the first property is sent. A change still in progress is awaited first, so it is sent
     only if its values are not visible (no retry).
     """
-    properties = _build_updatable_properties(target, values)
+    properties: dict[str, Any] = {}  # those that Azure can update in place; none of a VM
+    if target.kind == "agent_pools":
+        properties = select_members(build_pool_properties(values), _UPDATABLE_FIELDS)
+    elif target.kind == "kubernetes_clusters":
+        properties = omit_members(build_cluster_properties(values), ("initialAgentPoolConfigurations",))
+        plane = properties["controlPlaneNodeConfiguration"]
+        properties["controlPlaneNodeConfiguration"] = {"count": plane["count"]}  # its other fields are fixed
     names = [name for name in failed_change.get("parts", ()) if name in properties] or list(properties)[:1]
     expected = {name: properties[name] for name in names}
     body: dict[str, Any] = {"properties": expected}
@@ -127,15 +133,6 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
     if properties:
         members["properties"] = properties
     return members
-
-
-def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, Any]:
-    """Build the properties that Azure can update in place; {} for a VM."""
-    if target.kind == "kubernetes_clusters":
-        properties = omit_members(build_cluster_properties(values), ("initialAgentPoolConfigurations",))
-        plane = properties["controlPlaneNodeConfiguration"]
-        return {**properties, "controlPlaneNodeConfiguration": {"count": plane["count"]}}  # the rest is fixed
-    return select_members(build_pool_properties(values), _UPDATABLE_FIELDS) if target.kind == "agent_pools" else {}
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:

@@ -404,9 +404,12 @@ class ArmClient:
                 return False  # Azure no longer has it
             if response.status_code >= 400:
                 response.raise_for_status()
-            body = _parse_response_object(response)
-            if body is None:
-                return False  # a page of a proxy
+            try:
+                body = response.json() if response.content.strip() else {}
+            except ValueError:
+                return False  # no JSON: a page of a proxy
+            if not isinstance(body, Mapping):
+                return False  # not of Azure, either
             # Without a status in the body, the HTTP status decides.
             status = get_text(body, "status") or ("InProgress" if response.status_code == 202 else "Succeeded")
             status = _FINAL_STATUSES.get(status.lower(), status)
@@ -538,17 +541,6 @@ def read_status_message(body: Mapping[str, Any] | None) -> str:
     """Return the detailed status of a resource, "" if absent."""
     message = get_text(body, "properties", "detailedStatusMessage") or get_text(body, "properties", "detailedStatus")
     return message.rstrip(".")
-
-
-def _parse_response_object(response: Any) -> Mapping[str, Any] | None:
-    """Return the JSON object of a response, {} if empty, None for anything else."""
-    if not response.content.strip():
-        return {}
-    try:
-        body = response.json()
-    except ValueError:
-        return None
-    return body if isinstance(body, Mapping) else None
 
 
 def _read_retry_after(response: Any) -> float | None:

@@ -274,12 +274,18 @@ class _Reconciler:
         self, observed: Mapping[Address, ObjectState]
     ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
         """Return the verdicts of separation rules on observed VMs, or errors preventing them except for capacity."""
+        refreshed_objects: dict[Address, ObjectState] = {}
+        for address, observed_object in observed.items():
+            refreshed_objects[address] = observed_object
+            nodes = get_mapping(observed_object.attributes, "nodes")
+            before = get_mapping(self.recorded_objects[address].attributes, "nodes")
+            missing_nodes = {name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes}
+            if missing_nodes:  # they stay, without a machine: else the plan places them again
+                attributes = {**observed_object.attributes, "nodes": {**missing_nodes, **nodes}}
+                refreshed_objects[address] = replace(observed_object, attributes=attributes)
         request = replace(
             build_base_request(self.run.project, self.run.stored),
-            refreshed_objects={
-                address: self._keep_missing_nodes_unplaced(address, observed_object)
-                for address, observed_object in observed.items()
-            },
+            refreshed_objects=refreshed_objects,
             samples=0,
             lint=False,
             includes_remedies=False,
@@ -288,15 +294,6 @@ class _Reconciler:
         if plan.separation_verdicts or not plan.errored:
             return plan.separation_verdicts, []
         return (), [p for p in plan.diagnostics if p.severity is Severity.ERROR and p.id not in _CAPACITY_ERRORS]
-
-    def _keep_missing_nodes_unplaced(self, address: Address, observed_object: ObjectState) -> ObjectState:
-        """Return an object with its missing nodes as nodes without a machine, so that they are not placed again."""
-        nodes = get_mapping(observed_object.attributes, "nodes")
-        before = get_mapping(self.recorded_objects[address].attributes, "nodes")
-        missing_nodes = {name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes}
-        if not missing_nodes:
-            return observed_object  # none is missing
-        return replace(observed_object, attributes={**observed_object.attributes, "nodes": {**missing_nodes, **nodes}})
 
     def _build_new_state(
         self, observed: Mapping[Address, ObjectState], replays: Sequence[SiteReplay], verification: PredictionResults

@@ -1,6 +1,6 @@
 """Waiting for a hub to complete a request, and approval of stages."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions
 from nexusform.domains.hub.api.api_errors import ApiError
-from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, HubCache, get_namespaced_name, get_parent_placement
+from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, HubCache, get_namespaced_name
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK, get_scoped_kind
 from nexusform.domains.hub.providers.hub_bodies import HubObject
@@ -408,16 +408,6 @@ def list_created_kinds(kind: str) -> tuple[str, str, str]:
     return f"{prefix}ResourceBinding", f"{prefix}SchedulingPolicySnapshot", f"{prefix}ResourceSnapshot"
 
 
-def list_objects_by_placement(
-    hub: HubClient, kind: str, namespaces: Collection[str]
-) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return the hub-created objects of a kind by namespace and name of their placement."""
-    created: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for body in list_in_namespaces(hub, KINDS[kind], namespaces, labelSelector=PARENT_LABEL):
-        created.setdefault(get_parent_placement(body), []).append(body)
-    return created
-
-
 def list_created_objects(hub: HubClient, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
     """Return the hub-created objects of a kind for a placement."""
     return list_in_namespaces(hub, KINDS[kind], [namespace], labelSelector=f"{PARENT_LABEL}={name}")
@@ -504,14 +494,10 @@ def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
     request = hub.get(path)
     if request is None:
         return False
-    if not is_approved(request):
-        step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
-        hub.merge(f"{path}/status", {"status": {"conditions": _build_conditions(request)}}, _APPROVAL_MANAGER)
-    return True
-
-
-def _build_conditions(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the conditions of a request with the approval."""
+    if is_approved(request):
+        return True
+    step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
+    # The approval is a condition of the request; a merge patch replaces the whole list of conditions.
     other_conditions = [dict(each) for each in list_conditions(request) if each.get("type") != "Approved"]
     approval = {
         "type": "Approved",
@@ -521,4 +507,6 @@ def _build_conditions(request: dict[str, Any]) -> list[dict[str, Any]]:
         "observedGeneration": get_generation(request),
         "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    return [*other_conditions, approval]
+    status = {"conditions": [*other_conditions, approval]}
+    hub.merge(f"{path}/status", {"status": status}, _APPROVAL_MANAGER)
+    return True
