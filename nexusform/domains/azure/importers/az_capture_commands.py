@@ -108,7 +108,9 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
     # A Nexus cluster defines the racks and machines of a planned site.
     is_planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
     if ANY not in documents and not is_planned and not export.problems:
-        for kind in (kind for kind in BASE_KINDS if kind not in documents):
+        for kind in BASE_KINDS:
+            if kind in documents:
+                continue  # captured
             detail = (
                 f'There is no file "{_FILES[kind].name}" in "{directory}" (a path is relative to where the '
                 'command runs; in a module write "${path.module}/..."). Capture it with: '

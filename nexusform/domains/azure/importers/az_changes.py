@@ -334,9 +334,11 @@ class _ChangedSite:
             self._add_initial_pools(key)
         for entry in list_mappings(initial):
             pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
-            count = pool.read_number("count") if pool is not None else None
+            count, current = None, "there is no such pool"
+            if pool is not None:
+                count = pool.read_number("count")
+                current = f"{count} exist"
             if count != entry.get("count"):
-                current = f"{count} exist" if pool is not None else "there is no such pool"
                 detail = (
                     f'the pool "{entry.get("name")}" requests {entry.get("count")} VMs here and {current}: '
                     f"{INITIAL_POOLS} applies only when a cluster is created. Declare the pool as a resource "

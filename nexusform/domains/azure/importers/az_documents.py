@@ -70,7 +70,7 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
     for kind in (*KINDS, ANY):
         for name, content in documents.get(kind, ()):
             reader.read_file(name, content, kind)
-    reader.sorter.report_repeated()
+    reader.report_repeated()
     unlisted_clusters = _find_unlisted_clusters(reader.by_kind, reader.listed_kinds)
     doubtful_kinds = reader.incomplete_kinds | reader.unreadable_kinds
     if unlisted_clusters:  # they contradict the list of clusters
@@ -95,7 +95,8 @@ class _ExportReader:
     def __init__(self, findings: list[Problem]) -> None:
         self.findings = findings
         self.by_kind: dict[str, list[ArmItem]] = {kind: [] for kind in KINDS}
-        self.sorter = _ResourceSorter(self.by_kind)
+        self.known: dict[tuple[str, str], ArmItem] = {}  # the first item by kind and lower-case id
+        self.repeated: list[ArmItem] = []  # identical ones read again
         self.export_times: list[tuple[str, Any]] = []  # file and time
         self.unreadable_kinds: set[str] = set()
         self.listed_kinds: set[str] = set()
@@ -118,7 +119,7 @@ class _ExportReader:
         if kind == ANY:  # a file of an unknown name: problems of its contents are warnings
             warnings = [replace(problem, severity=_WARNING) for problem in self.findings[finding_count:]]
             self.findings[finding_count:] = warnings
-        kinds = self.sorter.add_resources_by_kind(items, kind)
+        kinds = self._add_resources_by_kind(items, kind)
         new_findings = self.findings[finding_count:]
         if not kinds and any(finding.severity is Severity.ERROR for finding in new_findings):
             self.unreadable_kinds.add(kind)  # nothing of it was read
@@ -133,6 +134,49 @@ class _ExportReader:
                 ]
         elif is_resource_list(data):  # a single resource does not make its kind complete
             self.listed_kinds |= kinds
+
+    def _add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
+        """Sort resources by kind: the one of their type, else of the file (`kind`). Return these; report others."""
+        unread: dict[str, ArmItem] = {}  # an item by type, or kind of Kubernetes
+        added_kinds: set[str] = set()
+        for item in items:
+            item_kind = find_resource_kind(item)
+            has_type = _has_type(item)
+            if item_kind is None and (has_type or kind == ANY):
+                type_name = ""
+                if has_type:
+                    type_name = item.read_text("type", "")
+                elif isinstance(item.read_value("apiVersion"), str):
+                    type_name = get_text(item.read_value("kind"))  # of a Kubernetes object
+                unread.setdefault(type_name, item)
+                continue
+            item_kind = item_kind or kind
+            added_kinds.add(item_kind)
+            if not self._is_repeated(item, item_kind):
+                self.by_kind[item_kind].append(item)
+        _report_unsupported_resource_types(unread)
+        return added_kinds
+
+    def _is_repeated(self, item: ArmItem, kind: str) -> bool:
+        """Return True if an identical resource of this id was read before, and record it for a warning."""
+        arm_id = item.read_value("id")
+        if not isinstance(arm_id, str):
+            return False  # no id to compare
+        first_item = self.known.setdefault((kind, normalize_id(arm_id)), item)
+        if first_item is item or not first_item.is_equal(item):
+            return False  # the first, or a different one
+        self.repeated.append(item)
+        return True
+
+    def report_repeated(self) -> None:
+        """Add one warning about duplicate resources: identical ones are kept once."""
+        if self.repeated:
+            count = len(self.repeated)
+            verb = select_word_form(count, "is", "are")
+            detail = (
+                f"{format_count(count, 'resource')} {verb} listed earlier in the export, identical. Each is read once."
+            )
+            self.repeated[0].report("id", "duplicate-inventory-resources", detail, _WARNING)
 
 
 def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
@@ -155,54 +199,6 @@ def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Probl
     stream = parse_yaml(name, content)
     documents = [document.data for document in stream.documents]
     return documents[0] if len(documents) == 1 else documents, list(stream.findings)
-
-
-class _ResourceSorter:
-    """Sorter of resources into kinds; identical duplicates are kept once."""
-
-    def __init__(self, by_kind: dict[str, list[ArmItem]]) -> None:
-        self._by_kind = by_kind
-        self._known: dict[tuple[str, str], ArmItem] = {}
-        self._repeated: list[ArmItem] = []
-
-    def add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
-        """Sort resources by kind: the one of their type, else of the file (`kind`). Return these; report others."""
-        unread: dict[str, ArmItem] = {}  # an item by type, or kind of Kubernetes
-        added_kinds: set[str] = set()
-        for item in items:
-            item_kind = find_resource_kind(item)
-            if item_kind is None and (_has_type(item) or kind == ANY):
-                is_kubernetes_object = isinstance(item.read_value("apiVersion"), str)
-                kind_name = get_text(item.read_value("kind")) if is_kubernetes_object else ""
-                unread.setdefault(item.read_text("type", "") if _has_type(item) else kind_name, item)
-                continue
-            item_kind = item_kind or kind
-            added_kinds.add(item_kind)
-            if not self._is_repeated(item, item_kind):
-                self._by_kind[item_kind].append(item)
-        _report_unsupported_resource_types(unread)
-        return added_kinds
-
-    def _is_repeated(self, item: ArmItem, kind: str) -> bool:
-        """Return True if an identical resource of this id was read before, and record it for a warning."""
-        arm_id = item.read_value("id")
-        if not isinstance(arm_id, str):
-            return False  # no id to compare
-        first_item = self._known.setdefault((kind, normalize_id(arm_id)), item)
-        if first_item is item or not first_item.is_equal(item):
-            return False  # the first, or a different one
-        self._repeated.append(item)
-        return True
-
-    def report_repeated(self) -> None:
-        """Add one warning about duplicate resources."""
-        if self._repeated:
-            count = len(self._repeated)
-            detail = (
-                f"{format_count(count, 'resource')} {select_word_form(count, 'is', 'are')} listed earlier in "
-                "the export, identical."
-            )
-            self._repeated[0].report("id", "duplicate-inventory-resources", f"{detail} Each is read once.", _WARNING)
 
 
 def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:

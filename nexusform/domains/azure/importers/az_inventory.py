@@ -277,8 +277,8 @@ def resolve_vm_placements(
     loads: dict[str, _Load] = {}  # used capacity by machine, for a warning above its hardware
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
-    all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())  # None: unknown
-    known_hardware = [hardware for hardware in all_hardware if hardware is not None]
+    all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())
+    known_hardware = filter(None, all_hardware)  # None: unknown
     # The hardware with the largest NUMA cells is the reference for VMs without machine.
     largest = max(known_hardware, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
     # Nodes of several clusters may share a name.
@@ -393,27 +393,21 @@ def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
 def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> list[Problem]:
     """Build one warning per kind and state, with names and reasons."""
     by_state = group_by(failures, attrgetter("kind", "state"))
-    states = sorted(by_state, key=lambda kind_and_state: (FAILURE_KINDS.index(kind_and_state[0]), kind_and_state[1]))
-    return [
-        Problem((), FAILED, _build_failed_objects_message(kind, state, by_state[kind, state], site), Severity.WARNING)
-        for kind, state in states
-    ]
-
-
-def _build_failed_objects_message(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
-    """Build the message about objects of one kind and state ("": with missing nodes), with the remedy."""
-    labels = [failure.name + enclose(" (", failure.reason, ")") for failure in failures]
-    location = enclose(" of ", site)
-    subject = format_count(len(failures), _KIND_NAMES[kind])
-    names = format_first_items(labels, _MAX_FAILURES)
-    if not state:
-        verb = select_word_form(len(failures), "lacks", "lack")
-        return (
-            f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."
-        )
-    advice = "Nothing is changed automatically."
-    if kind == "virtual_machines":
-        resource = f"nexus_virtual_machine.{failures[0].name}" if len(failures) == 1 else "ADDRESS"
-        advice = f"None is re-created automatically. Use `nexusform apply -replace={resource}`."
-    verb_be = select_word_form(len(failures), "is", "are")
-    return f"{subject}{location} {verb_be} {state} (reported by Azure): {names}. {advice}"
+    findings: list[Problem] = []
+    for kind, state in sorted(by_state, key=lambda key: (FAILURE_KINDS.index(key[0]), key[1])):
+        objects = by_state[kind, state]
+        labels = [failure.name + enclose(" (", failure.reason, ")") for failure in objects]
+        names = format_first_items(labels, _MAX_FAILURES)
+        subject = f"{format_count(len(objects), _KIND_NAMES[kind])}{enclose(' of ', site)}"
+        advice = "Nothing is changed automatically."
+        if kind == "virtual_machines":
+            resource = f"nexus_virtual_machine.{objects[0].name}" if len(objects) == 1 else "ADDRESS"
+            advice = f"None is re-created automatically. Use `nexusform apply -replace={resource}`."
+        verb = select_word_form(len(objects), "is", "are")
+        message = f"{subject} {verb} {state} (reported by Azure): {names}. {advice}"
+        if not state:  # an agent pool with fewer nodes than its count (find_missing_nodes)
+            verb = select_word_form(len(objects), "lacks", "lack")
+            advice = "Azure did not create them. They are not changed automatically."
+            message = f"{subject} {verb} nodes: {names}. {advice}"
+        findings.append(Problem((), FAILED, message, Severity.WARNING))
+    return findings

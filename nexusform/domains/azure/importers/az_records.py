@@ -5,6 +5,7 @@ are ARM ids as captured, `created_at` is "" if unknown.
 import re
 from collections.abc import Iterable, Mapping
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -28,7 +29,7 @@ class AzRack(Struct, frozen=True):
 
 
 class AzMachine(Struct, frozen=True):
-    """Bare-metal machine with its facts (resource_types/machine_facts.py) and plain role names. `name` is the
+    """Bare-metal machine with its facts (resource_types/machine_facts.py); `roles` are sorted names. `name` is the
     ARM name, `machine_name` the host name set by operators. If `machine_sku` is None (absent in the
     catalogue), `hardware` is the size in its SKU id, or None.
     """
@@ -47,11 +48,6 @@ class AzMachine(Struct, frozen=True):
     def find_hardware(self, machine_skus: Mapping[str, MachineSku]) -> MachineSku | None:
         """Return the hardware of its machine SKU in a catalogue, else its own size, None if unknown."""
         return machine_skus.get(self.machine_sku or "", self.hardware)
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """Roles, sorted."""
-        return tuple(self.facts["roles"])
 
 
 class AzVmLocation(Struct, frozen=True):
@@ -200,7 +196,7 @@ class AzInventory(Struct, frozen=True):
         """VMs and nodes on machines that the list of machines lacks."""
         nodes = chain.from_iterable(cluster.nodes for cluster in self.clusters)
         vms: list[AzNode | AzVirtualMachine] = [*nodes, *self.virtual_machines]
-        return [vm for vm in vms if vm.unlisted_machine]
+        return list(filter(attrgetter("unlisted_machine"), vms))
 
 
 def format_names(items: Iterable[Any], max_items: int) -> str:

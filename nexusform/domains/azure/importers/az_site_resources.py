@@ -163,7 +163,8 @@ def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -
         if name is None or network is None:
             continue
         cidrs = network.read_texts("podCidrs")
-        cidr_sizes = [size for cidr in cidrs if (size := _count_addresses(network, "podCidrs", cidr)) is not None]
+        sizes = (_count_addresses(network, "podCidrs", cidr) for cidr in cidrs)
+        cidr_sizes = list(filter(None, sizes))  # None was reported, or is of IPv6
         node_network = normalize_id(network.read_text("cniNetworkId", ""))
         yield ClusterNetworks(
             cluster=name,
@@ -186,7 +187,7 @@ def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple
     """Read the name of each cluster with the versions offered to it; skip clusters without offers."""
     for item in items:
         offers = item.read_objects("availableUpgrades")
-        versions = tuple(version for offer in offers if (version := offer.read_text("version")) is not None)
+        versions = tuple(filter(None, (offer.read_text("version") for offer in offers)))
         if (name := item.read_text("name")) is not None and versions:
             yield name, versions
 

@@ -71,11 +71,11 @@ class NodeReading:
             self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool_name(name, cluster, initial)
             self.is_pool_derived = self.pool != CONTROL_PLANE
         self.figures = tuple(item.read_number(key, 0) for key in ("cpuCores", "memorySizeGB", "diskSizeGB"))
-        self.sku_name = (
-            item.read_text("vmSkuName")
-            or _find_pool_sku(self.pool, cluster)
-            or ("size-" + "-".join(map(str, self.figures)))  # a made-up name for the size
-        )
+        pool_sku = cluster.control_plane_sku
+        if self.pool != CONTROL_PLANE:
+            pool_sku = next((pool.vm_sku_name for pool in cluster.pools if pool.name == self.pool), None)
+        size_name = "size-" + "-".join(map(str, self.figures))  # made up, for a node without a SKU
+        self.sku_name = item.read_text("vmSkuName") or pool_sku or size_name
 
 
 class ClusterNodes:
@@ -161,13 +161,6 @@ def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -
     # CLUSTER-POOL-HASH-md-SUFFIX without cluster, hash and suffix.
     infix = _WORKER_SUFFIX.sub("", text).removeprefix(f"{cluster.name.lower()}-")
     return _HASH.sub("", infix).strip("-") or _UNKNOWN_POOL
-
-
-def _find_pool_sku(pool: str, cluster: AzCluster) -> str:
-    """Return the VM SKU of a pool in the body of its cluster, "" if unknown."""
-    if pool == CONTROL_PLANE:
-        return cluster.control_plane_sku or ""
-    return next((candidate.vm_sku_name for candidate in cluster.pools if candidate.name == pool), "")
 
 
 class DerivedAgentPool(Struct, frozen=True):
@@ -293,7 +286,8 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
         for pool in reading.cluster.pools:
             first_uses.setdefault(pool.vm_sku_name, reading.item)
     uncatalogued = sorted(name for name in first_uses if name not in catalogue)
-    skus = [sku for name in uncatalogued if (sku := _infer_vm_sku(name, largest_sizes.get(name))) is not None]
+    inferred_skus = (_infer_vm_sku(name, largest_sizes.get(name)) for name in uncatalogued)
+    skus = list(filter(None, inferred_skus))  # None: of unknown size
     if skus:
         names = format_names(skus, 6)
         note = enclose(" (nodes of ", format_first_items(sorted(differing), 3), " differ: the largest is used)")

@@ -52,12 +52,9 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
         "vmSkuName": values["vm_sku_name"],
         **_build_zones(values),
     }
-    if labels:
-        body["labels"] = [{"key": key, "value": labels[key]} for key in sorted(labels)]
-    if taints:
-        body["taints"] = [
-            {"key": taint["key"], "value": f"{get_text(taint, 'value')}:{taint['effect']}"} for taint in taints
-        ]
+    label_bodies = [{"key": key, "value": labels[key]} for key in sorted(labels)]
+    taint_bodies = [{"key": taint["key"], "value": f"{get_text(taint, 'value')}:{taint['effect']}"} for taint in taints]
+    body |= omit_empty({"labels": label_bodies, "taints": taint_bodies})
     if settings:
         body["upgradeSettings"] = {name: value for name, value in upgrade.items() if value is not None}
     return body

@@ -152,7 +152,7 @@ class _PlanReader:
         """Build the changes, each after its dependencies, changes of existing objects before creations if free; report
         a cycle of dependencies and return (). Warn if Terraform leaves the order of creations open.
         """
-        change_list = [change for entry in self.entries if (change := self._build_change(entry)) is not None]
+        change_list = list(filter(None, map(self._build_change, self.entries)))  # None was reported
         change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)  # existing objects first
         by_address = {change.address: change for change in change_list}
         position = {address: number for number, address in enumerate(by_address)}  # the order if it is free

@@ -119,12 +119,13 @@ class ArmChange(Struct, frozen=True):
 
     def build_body(self, observed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return the body to send. A PATCH replaces all tags, so those of others (Azure Policy) are sent again."""
-        if self.verb is not ArmOperation.UPDATE or self.body is None or "tags" not in self.body:
+        body = get_mapping(self.body)
+        if self.verb is not ArmOperation.UPDATE or "tags" not in body:
             return self.body
-        own_names = {name.casefold() for name in (*self.body["tags"], *self.removed_tags)}
+        own_names = {name.casefold() for name in (*body["tags"], *self.removed_tags)}
         observed_tags = get_mapping(observed, "tags").items()
         foreign_tags = {name: value for name, value in observed_tags if name.casefold() not in own_names}
-        return {**self.body, "tags": {**foreign_tags, **self.body["tags"]}}
+        return {**body, "tags": {**foreign_tags, **body["tags"]}}
 
 
 class PollTiming(Struct, frozen=True):

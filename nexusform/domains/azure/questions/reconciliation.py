@@ -393,7 +393,7 @@ class CapturedSite(Struct, frozen=True):
 def summarize_site(site: AzSite) -> CapturedSite:
     """Count the contents of a site; list machines closed to new VMs with the reason, and VMs without machine."""
     inventory = site.inventory
-    compute = [machine for machine in inventory.machines if COMPUTE in machine.roles]
+    compute = [machine for machine in inventory.machines if COMPUTE in machine.facts["roles"]]
     rejections = [(machine.name, find_unschedulable_reasons(machine.facts)) for machine in compute]
     skus = Counter((m.machine_sku_id or "", m.machine_sku or "") for m in inventory.machines)
     return CapturedSite(

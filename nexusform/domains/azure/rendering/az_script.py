@@ -241,18 +241,13 @@ class _ScriptWriter:
     def _render_flag(self, name: str, value: Any) -> str:
         """Render a property as a flag; an object becomes name=value words."""
         flag = f"--{_format_flag(name)}"
-        if name == _TAGS and isinstance(value, Mapping):
-            # Names of tags are user data, not arguments of the command.
-            pairs = [
-                f"{_quote_shell_word(_quote_shorthand(key, _KEY))}={self._render_value_as_shell_word(inner)}"
-                for key, inner in value.items()
-            ]
-            return " ".join([flag, *pairs])
         if isinstance(value, Mapping):
-            if name == "storageProfile":
-                value = value["osDisk"]  # its only property
-            pairs = [f"{_format_flag(key)}={self._render_value_as_shell_word(inner)}" for key, inner in value.items()]
-            return " ".join([flag, *pairs])
+            members = value["osDisk"] if name == "storageProfile" else value  # its only property
+            keys = list(map(_format_flag, members))
+            if name == _TAGS:  # names of tags are user data, not arguments of the command
+                keys = [_quote_shell_word(_quote_shorthand(key, _KEY)) for key in members]
+            words = map(self._render_value_as_shell_word, members.values())
+            return " ".join([flag, *map("{}={}".format, keys, words)])
         if name == "sshKeyValues" and isinstance(value, list):
             return " ".join([flag, *map(self._render_value_as_shell_word, value)])
         return f"{flag} {self._render_value_as_shell_word(value)}"
@@ -271,9 +266,11 @@ class _ScriptWriter:
     def _render_variable(self, variable: UserInput) -> str:
         """Render a shell variable and record it as required; numbered if another one has its name (`a-b`, `a_b`)."""
         if variable not in self.variables:
-            name, number, used_names = variable.upper_case, 2, set(self.variables.values())
+            words = filter(None, (*variable.name_words, variable.entry))  # "": not an entry of a map
+            base_name = re.sub(r"[^A-Za-z0-9]+", "_", "_".join(words)).upper()
+            name, number, used_names = base_name, 2, set(self.variables.values())
             while name in used_names:
-                name, number = f"{variable.upper_case}_{number}", number + 1
+                name, number = f"{base_name}_{number}", number + 1
             self.variables[variable] = name
         return f'"${self.variables[variable]}"'
 

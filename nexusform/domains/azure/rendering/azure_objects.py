@@ -49,17 +49,6 @@ class UserInput(Struct, frozen=True):
     entry: str
     meaning: str
 
-    @property
-    def snake_case(self) -> str:
-        """Name in Terraform style."""
-        return "_".join(self.name_words)
-
-    @property
-    def upper_case(self) -> str:
-        """Name in shell style, with the entry of a map. Other inputs may have the same one."""
-        words = [*self.name_words, self.entry] if self.entry else self.name_words
-        return _INVALID_NAME_CHARACTERS.sub("_", "_".join(words)).upper()
-
 
 LOCATION: Final = UserInput(("location",), entry="", meaning="Azure region of the resources.")
 RESOURCE_GROUP: Final = UserInput(("resource", "group", "id"), "", "Id of the resource group of clusters and VMs.")
@@ -176,11 +165,6 @@ class PlannedAzureResources(Struct, frozen=True):
     def applied(self) -> tuple[AzureResource, ...]:
         """Created and updated resources, in order."""
         return tuple(item for item in self.ordered if isinstance(item, AzureResource))
-
-    @property
-    def recreated_nodes(self) -> tuple[RecreatedNode, ...]:
-        """Re-created nodes of kept pools, in order."""
-        return tuple(item for item in self.ordered if isinstance(item, RecreatedNode))
 
     @property
     def created(self) -> tuple[AzureResource, ...]:

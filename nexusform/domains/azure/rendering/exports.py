@@ -17,6 +17,7 @@ from nexusform.domains.azure.rendering.azure_objects import (
     SUBSCRIPTION,
     AzureResource,
     PlannedAzureResources,
+    RecreatedNode,
     ResourceAction,
     UserInput,
     collect_azure_objects,
@@ -35,7 +36,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
         return "", errors
     missing_parts = [f"removing {item.title}" for item in objects.deleted]
     missing_parts += [f"re-creating {item.title}" for item in objects.created if item.action is ResourceAction.REPLACE]
-    missing_parts += [node.title for node in objects.recreated_nodes]
+    missing_parts += [item.title for item in objects.ordered if isinstance(item, RecreatedNode)]
     missing_parts += [cordon.title for cordon in objects.cordons]
     missing_parts += [action.title for action in objects.machine_actions]
     problems = list(_check_exported_objects(plan, objects.skipped))
@@ -190,7 +191,7 @@ class _DocumentWriter:
             entries = ", ".join(item.entry for item in inputs if item.entry)
             if entries:  # of a map; they replace the full stop
                 description = f"{variable.meaning[:-1]}: {entries}."
-            yield variable.snake_case, {"type": kind, "description": description}
+            yield "_".join(variable.name_words), {"type": kind, "description": description}
 
     def _build_parent(self, resource: AzureResource) -> str:
         """Build the parent id: the cluster for a pool, else the resource group."""
@@ -211,7 +212,7 @@ class _DocumentWriter:
         """Build a reference to a variable and record it."""
         self.inputs.append(variable)
         entry = enclose('["', variable.entry, '"]')
-        return f"${{var.{variable.snake_case}{entry}}}"
+        return f"${{var.{'_'.join(variable.name_words)}{entry}}}"
 
     def _convert_value(self, value: Any) -> Any:
         """Convert a value to Terraform JSON: inputs of the user to references, other strings escaped."""

@@ -421,9 +421,12 @@ def find_azure_settings(location: CommandContext, blocks: Mapping[str, ProviderB
     not allowed, or without a unique subscription.
     """
     block = blocks.get(azure.KIND)
-    settings = _read_provider_settings(block, azure.SETTINGS) if block is not None else {}
+    settings: Mapping[str, Any] = {}
+    errors: list[Diagnostic] = []
     try:
-        errors = check_provider_addresses(block, settings, location) if block is not None else []
+        if block is not None:
+            settings = _read_provider_settings(block, azure.SETTINGS)
+            errors = check_provider_addresses(block, settings, location)
         if not errors:
             azure.resolve_subscription(settings)
     except ProviderProblem as problem:

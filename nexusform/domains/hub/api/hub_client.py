@@ -522,7 +522,8 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
         if not path.is_file():
             raise HubProblem(f'There is no kubeconfig "{location.kubeconfig}".')
         return [path]
-    listed_paths = [Path(entry).expanduser() for entry in read_variable(_KUBECTL_VARIABLE).split(os.pathsep) if entry]
+    entries = filter(None, read_variable(_KUBECTL_VARIABLE).split(os.pathsep))
+    listed_paths = [Path(entry).expanduser() for entry in entries]
     existing = list(filter(Path.is_file, listed_paths or [Path(_DEFAULT_KUBECONFIG).expanduser()]))
     if existing:
         return existing

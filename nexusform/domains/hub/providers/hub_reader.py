@@ -391,11 +391,11 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
         return {}
     if not message:
         return {UNFINISHED_KEY: None}
-    is_deletion = is_deletion_in_progress(request)
-    action = "to delete it" if is_deletion else "to write it"
+    action, marks = "to write it", {"in_progress": True}
+    if is_deletion_in_progress(request):
+        action, marks = "to delete it", {"in_progress": True, "deletes": True}
     sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
-    note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
-    return {UNFINISHED_KEY: note | {"deletes": True} if is_deletion else note}
+    return {UNFINISHED_KEY: {"words": sentence, "brief": f"{title} waits: {message}", **marks}}
 
 
 def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:

@@ -131,7 +131,7 @@ def list_applied_fields(body: Body, manager: str) -> list[Mapping[str, Any]]:
     return [
         get_mapping(entry, "fieldsV1")
         for entry in list_managed_fields(body)
-        if entry.get("manager") == manager and entry.get("operation") == "Apply"
+        if (entry.get("manager"), entry.get("operation")) == (manager, "Apply")
     ]
 
 
