@@ -248,10 +248,12 @@ def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: 
     for name in _NEXT_PAGE_KEYS:
         if page.get(name):
             return name
-    if isinstance(resources, list) and not is_joined:
-        for name in _TOTAL_KEYS:
-            if FieldKind.WHOLE.is_valid(page.get(name)) and page[name] > len(resources):
-                return name
+    if is_joined or not isinstance(resources, list):
+        return ""  # there is no list to compare with a total
+    for name in _TOTAL_KEYS:
+        total: Any = page.get(name)
+        if FieldKind.WHOLE.is_valid(total) and total > len(resources):
+            return name
     return ""
 
 
@@ -297,7 +299,10 @@ def _is_valid_unicode_string(value: Any) -> bool:
 
 
 def describe_type(value: Any) -> str:
-    """Describe JSON data for messages: type and value of a scalar, only the type of a list or object."""
+    """Describe JSON data for messages: type and value of a scalar, only the type of a list or object.
+
+    Examples: `null`, `the text "abc"`, `the number 1.5`, `a list`. Long values are shortened.
+    """
     if isinstance(value, bool | None):
         return json.dumps(value)
     if isinstance(value, str):
@@ -314,6 +319,8 @@ def describe_type(value: Any) -> str:
 
 def find_newest_change_time(items: Iterable[ArmItem]) -> datetime | None:
     """Find the newest createdAt or lastModifiedAt of the resources."""
-    keys = ("createdAt", "lastModifiedAt")
-    moments = (parse_time(get_text(item.read_value("systemData"), key)) for item in items for key in keys)
+    moments: list[datetime | None] = []  # None: absent, or not a time
+    for item in items:
+        system_data = item.read_value("systemData")
+        moments += [parse_time(get_text(system_data, key)) for key in ("createdAt", "lastModifiedAt")]
     return max(filter(None, moments), default=None)

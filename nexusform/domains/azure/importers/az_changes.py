@@ -217,21 +217,25 @@ class _ChangedSite:
         """
         if arm_id:
             return normalize_id(arm_id)
-        suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
-        keys = [key for key in self.bodies[kind] if key.endswith(suffix)]
+        full_type = TYPE_OF_KIND[kind]
+        short_type = full_type.rpartition("/")[2].lower()
+        # Ids of this kind and name in any resource group: .../kubernetesclusters/core
+        keys = [key for key in self.bodies[kind] if key.endswith(f"/{short_type}/{name.lower()}")]
         location = normalize_id(get_text(change.body, "extendedLocation", "name"))
-        if len(keys) > 1 and location:
+        if len(keys) > 1 and location:  # prefer those at the requested location
             keys = [key for key in keys if read_extended_location(self.bodies[kind][key]) == location]
         if len(keys) > 1:
             detail = f'the inventory holds {len(keys)} of the name "{name}". This plan does not identify one of them.'
             self._report(change, "unknown-object-state", detail)
             return None
-        return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
+        return keys[0] if keys else f"/new/providers/{full_type}/{name}".lower()
 
     def _warn_if_not_in_inventory(self, change: ToolChange) -> None:
         """Warn if the inventory lacks an existing cluster or VM, unless its location is of another site."""
-        if not change.id or change.kind == POOLS or normalize_id(change.id) in self.bodies[change.kind]:
-            return  # unknown, a part of its cluster, or listed
+        if not change.id or change.kind == POOLS:
+            return  # its id is unknown, or it is a part of its cluster
+        if normalize_id(change.id) in self.bodies[change.kind]:
+            return  # it is listed
         location = normalize_id(get_text(change.body, "extendedLocation", "name"))
         if location and self.locations and location not in self.locations:
             return  # it is elsewhere
@@ -261,9 +265,12 @@ class _ChangedSite:
         if exists:
             decisive_paths += _RECREATION_FIELDS[change.kind]
         for path, reason in change.unknown.items():
-            property_path = path[1:] if path[:1] == ("properties",) else path
-            # A part or the whole of a decisive value is unknown.
-            if any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
+            property_path = path
+            if path[:1] == ("properties",):
+                property_path = path[1:]
+            # The unknown value may be a part of a decisive one, or contain it.
+            is_decisive = any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths)
+            if is_decisive:
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")
         if not isinstance(properties, Mapping | None):

@@ -121,11 +121,14 @@ class _ExportReader:
             self.findings[finding_count:] = warnings
         kinds = self._add_resources_by_kind(items, kind)
         new_findings = self.findings[finding_count:]
-        if not kinds and any(finding.severity is Severity.ERROR for finding in new_findings):
+        has_error = any(finding.severity is Severity.ERROR for finding in new_findings)
+        if has_error and not kinds:
             self.unreadable_kinds.add(kind)  # nothing of it was read
         if kind != ANY:
             kinds.add(kind)  # the list of a kind may be empty
-        if any(finding.id == INCOMPLETE for finding in new_findings):
+        # A page of a list with further pages has such a finding.
+        is_incomplete = any(finding.id == INCOMPLETE for finding in new_findings)
+        if is_incomplete:
             self.incomplete_kinds |= kinds
             if not kinds.isdisjoint(_BASE_KINDS):  # all else depends on racks and machines: an error
                 self.findings[finding_count:] = [
@@ -180,13 +183,19 @@ class _ExportReader:
 
 
 def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
-    """Find clusters with captured agent pools but missing in the list of clusters, by name."""
+    """Find clusters with captured agent pools but missing in the list of clusters, by name. Azure ignores the case of
+    names, so they are compared in lower case.
+    """
     if "kubernetes_clusters" not in listed_kinds:
         return ()  # without a list, none is missing in it
-    # With "", the owner of a pool with a malformed id.
-    clusters = {"", *(str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"])}
-    owners = {extract_name(extract_parent_id(pool.read_text("id", ""))) for pool in by_kind["agent_pools"]}
-    return tuple(sorted(name for name in owners if name.lower() not in clusters))
+    known_names = {str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"]}
+    unlisted_names: set[str] = set()
+    for pool in by_kind["agent_pools"]:
+        cluster_id = extract_parent_id(pool.read_text("id", ""))  # an id of a pool is CLUSTER_ID/agentPools/NAME
+        name = extract_name(cluster_id)
+        if name and name.lower() not in known_names:  # "": the id of the pool is malformed
+            unlisted_names.add(name)
+    return tuple(sorted(unlisted_names))
 
 
 def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Problem]]:
@@ -245,14 +254,19 @@ def _resolve_arm_template(document: Any) -> Any:
     """Resolve parameter defaults and variables in the resources of an ARM template; return other documents as given."""
     if not isinstance(document, Mapping) or "$schema" not in document or "resources" not in document:
         return document  # no template
+    # Values by kind and name, as in a reference: [parameters('count')] has the key ("parameters", "count").
     values = {("variables", name): value for name, value in get_mapping(document, "variables").items()}
     for name, declaration in get_mapping(document, "parameters").items():
         if "defaultValue" in get_mapping(declaration):
             values["parameters", name] = declaration["defaultValue"]
 
     def resolve_reference(_: Path, scalar: Any) -> Any:
+        """Return the value of a scalar that is a reference as a whole; any other scalar stays."""
         match = _REFERENCE.fullmatch(get_text(scalar))
-        return values.get((match[1], match[2]), scalar) if match is not None else scalar
+        if match is None:
+            return scalar
+        kind, name = match.groups()
+        return values.get((kind, name), scalar)  # a parameter without a default stays a reference
 
     return {"resources": replace_scalars(document["resources"], resolve_reference)}
 

@@ -171,13 +171,15 @@ def _build_inventory(
     clusters, nodes, skus = read_clusters(
         items.list_resources("kubernetes_clusters"), pools, items.clusters_with_pool_files, catalogue.vm_skus
     )
+    # A machine with an error is not read: then VMs on unlisted machines are not reported.
+    has_machine_list = len(machines) >= len(items.list_resources("bare_metal_machines"))
+    has_machine_list = has_machine_list and unreadable.isdisjoint(_BASE_KINDS)
     placed = resolve_vm_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
         machines,
         racks.values(),
         catalogue.machine_skus,
-        has_machine_list=unreadable.isdisjoint(_BASE_KINDS)  # VMs on machines with an error are not reported, too
-        and len(machines) >= len(items.list_resources("bare_metal_machines")),
+        has_machine_list=has_machine_list,
     )
     node_times = read_node_creation_times(items.list_resources("nodes"))
     timed_nodes = [
@@ -212,12 +214,17 @@ def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
     """Read the update strategy of the site's Nexus cluster, with field names of nexusform. Return None if the site has
     no cluster or several, or if a field has another type than expected.
     """
-    strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
-    if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
+    clusters = items.list_resources("clusters")
+    if len(clusters) != 1:
         return None
-    strategy = {name: strategies[0].get(azure_name) for name, (azure_name, _) in _STRATEGY_FIELDS.items()}
-    if not all(isinstance(strategy[name], kind | None) for name, (_, kind) in _STRATEGY_FIELDS.items()):
+    azure_strategy = clusters[0].read_value("updateStrategy")
+    if not isinstance(azure_strategy, Mapping):
         return None
+    strategy: dict[str, Any] = {}
+    for name, (azure_name, kind) in _STRATEGY_FIELDS.items():
+        strategy[name] = azure_strategy.get(azure_name)
+        if not isinstance(strategy[name], kind | None):
+            return None
     return {**strategy, "type": strategy["type"] or "Rack"}
 
 
@@ -369,11 +376,13 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
         has_failed = state.lower() in _BROKEN
         if not has_failed and status.lower() not in _ERROR:
             continue  # it works
+        arm_id = item.read_text("id", "")
+        name = item.read_text("name") or extract_name(arm_id)
+        if kind == "agent_pools":
+            cluster_name = extract_name(extract_parent_id(arm_id))
+            name = f"{cluster_name}/{name}"
         message = item.read_text("detailedStatusMessage", "")
-        name = item.read_text("name") or extract_name(item.read_text("id", ""))
-        if kind == "agent_pools":  # CLUSTER/POOL
-            name = f"{extract_name(extract_parent_id(item.read_text('id', '')))}/{name}"
-        text = " ".join(message.split()).rstrip(".")
+        text = " ".join(message.split()).rstrip(".")  # on one line
         yield AzFailure(kind, name, state if has_failed else status, join_texts((status, text), ": "))
 
 
@@ -382,8 +391,10 @@ def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
     if not cluster.has_node_list:
         return  # its nodes are unknown
     node_counts = Counter(node.pool for node in cluster.nodes)
+    # Requested number of nodes by pool; without a list of pools only that of the control plane is current.
     counts = {CONTROL_PLANE: cluster.control_plane_count}
-    counts |= {pool.name: pool.count for pool in cluster.pools} if cluster.has_pool_list else {}
+    if cluster.has_pool_list:
+        counts |= {pool.name: pool.count for pool in cluster.pools}
     for pool, count in counts.items():
         if node_counts[pool] < count:
             name = f"{cluster.name}/{pool}"

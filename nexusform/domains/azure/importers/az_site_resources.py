@@ -142,10 +142,14 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     The result has the kinds with a complete list. Each network is a pair: id, and the reason against its use or "".
     """
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
-    networks = chain.from_iterable(map(items.list_resources, kinds))
-    entries = ((normalize_id(item.read_text("id", "")), _explain_unusable_network(item)) for item in networks)
-    types = tuple(kind.replace("_", "") for kind in kinds)
-    return AttachableNetworks(types, tuple(sorted(entries))) if kinds else None
+    if not kinds:
+        return None
+    entries: list[tuple[str, str]] = []  # lower-case id, and reason
+    for network in chain.from_iterable(map(items.list_resources, kinds)):
+        network_id = normalize_id(network.read_text("id", ""))
+        entries.append((network_id, _explain_unusable_network(network)))
+    types = tuple(kind.replace("_", "") for kind in kinds)  # l3networks for l3_networks
+    return AttachableNetworks(types, tuple(sorted(entries)))
 
 
 def _explain_unusable_network(network: ArmItem) -> str:
@@ -179,16 +183,19 @@ def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
     """Read the address pools of LoadBalancer services by name, with their number of addresses."""
     for field in ("bgpServiceLoadBalancerConfiguration", "l2ServiceLoadBalancerConfiguration"):
         for pool in network.read_object_or_empty(field).read_objects("ipAddressPools"):
-            texts = pool.read_texts("addresses")
-            yield pool.read_text("name", ""), sum(_count_addresses(pool, "addresses", text) or 0 for text in texts)
+            texts = pool.read_texts("addresses")  # prefixes or ranges
+            counts = (_count_addresses(pool, "addresses", text) for text in texts)
+            address_count = sum(filter(None, counts))  # None was reported, or is of IPv6
+            yield pool.read_text("name", ""), address_count
 
 
 def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Read the name of each cluster with the versions offered to it; skip clusters without offers."""
     for item in items:
+        name = item.read_text("name")
         offers = item.read_objects("availableUpgrades")
         versions = tuple(filter(None, (offer.read_text("version") for offer in offers)))
-        if (name := item.read_text("name")) is not None and versions:
+        if name is not None and versions:
             yield name, versions
 
 

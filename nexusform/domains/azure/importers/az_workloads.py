@@ -67,8 +67,10 @@ class NodeReading:
         # Ids ignore case: take the name as in the body of the pool.
         self.pool = next((name for name in known_names if name.lower() == pool_name.lower()), pool_name)
         self.is_pool_derived = False
-        if not self.pool:  # of the control plane, or exported before API 2024-07
-            self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool_name(name, cluster, initial)
+        if not self.pool and _is_control_plane(item, name):
+            self.pool = CONTROL_PLANE
+        elif not self.pool:  # a worker exported before API 2024-07
+            self.pool = _parse_pool_name(name, cluster, initial)
             self.is_pool_derived = self.pool != CONTROL_PLANE
         self.figures = tuple(item.read_number(key, 0) for key in ("cpuCores", "memorySizeGB", "diskSizeGB"))
         pool_sku = cluster.control_plane_sku
@@ -153,8 +155,9 @@ def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -
     """Return the pool in a worker's name: by number of an initial pool, else the longest known name, else the rest."""
     text = name.lower()
     match = _NUMBERED_POOL.search(text)
-    if match is not None and 1 <= int(match[1]) <= len(initial):
-        return initial[int(match[1]) - 1].name
+    number = int(match[1]) if match is not None else 0  # the initial pools are numbered from 1
+    if 1 <= number <= len(initial):
+        return initial[number - 1].name
     matching_pools = [pool.name for pool in cluster.pools if f"-{pool.name.lower()}-" in text]
     if matching_pools:
         return max(matching_pools, key=len)
@@ -212,7 +215,11 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
     first = nodes[0]
     labels = set.intersection(*(set(read_agent_pool_labels(node.item)) for node in nodes))
     common_taints = set.intersection(*(set(read_taints(node.item)) for node in nodes))
-    user_labels = ((key, value) for key, value in labels if not key.rpartition("/")[0].endswith(_PLATFORM_DOMAINS))
+    user_labels: list[tuple[str, str]] = []
+    for key, value in labels:
+        domain = key.rpartition("/")[0]  # "" for a key without one
+        if not domain.endswith(_PLATFORM_DOMAINS):
+            user_labels.append((key, value))
     pool = AzPool(
         name=first.pool,
         id="",
@@ -414,13 +421,14 @@ def read_clusters(
         nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
         all_pools, cluster_derived_pools = complete_pools(reading)
         derived_pools += cluster_derived_pools
-        node_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
-        # A cluster without any pool has nothing to capture.
+        # A cluster without any pool has nothing to capture, and neither has one without nodes.
+        requested_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
+        has_nodes = reading.item.read_value("nodes") is not None
         with_pools = replace(
             cluster,
             pools=all_pools,
             has_pool_list=cluster.has_pool_list or not all_pools,
-            has_node_list=reading.item.read_value("nodes") is not None or node_count == 0,
+            has_node_list=has_nodes or requested_count == 0,
         )
         clusters.append(with_pools)
     report_derived_pools(readings, derived_pools)

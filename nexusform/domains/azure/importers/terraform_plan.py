@@ -315,13 +315,15 @@ def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -
     """
     required = "before" if is_deletion else "after"
     for name in ("before", "after"):
-        side = change.get(name)
-        if isinstance(side, Mapping) and not isinstance(side.get("type"), str):
-            return _describe_wrong_field(
-                f"change.{name}.type", "a resource type with its API version", side.get("type")
-            )
-        if not isinstance(side, Mapping) and (side is not None or name == required):
-            return _describe_wrong_field(f"change.{name}", "an object", side)
+        values = change.get(name)
+        if values is None and name != required:
+            continue  # null is allowed
+        if not isinstance(values, Mapping):
+            return _describe_wrong_field(f"change.{name}", "an object", values)
+        type_name = values.get("type")
+        if not isinstance(type_name, str):
+            expected = "a resource type with its API version"
+            return _describe_wrong_field(f"change.{name}.type", expected, type_name)
     if not isinstance(change.get("after_unknown") or {}, Mapping | bool):
         return _describe_wrong_field("change.after_unknown", "an object", change["after_unknown"])
     return ""

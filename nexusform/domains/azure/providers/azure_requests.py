@@ -319,7 +319,8 @@ class ArmClient:
                 if _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
                     return  # it is visible
                 # Without an etag and after a reported success, a failed state may be older than the change.
-                if state in FAILED_STATES and (etag_before or not succeeded):
+                is_state_of_change = etag_before != "" or not succeeded
+                if state in FAILED_STATES and is_state_of_change:
                     raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
                 final_reads += state in FINAL_STATES
             if change.verb is ArmOperation.UPDATE and succeeded and final_reads >= MAX_READS:
@@ -473,7 +474,9 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
     is_action = change.verb in _ACTION_VERBS
-    if not _is_change_visible(change, observed, was_sent=was_sent or is_action):
+    # The body of an action is no part of the machine, so only its expected properties are compared.
+    compares_expected_only = was_sent or is_action
+    if not _is_change_visible(change, observed, was_sent=compares_expected_only):
         return _ChangeStatus.NOT_SENT
     if change.is_retry and not was_sent:
         return _ChangeStatus.NOT_SENT  # it failed before, although its values are visible

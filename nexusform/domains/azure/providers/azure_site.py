@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
 from nexusform.domains.azure.providers.azure_actions import (
     MachineActionClient,
@@ -196,11 +196,12 @@ class AzureSiteProvider(ObservedSites):
         if key.type == CLUSTER:
             separate_pools = self._list_separate_pools()
             for (kind, object_id), arm_id in managed.items():
-                if kind == POOL and object_id.startswith(f"{key.id}/") and object_id not in separate_pools:
+                is_own_pool = kind == POOL and object_id.startswith(f"{key.id}/")
+                if is_own_pool and object_id not in separate_pools:
                     own_ids.add(arm_id)
+        normalized_ids = set(map(normalize_id, own_ids))
         documents = self._subscription.documents
         bodies = [*documents.get(CLUSTERS, ()), *documents.get(VMS, ()), *documents.get(POOLS, ())]
-        normalized_ids = set(map(normalize_id, own_ids))
         own_bodies = [body for body in bodies if normalize_id(str(body.get("id"))) in normalized_ids]
         return determine_progress(request, answer.attributes, own_bodies, self._subscription.id)
 
@@ -439,13 +440,17 @@ class AzureSiteProvider(ObservedSites):
             return answer  # all are present, or not required
         nodes = answer.attributes["nodes"]
         pool = str(nodes[missing_nodes[0]]["pool"])  # of the first one; a record is about one pool
-        cluster = _build_cluster_target(request, group)
-        target = cluster if pool == CONTROL_PLANE else ArmTarget(POOLS, group, (*cluster.names, pool))
-        name = "controlPlaneNodeConfiguration" if target is cluster else "count"  # of the property
+        # The count is a property of the pool; that of the control plane, of the cluster.
+        target = _build_cluster_target(request, group)
+        name = "controlPlaneNodeConfiguration"
+        if pool != CONTROL_PLANE:
+            target = ArmTarget(POOLS, group, (*target.names, pool))
+            name = "count"
         reason = read_status_message(arm.get_body(target))
-        present_text = f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
+        present_count = len(nodes) - len(missing_nodes)
+        present_text = f"{present_count} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first_items(missing_nodes, _MAX_NAMES)
-        message = f"Azure shows {present_text}; missing: {names}{f' ({reason})' if reason else ''}."
+        message = f"Azure shows {present_text}; missing: {names}{enclose(' (', reason, ')')}."
         change = ArmChange(ArmOperation.UPDATE, target, body={"properties": {name: None}}, expected={name: None})
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
@@ -539,6 +544,9 @@ def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: Cha
         return bool(observed.get("machine")) or not planned.get("machine")
     if request.unfinished_change is not None and find_missing_nodes(observed):
         return False  # wait for the nodes missing before
-    nodes = get_mapping(observed, "nodes")
-    planned_nodes = get_mapping(planned, "nodes").items()
-    return all(get_mapping(nodes, name).get("machine") for name, node in planned_nodes if node.get("machine"))
+    observed_nodes = get_mapping(observed, "nodes")
+    for name, planned_node in get_mapping(planned, "nodes").items():
+        is_placed = bool(get_mapping(observed_nodes, name).get("machine"))
+        if planned_node.get("machine") and not is_placed:
+            return False
+    return True

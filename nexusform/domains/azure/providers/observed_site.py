@@ -113,9 +113,14 @@ class ObservedSites(FixedIdentity):
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())
         unmanaged_rows = self._collect_unmanaged_vms(objects.values())
-        results = [self._read_object(request, objects, machine_names, unmanaged_rows) for request in requests]
-        answers = zip(requests, results, strict=True)
-        self._verify_absence([request for request, answer in answers if request.attributes and not answer.attributes])
+        results: list[ReadResult] = []
+        missing: list[ReadRequest] = []  # requests for objects in state that are missing on the site
+        for request in requests:
+            result = self._read_object(request, objects, machine_names, unmanaged_rows)
+            results.append(result)
+            if request.attributes and not result.attributes:
+                missing.append(request)
+        self._verify_absence(missing)
         return results
 
     def create(self, request: ChangeRequest) -> ChangeResult:
@@ -239,8 +244,8 @@ class ObservedSites(FixedIdentity):
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             return False  # the list is incomplete
         if self._is_captured and key.type in {RACK, MACHINE}:  # Azure itself is queried about unlisted objects
-            inventory, rack = site.inventory, key.id.split("/")[1]
-            if inventory.lacks_machines or rack in inventory.racks_without_machines:
+            rack = key.id.split("/")[1]  # SITE/RACK, or SITE/RACK/MACHINE
+            if site.inventory.lacks_machines or rack in site.inventory.racks_without_machines:
                 return False  # other resources contradict the list
         # A listed cluster exists, even if it could not be imported.
         return key.type != _CLUSTER or self._find_cluster(key) is None
@@ -295,10 +300,13 @@ class ObservedSites(FixedIdentity):
         """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
         if self._sites is None or not self._is_captured:
             return []  # nothing was read, or it is current
-        return [
-            (name, "" if self._build_future_time_warnings(site) else site.inventory.exported_at or "")
-            for name, site in self._sites.items()
-        ]
+        captures: list[tuple[str, str]] = []
+        for name, site in self._sites.items():
+            time = site.inventory.exported_at or ""
+            if self._build_future_time_warnings(site):
+                time = ""  # a time in the future is wrong
+            captures.append((name, time))
+        return captures
 
     def _build_future_time_warnings(self, site: AzSite) -> list[Problem]:
         """Build a warning about the time of a captured site if it is in the future."""

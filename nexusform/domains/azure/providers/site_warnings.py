@@ -111,10 +111,12 @@ class SiteWarningBuilder:
 
     def _describe_uncaptured_unmanaged_kinds(self, site: AzSite) -> Iterator[str]:
         """Describe kinds of workloads that were not captured and have no object in state."""
+        # Kinds with objects in state have a warning about these.
         recorded_kinds = {_KINDS[type_name][0] for site_name, type_name in self.unobserved if site_name == site.name}
+        if site.inventory.unlisted_clusters:  # they have a warning of their own
+            recorded_kinds.add("kubernetes_clusters")
         for kind, (plural, consequence) in WORKLOAD_KINDS.items():
-            has_other_warning = kind == "kubernetes_clusters" and site.inventory.unlisted_clusters
-            if kind not in site.inventory.listed_kinds and kind not in recorded_kinds and not has_other_warning:
+            if kind not in site.inventory.listed_kinds and kind not in recorded_kinds:
                 yield (
                     f"{self.source[0].upper()}{self.source[1:]} has no complete list of {plural}: {consequence}. "
                     f"Capture it with: {build_capture_command(kind)} (where there are none, that is an empty list)."
