@@ -344,10 +344,13 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
         pool_times = {pool.name: pool.created_at for pool in cluster.pools}  # "" if unknown
         for node in cluster.nodes:
             pool_time = pool_times.get(node.pool) or cluster.created_at
-            if pool_time and node.created_at[:_DATE_LENGTH] > pool_time[:_DATE_LENGTH]:  # on a later day
+            is_on_later_day = node.created_at[:_DATE_LENGTH] > pool_time[:_DATE_LENGTH]
+            if pool_time and is_on_later_day:
                 spans.append((pool_time, node.created_at))
-    starts, ends = zip(*spans, strict=True) if spans else ((), ())
-    return min(starts, default=""), max(ends, default="")
+    if not spans:
+        return "", ""
+    starts, ends = zip(*spans, strict=True)
+    return min(starts), max(ends)
 
 
 def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
@@ -395,14 +398,16 @@ def summarize_site(site: AzSite) -> CapturedSite:
     inventory = site.inventory
     compute = [machine for machine in inventory.machines if COMPUTE in machine.facts["roles"]]
     rejections = [(machine.name, find_unschedulable_reasons(machine.facts)) for machine in compute]
+    # Number of machines by SKU id and catalogue hardware; "" for a machine without either.
     skus = Counter((m.machine_sku_id or "", m.machine_sku or "") for m in inventory.machines)
+    node_count = sum(len(cluster.nodes) for cluster in inventory.clusters)
     return CapturedSite(
         name=site.name,
         racks=len(inventory.racks),
         machines=len(inventory.machines),
         compute=len(compute),
         clusters=len(inventory.clusters),
-        vms=sum(len(cluster.nodes) for cluster in inventory.clusters) + len(inventory.virtual_machines),
+        vms=node_count + len(inventory.virtual_machines),
         closed=tuple(filter(itemgetter(1), rejections)),
         skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
         unplaced=tuple(vm.name for vm in _list_vms(inventory) if vm.placement is None),

@@ -58,7 +58,8 @@ def convert_to_cli_arguments(value: Any) -> Any:
     """Convert a part of a request body to the form of arguments of the `az` command.
 
     Members of `administratorConfiguration` move up to the object around it. SSH keys become a list of plain texts:
-    {"sshPublicKeys": [{"keyData": "ssh-rsa A"}]} becomes {"sshKeyValues": ["ssh-rsa A"]}.
+    {"sshPublicKeys": [{"keyData": "ssh-rsa A"}]} becomes {"sshKeyValues": ["ssh-rsa A"]}. The attachment to the cloud
+    services network loses the allocation method Dynamic.
     """
     if isinstance(value, list):
         return list(map(convert_to_cli_arguments, value))
@@ -300,8 +301,8 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
         yield "]"
     else:
         text = str(value)
-        is_plain_at_top = is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"
-        if isinstance(value, int) or is_plain_at_top:
+        needs_quotes_at_top = text in ("", *_SPECIAL_VALUES) or text.startswith("'")
+        if isinstance(value, int) or (is_top_level and not needs_quotes_at_top):
             yield text
         elif is_top_level or _needs_az_shorthand_quotes(text):
             yield _quote_shorthand(text, None)  # always in quotes

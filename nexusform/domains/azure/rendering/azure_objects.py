@@ -194,11 +194,14 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
     for change in changes_by_age:
         if change.address.type not in _TYPES:
             continue  # unknown to Azure
-        owner_attributes = _get_attributes(_find_cluster(change, clusters))  # a pool is in the group of its cluster
-        group = get_text(owner_attributes, "azure", "resource_group")
+        owner = _find_cluster(change, clusters)  # a pool is in the resource group of its cluster
+        group = get_text(_get_attributes(owner), "azure", "resource_group")
         for resource in _build_resources(change):
-            resources = deleted if resource.action is ResourceAction.DELETE else applied
-            resources.append(replace(resource, group=group))
+            resource_in_group = replace(resource, group=group)
+            if resource.action is ResourceAction.DELETE:
+                deleted.append(resource_in_group)
+            else:
+                applied.append(resource_in_group)
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
     ordered: list[AzureResource | RecreatedNode] = [*applied, *_find_recreated_nodes(plan, clusters, applied)]
     return PlannedAzureResources(
@@ -228,7 +231,8 @@ def _find_recreated_nodes(
         name = str(_get_attributes(change).get("kubernetes_cluster_id", change.id)).rpartition("/")[2]
         before, after = get_mapping(cluster.before), _get_attributes(cluster)
         is_upgraded = before.get("kubernetes_version") != after.get("kubernetes_version")
-        if not is_upgraded and (name, row.pool) not in recreated_resources:
+        is_in_recreated_pool = (name, row.pool) in recreated_resources
+        if not is_upgraded and not is_in_recreated_pool:
             yield RecreatedNode(name, row.object, row.platform_name, str(row.address))
 
 
@@ -267,8 +271,9 @@ def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, 
     """Read the action ("cordon", "evacuate") of each machine to take out of service, by machine name."""
     if kind not in _CORDONED_VALUES:
         return {}  # no hardware
-    is_machine = kind == "nexus_bare_metal_machine"
-    blocks = {str(attributes.get("name")): attributes} if is_machine else get_mapping(attributes, "machine_override")
+    blocks = get_mapping(attributes, "machine_override")  # of a rack, by name of the machine
+    if kind == "nexus_bare_metal_machine":
+        blocks = {str(attributes.get("name")): attributes}
     argument, value = _CORDONED_VALUES[kind]
     cordoned = {name: "cordon" for name, block in blocks.items() if block.get(argument) == value}
     evacuated = {name: "evacuate" for name, block in blocks.items() if block.get("evacuate") is True}
@@ -426,7 +431,9 @@ def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any
     """Find the properties of an object known only to Azure and absent in its azure block."""
     configured = {_TAGS} & read_opaque_body(attributes).keys()
     for name, part in _read_opaque_properties(attributes).items():
-        configured |= {name, *(f"{name}.{inner}" for inner in get_known_mapping(part))}
+        configured.add(name)
+        # The members of an object count as well: controlPlaneNodeConfiguration.administratorConfiguration.
+        configured.update(f"{name}.{inner}" for inner in get_known_mapping(part))
     return tuple(name for name in _EXTRA_PROPERTIES[kind].split() if name not in configured)
 
 

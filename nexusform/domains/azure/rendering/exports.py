@@ -35,7 +35,8 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     if errors:
         return "", errors
     missing_parts = [f"removing {item.title}" for item in objects.deleted]
-    missing_parts += [f"re-creating {item.title}" for item in objects.created if item.action is ResourceAction.REPLACE]
+    recreated = [item for item in objects.created if item.action is ResourceAction.REPLACE]
+    missing_parts += [f"re-creating {item.title}" for item in recreated]
     missing_parts += [item.title for item in objects.ordered if isinstance(item, RecreatedNode)]
     missing_parts += [cordon.title for cordon in objects.cordons]
     missing_parts += [action.title for action in objects.machine_actions]

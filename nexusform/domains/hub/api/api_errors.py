@@ -97,10 +97,11 @@ class ApiError(Exception):
         """Return the error of a sensitive object: fields and reasons only, because messages repeat values."""
         hidden = ApiError(self.status, self.body, self.retry_after)
         hidden.causes = [replace(cause, message=cause.reason or "rejected") for cause in self.causes]
-        if not self.missing_permission:
-            fields = [cause.text for cause in hidden.causes]
-            hidden.message = "; ".join(dict.fromkeys(fields)) or get_text(self.body, "reason") or "rejected"
-            hidden.message += " (its message is hidden: the object is sensitive)"
+        if self.missing_permission:
+            return hidden  # its message has no values
+        texts = dict.fromkeys(cause.text for cause in hidden.causes)  # each once: `spec.data: FieldValueInvalid`
+        reason = "; ".join(texts) or get_text(self.body, "reason") or "rejected"
+        hidden.message = f"{reason} (its message is hidden: the object is sensitive)"
         return hidden
 
     @property

@@ -105,10 +105,12 @@ def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) ->
     """Return the kubeconfig and the context of the hub: from the environment, else from the settings of the provider. A
     sandboxed run rejects settings different from the environment. Raises HubProblem.
     """
-    configured = {name: str(settings.get(name) or "") for name in ("kubeconfig", "context")}
     environment = {"kubeconfig": read_variable(KUBECONFIG), "context": read_variable(CONTEXT)}
+    configured = {name: str(settings.get(name) or "") for name in environment}
+    # Settings different from the environment; "" is not set.
     rejected = [name for name, value in configured.items() if value not in ("", environment[name])]
-    if rejected and trust.confinement.root:  # sandboxed
+    is_sandboxed = bool(trust.confinement.root)
+    if rejected and is_sandboxed:
         raise HubProblem(
             f"{' and '.join(rejected)} of the configuration {select_word_form(len(rejected), 'is', 'are')} not read "
             f"in a sandboxed run: a kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and "
@@ -474,7 +476,9 @@ class _ObjectShape(_StatusShape):
 
 def _omit_empty(part: Any) -> Any:
     """Return a mapping without its empty parts; another value as it is. Empty parts count as absent, of any type."""
-    return {name: value for name, value in part.items() if value} if isinstance(part, dict) else part
+    if not isinstance(part, dict):
+        return part
+    return {name: value for name, value in part.items() if value}
 
 
 def _is_kubernetes_object(document: Any) -> bool:

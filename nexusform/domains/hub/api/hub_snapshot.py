@@ -189,8 +189,10 @@ def read_selected_objects(
             name = get_text(body, "metadata", "name")
             # A selector without a name selects all of the collection.
             scopes = {selector["scope"] for selector in collection_selectors if selector["name"] in ("", name)}
-            if not scopes or _build_key(body) in dumped_keys:
-                continue  # not selected, or in the dump
+            if not scopes:
+                continue  # not selected
+            if _build_key(body) in dumped_keys:
+                continue  # in the dump
             selected.items.append(_remove_secrets(body))
             is_namespace = (body.get("apiVersion"), body["kind"]) == ("v1", "Namespace")
             if is_namespace and scopes != {"NamespaceOnly"}:

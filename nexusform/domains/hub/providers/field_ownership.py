@@ -204,7 +204,9 @@ def build_hub_record(
         return {}
     # An object has the key GROUP/KIND/NAMESPACE/NAME.
     deleting = ["/".join(hub_object.identity) for hub_object, body in identified if is_deleting(body)]
-    deletion_record = {DELETING: deleting} if deleting and type_name != MEMBER_TYPE else {}
+    deletion_record: dict[str, Any] = {}
+    if deleting and type_name != MEMBER_TYPE:
+        deletion_record = {DELETING: deleting}
     if type_name == MANIFEST_TYPE:
         uids = {"/".join(hub_object.identity): get_uid(body) for hub_object, body in identified}
         return {ON_HUB: {UIDS: uids, **deletion_record}}
@@ -266,9 +268,13 @@ def _convert_spec_to_arguments(type_name: str, spec: Body) -> dict[str, Any]:
 
 
 def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments without empty ones."""
-    cleaned = {name: _remove_empty(value) if isinstance(value, Mapping) else value for name, value in values.items()}
-    return {name: value for name, value in cleaned.items() if value not in (None, [], {})}
+    """Return the arguments without empty ones, also in nested blocks. 0, False and "" are no empty arguments."""
+    cleaned: dict[str, Any] = {}
+    for name, value in values.items():
+        cleaned_value = _remove_empty(value) if isinstance(value, Mapping) else value
+        if cleaned_value not in (None, [], {}):
+            cleaned[name] = cleaned_value
+    return cleaned
 
 
 def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
@@ -303,9 +309,12 @@ def build_recreation_warning(
     request: ReadRequest, hub_object: HubObject, body: Body, *, is_taken_over: bool
 ) -> Problem:
     """Build the warning about an object re-created by others; `is_taken_over`: the operator takes it over."""
-    names = (get_text(entry, "manager") for entry in list_managed_fields(body) if not entry.get("subresource"))
-    managers = list(filter(None, dict.fromkeys(names)))
-    by_managers = enclose(" by ", format_first_items(managers, _MAX_NAMES))
+    managers: dict[str, None] = {}  # an ordered set
+    for entry in list_managed_fields(body):
+        manager = get_text(entry, "manager")
+        if manager and not entry.get("subresource"):  # the status has other managers
+            managers[manager] = None
+    by_managers = enclose(" by ", format_first_items(list(managers), _MAX_NAMES))
     creation_text = f"{get_mapping(body, 'metadata').get('creationTimestamp')}{by_managers}"
     history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
     summary = f"{request.address}: re-created on the hub at {creation_text}"

@@ -152,9 +152,13 @@ _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
 
 
 def select_sent_fields(sent: Any, observed: Any) -> Any:
-    """Return the observed value with only the sent keys of mappings, also in lists of equal length; others whole."""
+    """Return the observed value with only the sent keys of mappings, also in lists of equal length; others whole.
+
+    Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2, "c": 3}, "d": 4} it is {"a": {"b": 2}}.
+    """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
-        return {name: select_sent_fields(value, observed[name]) for name, value in sent.items() if name in observed}
+        common_names = [name for name in sent if name in observed]
+        return {name: select_sent_fields(sent[name], observed[name]) for name in common_names}
     if type(sent) is type(observed) is list and len(sent) == len(observed):
         return list(map(select_sent_fields, sent, observed))
     return observed
@@ -163,6 +167,8 @@ def select_sent_fields(sent: Any, observed: Any) -> Any:
 def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path]:
     """Yield the paths with an observed value different from the sent one, or missing; fields not sent do not count.
     Lists of another length differ as a whole. `path` is the one of the two values.
+
+    Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2}, "c": 3} it is only ("a", "b").
     """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         for name, value in sent.items():
@@ -296,11 +302,14 @@ _HUB_DEFAULTS: Final = {
 def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
     """Set arguments without a default of their own to None (in place) if they are "" or a default of the hub."""
     for name, attribute in schema.attributes.items():
-        if attribute.default is None and values.get(name) in (_HUB_DEFAULTS.get(name), ""):
+        is_hub_default = values.get(name) in (_HUB_DEFAULTS.get(name), "")
+        if is_hub_default and attribute.default is None:
             values[name] = None
     for name, block in schema.blocks.items():
-        value = values.get(name)
-        for nested_values in list_objects(value if isinstance(value, list) else [value]):  # of one block, or several
+        blocks = values.get(name)
+        if not isinstance(blocks, list):  # one block, or None
+            blocks = [blocks]
+        for nested_values in list_objects(blocks):  # without None
             _remove_hub_defaults(block.schema, nested_values)
 
 
