@@ -478,10 +478,12 @@ def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> Importe
         "nodes": nodes,
         "node_count": len(nodes),
     }
-    # A reference of a pool has the path ("agent_pool", NAME, "vm_sku_name").
-    references = {
-        path: target for path, target in cluster.references.items() if path[0] != "agent_pool" or path[1] not in names
-    }
+    references: dict[Path, Reference] = {}
+    for path, target in cluster.references.items():
+        # A reference of a pool has the path ("agent_pool", NAME, "vm_sku_name").
+        is_of_removed_pool = path[0] == "agent_pool" and path[1] in names
+        if not is_of_removed_pool:
+            references[path] = target
     return replace(cluster, attributes={**attributes, **kept}, references=references)
 
 

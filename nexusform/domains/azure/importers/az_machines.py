@@ -129,13 +129,17 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
     item_list = list(items)
     if _report_truncated_machine_list(item_list):
         return {}
-    items_and_machines = [
-        (item, machine)
-        for name, item in iterate_unique_items(item_list, "machine")
-        if (machine := _read_machine(item, name, options)) is not None  # reported, or in an unread rack
-    ]
-    _report_derived_roles([pair for pair in items_and_machines if pair[0].read_value("machineRoles") is None])
-    return {normalize_id(machine.id): machine for _, machine in items_and_machines}
+    machines: dict[str, AzMachine] = {}
+    without_roles: list[tuple[ArmItem, AzMachine]] = []
+    for name, item in iterate_unique_items(item_list, "machine"):
+        machine = _read_machine(item, name, options)
+        if machine is None:
+            continue  # reported, or in an unread rack
+        machines[normalize_id(machine.id)] = machine
+        if item.read_value("machineRoles") is None:
+            without_roles.append((item, machine))
+    _report_derived_roles(without_roles)
+    return machines
 
 
 def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:

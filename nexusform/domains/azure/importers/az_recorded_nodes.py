@@ -80,6 +80,7 @@ def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: Reco
     with a machine first.
     """
     numbers = recorded_pool.numbers
+    # A node without a recorded number gets `count` here, so it is not below.
     assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]

@@ -219,7 +219,7 @@ def _compare_sites(
         elif reference in changed:
             after[reference] = changed[reference]
     for reference, item in changed.items():
-        if reference not in after and item.type == "nexus_vm_sku":  # of a new node
+        if reference not in after and item.type == "nexus_vm_sku":  # used only after the changes
             after[reference] = item
     by_arm_id = _index_references_by_arm_id(changed_sites)  # type and id of each object, by lower-case ARM id
     # Names of new objects in the other tool, by type and id.

@@ -263,11 +263,12 @@ class _Reconciler:
     def _run_replays(self, checks: Sequence[ClusterLocationCheck]) -> Iterator[SiteReplay]:
         """Run the replays of every site; a cluster with a recorded VM not observed counts as removed."""
         for site in self.sites:
-            removed = {
-                check.name.rpartition("/")[2]  # the name is SITE/CLUSTER
-                for check in checks
-                if check.name.startswith(f"{site.name}/") and any(vm.observed is None for vm in check.vms)
-            }
+            removed: set[str] = set()  # names of clusters
+            for check in checks:
+                is_on_site = check.name.startswith(f"{site.name}/")
+                has_missing_vm = any(vm.observed is None for vm in check.vms)
+                if is_on_site and has_missing_vm:
+                    removed.add(check.name.rpartition("/")[2])  # the name is SITE/CLUSTER
             yield from run_replays(site, removed, tuple(RackSpread))
 
     def _check_separation_rules(

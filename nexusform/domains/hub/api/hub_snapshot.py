@@ -125,22 +125,18 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
             elif not scope.namespaces:
                 forbidden.append(str(problem))
             else:
+                # A tenant needs no cluster-scoped kinds.
+                collections = map(kind.build_collection, scope.namespaces) if kind.is_namespaced else ()
                 try:
-                    items += _list_in_namespaces(hub, kind, scope.namespaces)
+                    for collection in collections:
+                        objects, _ = _list_kind(hub, kind, version="", collection=collection)
+                        items += objects
                 except _ListForbidden as namespace_problem:
                     forbidden.append(str(namespace_problem))
     if forbidden:
         detail = f"{hub.server} does not let {'; '.join(forbidden)}. Reading needs get and list of them."
         raise ExternalQueryProblem(Problem((), CANNOT_READ, detail))
     return items
-
-
-def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the objects of a kind in these namespaces; cluster-scoped kinds are not needed. Raises _ListForbidden."""
-    if not kind.is_namespaced:
-        return []
-    collections = map(kind.build_collection, namespaces)
-    return [body for collection in collections for body in _list_kind(hub, kind, version="", collection=collection)[0]]
 
 
 def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:

@@ -108,7 +108,8 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
         if other_manager == manager or entry.get("subresource"):
             continue  # of `manager`, or of the status
         for path in _list_owned_paths(get_mapping(entry, "fieldsV1")):
-            if path[0] not in _UNTRACKED_FIELDS and get_part(existing, path) is not None:
+            is_tracked = path[0] not in _UNTRACKED_FIELDS
+            if is_tracked and get_part(existing, path) is not None:
                 managers.setdefault(path, []).append(other_manager)
     return {path: " and ".join(dict.fromkeys(names)) for path, names in sorted(managers.items())}
 

@@ -321,7 +321,9 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
         if value.get(name) not in (None, attribute.default, "Disabled"):  # filled in by the hub
             return False
     for name, nested_block in block.schema.blocks.items():
-        is_absent = value.get(name) in (None, [])
-        if not is_absent and not _has_defaults_only(nested_block, value[name]):
+        nested_value = value.get(name)
+        if nested_value in (None, []):
+            continue  # absent
+        if not _has_defaults_only(nested_block, nested_value):
             return False
     return True

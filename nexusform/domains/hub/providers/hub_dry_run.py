@@ -167,11 +167,11 @@ class HubDryRun:
             reserved, over_limit = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
 
             def check_number(number: int) -> list[Finding]:
-                return [
-                    (number, problem)
-                    for hub_object in reserved[number]
-                    for problem in self._check_deletion(hub, hub_object, requests[number], is_validated=is_validated)
-                ]
+                """Return the findings about the deletion with this number."""
+                problems: list[Problem] = []
+                for hub_object in reserved[number]:
+                    problems += self._check_deletion(hub, hub_object, requests[number], is_validated=is_validated)
+                return [(number, problem) for problem in problems]
 
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
                 findings = list(chain.from_iterable(pool.map(check_number, reserved)))
@@ -518,7 +518,9 @@ def find_affected_placements(
     # The plan predicts its own placements.
     index = _index_selections(item for item in placements if _get_key(item) not in planned_placements)
     for number, objects in changed_objects.items():
-        descriptions = [text for hub_object in objects for text in _describe_selections(hub_object, index)]
+        descriptions: list[str] = []
+        for hub_object in objects:
+            descriptions += _describe_selections(hub_object, index)
         if descriptions:
             detail = (
                 f"{format_first_items(descriptions, _MAX_NAMES, separator='; ')}. The hub applies the changes "

@@ -94,7 +94,11 @@ class FleetHubProvider:
             names_in_objects = (name for attributes in objects for name in _list_namespaces(attributes))
             # A tenant may not read kube-system, but a namespace of its objects.
             namespaces = [_SYSTEM_NAMESPACE, *get_mapping(recorded, "uids"), *islice(names_in_objects, 1)]
-            uids = {name: uid for name in dict.fromkeys(namespaces) if (uid := _read_namespace_uid(hub, name))}
+            uids: dict[str, str] = {}
+            for name in dict.fromkeys(namespaces):  # each once
+                uid = _read_namespace_uid(hub, name)
+                if uid:  # else the namespace is missing, or may not be read
+                    uids[name] = uid
             tag = _TAG.search(read_hub_version(hub))
             return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
 

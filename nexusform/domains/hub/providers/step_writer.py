@@ -225,14 +225,17 @@ class HubStepWriter(Struct, frozen=True):
 
     def _wait_until_schedulable(self, hub_object: HubObject) -> None:
         """Wait until the placement of a new run or eviction is scheduled; not for other objects. Raises StepPending."""
-        if self.request.prior is not None or self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
-            return  # it has its placement, or needs none
+        if self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
+            return  # it needs no placement
+        if self.request.prior is not None:
+            return  # it is not new
         namespace = get_text(self._planned, "namespace")
         kind = get_scoped_kind("ResourcePlacement", namespace)
         name = str(get_mapping(hub_object.body, "spec").get("placementName"))
         if self._type_name == EVICTION_TYPE and self.hub.get(KINDS[kind].build_path(name, namespace)) is None:
             return  # the plan predicts an invalid eviction
-        if self.request.resumed_operation is None or self._read_existing(hub_object) is None:  # it is not sent yet
+        is_first_run = self.request.resumed_operation is None
+        if is_first_run or self._read_existing(hub_object) is None:  # it is not sent yet
             self._waiter.wait_for_scheduling(kind, namespace, name)
 
     def _write_objects(self, hub_objects: Sequence[HubObject]) -> list[ExistingObject]:

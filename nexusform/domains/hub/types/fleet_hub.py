@@ -67,7 +67,11 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     import json
 
     arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")}
-    placements = list(_list_placements(context))
+    placements: list[FleetPlacement] = []  # the configured ones, from blocks or manifests
+    for type_name in _PLACEMENT_TYPES:
+        build_placement = context.types[type_name].build_fleet_object
+        assert build_placement is not None, "placements have one"
+        placements += map(build_placement, context.list_configured(type_name))
     namespaces = sorted({placement.namespace for placement in placements})
     if selectors := _list_selectors(placements):
         arguments["selectors"] = selectors
@@ -149,14 +153,6 @@ def _list_selectors(placements: Iterable[FleetPlacement]) -> list[dict[str, str]
         for selector in placement.selectors
     ]
     return sorted({tuple(item.items()): item for item in selectors}.values(), key=lambda item: tuple(item.values()))
-
-
-def _list_placements(context: ReadContext) -> Iterator[FleetPlacement]:
-    """Yield the configured placements, from blocks or manifests."""
-    for type_name in _PLACEMENT_TYPES:
-        build = context.types[type_name].build_fleet_object
-        assert build is not None, "placements have one"
-        yield from map(build, context.list_configured(type_name))
 
 
 _UNKNOWN_MEMBERS: Final = Problem(
