@@ -24,6 +24,12 @@ MAX_NUMBER: Final = 10**9
 _RESOURCE_GROUP: Final = re.compile(r"(?:^|/)resourcegroups/([^/]*)", re.IGNORECASE)
 
 _TOP_LEVEL: Final[Path] = ("top level",)  # path in the finding for a document without a list
+# Keys of lists: REST pages, Resource Graph, ARM templates, kubectl.
+_LIST_KEYS: Final = ("value", "data", "resources", "items")
+_NEXT_PAGE_KEYS: Final = ("nextLink", "skip_token", "$skipToken", "skipToken")
+# Number of all records of a Resource Graph query, in output of `az graph query` and of REST.
+_TOTAL_KEYS: Final = ("total_records", "totalRecords")
+INCOMPLETE: Final = "incomplete-list"
 
 
 def normalize_id(arm_id: str) -> str:
@@ -187,14 +193,6 @@ def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem
         name = item.read_required_text("name")
         if name is not None:
             yield name, item
-
-
-# Keys of lists: REST pages, Resource Graph, ARM templates, kubectl.
-_LIST_KEYS: Final = ("value", "data", "resources", "items")
-_NEXT_PAGE_KEYS: Final = ("nextLink", "skip_token", "$skipToken", "skipToken")
-# Number of all records of a Resource Graph query, in output of `az graph query` and of REST.
-_TOTAL_KEYS: Final = ("total_records", "totalRecords")
-INCOMPLETE: Final = "incomplete-list"
 
 
 def read_arm_resources(

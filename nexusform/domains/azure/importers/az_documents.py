@@ -41,6 +41,11 @@ _BASE_KINDS: Final = ("racks", "bare_metal_machines")
 _PROVIDER: Final = "microsoft.networkcloud/"
 _TYPE_IN_ID: Final = re.compile(r"/providers/microsoft\.networkcloud/([a-z]+)/[^/]+(?:/([a-z]+)/[^/]+)?/?$")
 _YAML: Final = (".yaml", ".yml")
+_REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
+MAX_BYTES: Final = 64 * 1024 * 1024
+INVALID: Final = "invalid-json"
+# Output of `>` depends on the shell: PowerShell adds a byte order mark or writes UTF-16.
+_BYTE_ORDER_MARKS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
 class AzResources(Struct, frozen=True):
@@ -247,9 +252,6 @@ def _has_type(item: ArmItem) -> bool:
     return "/" in get_text(item.read_value("type"))
 
 
-_REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
-
-
 def _resolve_arm_template(document: Any) -> Any:
     """Resolve parameter defaults and variables in the resources of an ARM template; return other documents as given."""
     if not isinstance(document, Mapping) or "$schema" not in document or "resources" not in document:
@@ -269,13 +271,6 @@ def _resolve_arm_template(document: Any) -> Any:
         return values.get((kind, name), scalar)  # a parameter without a default stays a reference
 
     return {"resources": replace_scalars(document["resources"], resolve_reference)}
-
-
-MAX_BYTES: Final = 64 * 1024 * 1024
-INVALID: Final = "invalid-json"
-
-# Output of `>` depends on the shell: PowerShell adds a byte order mark or writes UTF-16.
-_BYTE_ORDER_MARKS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
 def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:

@@ -58,6 +58,10 @@ _MAX_ZONE_LENGTH: Final = 10
 _INVALID_ZONE_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9]")
 
 Reference = tuple[str, str]  # type and id
+POOL: Final = "nexus_agent_pool"
+_DEGRADED: Final = "degraded"  # Azure cordons compute machines with such a message
+_FACTS: Final = ("power_state", "ready_state", "detailed_status", "cordon_status")
+Values: TypeAlias = Mapping[str, Any]
 
 
 class ImportedSiteObject(Struct, frozen=True):
@@ -432,9 +436,6 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     }
 
 
-POOL: Final = "nexus_agent_pool"
-
-
 def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]) -> Iterator[ImportedSiteObject]:
     """Yield the objects, the pools in `pool_ids` (`<cluster id>/<pool>`) as separate objects after their cluster."""
     for item in objects:
@@ -512,11 +513,6 @@ def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterato
         vm_key = (VIRTUAL_MACHINE, f"{site.name}/{vm.name}")
         if vm.placement is not None and vm_key not in managed:
             yield UnmanagedAzVm(vm.name, vm.placement.machine, vm.shape)
-
-
-_DEGRADED: Final = "degraded"  # Azure cordons compute machines with such a message
-_FACTS: Final = ("power_state", "ready_state", "detailed_status", "cordon_status")
-Values: TypeAlias = Mapping[str, Any]
 
 
 def build_machine_observation(machine: AzMachine, before: Values, time: str | None, *, is_requested: bool) -> Values:

@@ -42,6 +42,9 @@ _SIZE_IN_SKU: Final = re.compile(r"_(\d{1,3})c_(\d{1,4})gb(?:_|$)")
 
 # Servers of a rack SKU by slot: machine SKU of the catalogue (None if absent) and role.
 RackSku: TypeAlias = Mapping[int, tuple[str | None, str]]
+_REQUIRED_MACHINE_FIELDS: Final = ("id", "rackId", "rackSlot")
+AGGREGATOR: Final = "aggregator"
+_RACK_SKU_HINT: Final = " Rack SKUs may contain it: az networkcloud racksku list --output json > rack_skus.json"
 
 
 def find_machine_sku(sku_id: str | None) -> str | None:
@@ -78,11 +81,6 @@ def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
                     servers[slot] = (find_machine_sku(server.read_text("model")), role)
         skus[normalize_id(name)] = servers
     return skus
-
-
-_REQUIRED_MACHINE_FIELDS: Final = ("id", "rackId", "rackSlot")
-AGGREGATOR: Final = "aggregator"
-_RACK_SKU_HINT: Final = " Rack SKUs may contain it: az networkcloud racksku list --output json > rack_skus.json"
 
 
 def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:

@@ -49,6 +49,7 @@ _MODE_LABEL: Final = ("kubernetes.azure.com/mode", "system")
 _REASON_LABEL: Final = "the label of its nodes"
 _REASON_MINIMUM: Final = "a cluster has at least one"
 _PLATFORM_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubernetes.azure.com")  # of labels set by the platform
+_PAGE_SIZES: Final = ("2M", "1G")  # values of the API, the default first
 
 
 class NodeReading:
@@ -325,9 +326,6 @@ def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
         numa_cells=1,
         kind="",
     )
-
-
-_PAGE_SIZES: Final = ("2M", "1G")  # values of the API, the default first
 
 
 class ListedVm(Struct, frozen=True):

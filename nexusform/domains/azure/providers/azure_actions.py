@@ -48,6 +48,8 @@ _REQUESTS: Final[Mapping[str, tuple[ArmOperation, Mapping[str, Any] | None, Mapp
     "Replace": (ArmOperation.REPLACE, {"safeguardMode": "All"}, None),
 }
 _NO_RUN: Final = "-"  # marker if Azure shows no earlier run
+_STATUS: Final = "cordonStatus"
+_CORDON_ARGUMENTS: Final = frozenset({"cordoned", "cordon_status", "evacuate", "machine_override"})
 
 
 def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
@@ -168,9 +170,6 @@ class MachineActionClient(ArmClient):
             self.wait(None, step, f"{name} is in progress")
 
 
-_STATUS: Final = "cordonStatus"
-
-
 def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
     """Build the request of an action. It does not stop workloads: nodes are drained in their clusters."""
     target = ArmTarget(MACHINES, extract_resource_group(arm_id), (request.name,))
@@ -209,6 +208,3 @@ def is_cordon_only(request: ChangeRequest) -> bool:
     """Return True if a step changes only cordon and evacuation arguments."""
     prior, planned = request.prior_attributes, request.planned_attributes
     return all(prior.get(name) == value for name, value in planned.items() if name not in _CORDON_ARGUMENTS)
-
-
-_CORDON_ARGUMENTS: Final = frozenset({"cordoned", "cordon_status", "evacuate", "machine_override"})

@@ -203,7 +203,11 @@ class ObservedSites(FixedIdentity):
         facts_note = self._build_machine_facts_note(key, attributes, request.private_note)
         if lacks_node_list:
             return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))  # not observed
-        attributes = _remove_nodes_deleted_on_site(attributes, request.known_attributes)
+        recorded_nodes = request.known_attributes.get("nodes")
+        if isinstance(recorded_nodes, Mapping):
+            # Nodes missing on the site were deleted since, unless their record has no platform name yet.
+            kept = {name for name, node in recorded_nodes.items() if not node["platform_name"]}
+            attributes = _remove_missing_nodes(attributes, kept)
         group_note = omit_empty({GROUP_KEY: item.resource_group})
         note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **facts_note, **group_note}
         return ReadResult(attributes, is_observed=True, note=note)
@@ -498,16 +502,6 @@ def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict
     """Return a cluster or pool with other nodes."""
     count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}  # a pool's is an argument
     return {**attributes, "nodes": nodes, **count}
-
-
-def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cluster or pool without the nodes missing on the site: deleted since, and replaced by the platform. A
-    node recorded without a platform name is kept.
-    """
-    before = recorded.get("nodes")
-    if not isinstance(before, Mapping):
-        return attributes  # an object without nodes, or a new one
-    return _remove_missing_nodes(attributes, kept={name for name, node in before.items() if not node["platform_name"]})
 
 
 def _remove_missing_nodes(attributes: dict[str, Any], kept: Collection[str]) -> dict[str, Any]:

@@ -53,6 +53,9 @@ NO_ORDER: Final = "its creation time is unknown"
 LATER: Final = "nodes were added or re-created later: the earlier placement is unknown"
 NOT_ALL: Final = "the site was captured incompletely: free capacity at that time is unknown"
 DELETED: Final = "VMs of that time are deleted: free capacity at that time is unknown"
+_DATE_LENGTH = len("2024-01-09")  # the date in a timestamp
+MISSING = "it is no longer listed"
+UNPLACED = "it has no machine"
 
 
 class ObservedVm(Struct, frozen=True):
@@ -164,11 +167,6 @@ class _SiteReplayer:
         demand = self._build_demand(vm)
         self.numbers[vm.cluster, vm.pool] += 1
         self.scheduler.add_existing(demand.vm, demand.sku, replace(vm.placement, cells=()))
-
-
-_DATE_LENGTH = len("2024-01-09")  # the date in a timestamp
-MISSING = "it is no longer listed"
-UNPLACED = "it has no machine"
 
 
 class VmCheck(Struct, frozen=True):

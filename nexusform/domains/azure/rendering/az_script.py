@@ -52,6 +52,7 @@ ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
 _ADMINISTRATOR: Final = "administratorConfiguration"
 _KEYS: Final = "sshPublicKeys"
 _ATTACHMENT: Final = "cloudServicesNetworkAttachment"
+_DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
 
 
 def convert_to_cli_arguments(value: Any) -> Any:
@@ -79,9 +80,6 @@ def convert_to_cli_arguments(value: Any) -> Any:
         else:
             arguments[name] = convert_to_cli_arguments(part)
     return arguments
-
-
-_DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
 
 
 def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -> Iterator[str]:

@@ -40,6 +40,8 @@ _UPDATABLE_FIELDS: Final = frozenset({"count", "upgradeSettings"})
 _VM_ADDRESS: Final = re.compile(r"nexus_virtual_machine\.([A-Za-z_][\w-]*)")  # without modules and keys
 _WORD: Final = re.compile(r"[A-Za-z][a-z0-9]*")
 _INVALID_NAME_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9]+")
+_GERUNDS: Final = {"cordon": "cordoning", "evacuate": "evacuating", "uncordon": "uncordoning"}
+_OBSERVING_PROVIDERS: Final = frozenset({"azure", "azure_export"})
 
 
 class UserInput(Struct, frozen=True):
@@ -113,9 +115,6 @@ class MachineCordon(Struct, frozen=True):
     def title(self) -> str:
         """Description of the action for messages."""
         return f"{_GERUNDS[self.verb]} {self.machine}"
-
-
-_GERUNDS: Final = {"cordon": "cordoning", "evacuate": "evacuating", "uncordon": "uncordoning"}
 
 
 class RecreatedNode(Struct, frozen=True):
@@ -330,9 +329,6 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         yield from _build_cluster_update(resource, before, attributes, is_observed=_is_observed(change))
     else:
         yield replace(resource, properties=_build_cluster_body(attributes), tags=_read_tags(attributes))
-
-
-_OBSERVING_PROVIDERS: Final = frozenset({"azure", "azure_export"})
 
 
 def _is_observed(change: Change) -> bool:

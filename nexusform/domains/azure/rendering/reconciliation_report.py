@@ -36,6 +36,8 @@ _WRONG_CERTAIN: Final = (
     "Wrong certain predictions: Azure does not follow the rule, or something else changed in between."
 )
 _UNKNOWN_CAUSE: Final = "no reason in the export"
+_CERTAIN: Final = 100  # per cent
+_MAX_NAMES = 8
 
 
 def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
@@ -64,15 +66,8 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
         if predictions.wrong_certain:
             new_lines += [_WRONG_CERTAIN, *map("- {}".format, predictions.wrong_certain[:_MAX_ROWS])]
         sections.append(Section("Verified now", tuple(new_lines), is_finding=bool(predictions.wrong_certain)))
-    all_findings = (
-        misses,
-        result.violated_rules,
-        result.absent,
-        result.uncaptured,
-        result.unfinished,
-        predictions.wrong_certain,
-    )
-    has_findings = any(all_findings)
+    unchecked = (result.absent, result.uncaptured, result.unfinished)
+    has_findings = any((misses, result.violated_rules, predictions.wrong_certain, *unchecked))
     summary = _build_summary(result, misses)
     return Report(f"Reconciliation with {origin}", summary, has_findings, sections=tuple(sections))
 
@@ -181,9 +176,6 @@ _SUBJECTS: Final[Mapping[str, str]] = {
 }
 
 
-_CERTAIN: Final = 100  # per cent
-
-
 _WRONG_VM_FORM: Final = RecordForm(
     VmCheck, "vm=name recorded observed cause?", recorded=build_location_document, observed=build_location_document
 )
@@ -227,9 +219,6 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
         "verified_now": predictions.new_count,
         "wrong_certain_predictions": list(predictions.wrong_certain),
     }
-
-
-_MAX_NAMES = 8
 
 
 def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> Report:

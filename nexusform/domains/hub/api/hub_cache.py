@@ -12,7 +12,6 @@ from nexusform.documents.scalars import parse_integer
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.files.run_log import log_event
-from nexusform.json_data.plain_data import get_mapping, get_text
 
 CACHE_THRESHOLD: Final = 5  # number of objects from which a collection is listed
 _MAX_FAILURES: Final = 5  # consecutive failures that end the watch
@@ -94,7 +93,7 @@ class CollectionCache:
         self.is_active = True
         for kind, body in events:
             name = get_namespaced_name(body)
-            version = get_text(body, "metadata", "resourceVersion") or version
+            version = str((body.get("metadata") or {}).get("resourceVersion") or version)
             with self._lock:
                 if kind == "DELETED":
                     self._bodies.pop(name, None)
@@ -163,12 +162,15 @@ class HubCache:
 
 
 def get_namespaced_name(body: Mapping[str, Any]) -> ObjectName:
-    """Return namespace and name of an object."""
-    metadata = get_mapping(body, "metadata")
-    return get_text(metadata, "namespace"), str(metadata.get("name"))
+    """Return namespace and name of an object. Raises AttributeError for metadata that are no object."""
+    metadata = body.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str(metadata.get("name"))
 
 
 def get_parent_placement(body: Mapping[str, Any]) -> ObjectName:
-    """Return namespace and name of the placement of an object created by the hub."""
-    metadata = get_mapping(body, "metadata")
-    return get_text(metadata, "namespace"), str(get_mapping(metadata, "labels").get(PARENT_LABEL))
+    """Return namespace and name of the placement of an object created by the hub. Raises AttributeError for metadata or
+    labels that are no objects: a malformed answer ends the watch of a cache.
+    """
+    metadata = body.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    return str(metadata.get("namespace") or ""), str(labels.get(PARENT_LABEL))

@@ -314,11 +314,13 @@ class HubClient:
                     return {}  # it may be served later
                 if not isinstance(response.get("resources"), list):
                     raise HubProblem(f"{self.server} answers {path} with something that is no list of kinds.")
-                self._kinds[version] = {
-                    str(resource["kind"]): (str(resource["name"]), resource.get("namespaced") is True)
-                    for resource in list_mappings(response, "resources")
-                    if "kind" in resource and _PLURAL.fullmatch(get_text(resource, "name"))
-                }
+                kinds: dict[str, tuple[str, bool]] = {}
+                for resource in list_mappings(response, "resources"):
+                    plural = get_text(resource, "name")
+                    is_subresource = _PLURAL.fullmatch(plural) is None  # such as pods/log
+                    if "kind" in resource and not is_subresource:
+                        kinds[str(resource["kind"])] = (plural, resource.get("namespaced") is True)
+                self._kinds[version] = kinds
             return self._kinds[version]
 
     def forget_api_kinds(self, version: str) -> None:

@@ -205,19 +205,23 @@ def _group_by_collection(
     """Return the selectors by the path of their collection, without selectors of dumped objects."""
     grouped: dict[str, list[Mapping[str, str]]] = {}
     for selector in selectors:
-        if (selector["group"], selector["kind"], selector["namespace"], selector["name"]) in dumped_keys:
+        namespace = selector["namespace"]  # "" for a cluster-scoped kind
+        if (selector["group"], selector["kind"], namespace, selector["name"]) in dumped_keys:
             continue  # the dump has it
-        version = join_texts((selector["group"], selector["version"]), "/")
+        version = join_texts((selector["group"], selector["version"]), "/")  # apps/v1, or v1 of the core group
         plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", None))
-        if is_namespaced == bool(selector["namespace"]):  # None for an unserved kind: it selects nothing
-            grouped.setdefault(build_collection_path(version, plural, selector["namespace"]), []).append(selector)
+        if is_namespaced != bool(namespace):
+            continue  # of the other scope, or (None) an unserved kind: it selects nothing
+        collection = build_collection_path(version, plural, namespace)
+        grouped.setdefault(collection, []).append(selector)
     return grouped
 
 
 def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str]:
     """Yield the paths of a namespace's collections of objects selectable by placements."""
     for version in ("v1", *hub.list_group_versions()):
-        if version.partition("/")[0].endswith(_FLEET_SUFFIX):
+        group = version.partition("/")[0]
+        if group.endswith(_FLEET_SUFFIX):
             continue  # a hub never distributes its own objects
         for kind, (plural, is_namespaced) in hub.get_api_kinds(version).items():
             if is_namespaced and kind not in _UNSELECTABLE_KINDS:

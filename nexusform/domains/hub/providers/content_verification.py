@@ -108,11 +108,12 @@ class ContentVerifier:
             return ()
         message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
         self._step.report_progress(StepProgress(message=message))
-        return tuple(
-            ("bindings", cluster, "resource_snapshot")
-            for cluster in _list_clusters_at(final, index)
-            if get_mapping(self._planned, "bindings", cluster).get("resource_snapshot") == predicted_index
-        )
+        paths: list[Path] = []
+        for cluster in _list_clusters_at(final, index):
+            planned_binding = get_mapping(self._planned, "bindings", cluster)
+            if planned_binding.get("resource_snapshot") == predicted_index:
+                paths.append(("bindings", cluster, "resource_snapshot"))
+        return tuple(paths)
 
     @property
     def _is_run_managed(self) -> bool:

@@ -65,12 +65,10 @@ class FleetHubProvider:
         """Return warnings about re-created objects, blocked rollouts, placements in progress without a
         waiting apply, objects in deletion, fields set by others, and the connection.
         """
-        warnings = [
-            problem
-            for address, item in self._findings.recreated.items()
-            if address not in self._existing_addresses  # an error of the plan reports it
-            for problem in item.values()
-        ]
+        warnings: list[Problem] = []
+        for address, problems_by_title in self._findings.recreated.items():
+            if address not in self._existing_addresses:  # else an error of the plan reports it
+                warnings += problems_by_title.values()
         warnings += self._findings.blocked.values()
         for address, message in self._findings.pending.items():
             detail = f"The hub is not done with {address}: {message}. Nothing to send changes that; look there."
@@ -106,6 +104,7 @@ class FleetHubProvider:
         """Compare the uids of kube-system, else of another namespace in both; without one, name the obstacle."""
         recorded_uids, observed_uids = get_mapping(recorded, "uids"), observed["uids"]
         common = recorded_uids.keys() & observed_uids.keys()
+        # Prefer kube-system, then the other namespaces in their recorded order.
         name = next((name for name in (_SYSTEM_NAMESPACE, *recorded_uids) if name in common), None)
         if name is None:
             if not recorded_uids:

@@ -343,18 +343,19 @@ def _describe_unobserved_change(
             return "the hub has not taken a snapshot of the new content yet"
         if message := _describe_empty_selection(placement, predicted) or describe_outdated(progress):
             return message
+    if not planned or elapsed >= _DECISION_DELAY:
+        return ""  # nothing is predicted, or another pick is final
     is_other_pick = list_picked_clusters(planned) != list_picked_clusters(progress.bindings)
-    if planned and elapsed < _DECISION_DELAY and is_other_pick:
-        return "the hub has not picked the predicted clusters"
-    return ""
+    return "the hub has not picked the predicted clusters" if is_other_pick else ""
 
 
 def _describe_empty_selection(placement: Values, predicted: Values) -> str:
     """Return a message if a hub selects nothing although objects were predicted; "" otherwise, and with staged runs."""
-    objects = predicted.get("selected_resources") or ()
-    if not objects or has_external_rollout(placement) or list_mappings(placement, "status", "selectedResources"):
+    predicted_objects = predicted.get("selected_resources") or ()
+    selected_objects = list_mappings(placement, "status", "selectedResources")
+    if selected_objects or not predicted_objects or has_external_rollout(placement):
         return ""
-    return f"the hub selects no objects; predicted: {len(objects)}"
+    return f"the hub selects no objects; predicted: {len(predicted_objects)}"
 
 
 def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:

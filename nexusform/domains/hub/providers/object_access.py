@@ -216,13 +216,14 @@ def suggest_azure_command(hub_object: HubObject) -> str:
     if hub_object.body.get("kind") != "MemberCluster" or not labels:
         return ""
     group = labels.get("fleet.azure.com/resource-group", "RG")
-    pairs = " ".join(
-        f"{name}={value}" for name, value in sorted(labels.items()) if not name.startswith("fleet.azure.com/")
-    )
+    pairs: list[str] = []
+    for name, value in sorted(labels.items()):
+        if not name.startswith("fleet.azure.com/"):
+            pairs.append(f"{name}={value}")
     return (
         ". On Azure Kubernetes Fleet Manager labels of members belong to Azure: take them out here, and run: "
         f"az fleet member update --resource-group {group} --fleet-name FLEET --name {metadata.get('name')} "
-        f'--labels "{pairs}"'
+        f'--labels "{" ".join(pairs)}"'
     )
 
 

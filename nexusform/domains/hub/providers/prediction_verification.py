@@ -80,18 +80,17 @@ class VerificationResult(Struct, frozen=True):
         """Return the result with clusters at a resource snapshot with other objects than predicted. Clusters
         with right content do not count, since no decision was open.
         """
-        predicted, observed = f"at resource snapshot {index}", "there with other content"
-        added = [
-            WrongClusterPrediction(CONTENT_PREDICTION, cluster, predicted, observed, DIFFERENT_CONTENT, (difference,))
-            for cluster in sorted(clusters)
-        ]
-        wrong = [
-            VerifiedPrediction(CONTENT_PREDICTION, 1.0, chance=0.5, was_correct=False, is_certain=True, text=w.message)
-            for w in added
-        ]
-        return replace(
-            self, predictions=(*self.predictions, *wrong), wrong_predictions=(*self.wrong_predictions, *added)
-        )
+        subject = CONTENT_PREDICTION
+        states = (f"at resource snapshot {index}", "there with other content")  # predicted and observed
+        predictions = list(self.predictions)
+        wrong_predictions = list(self.wrong_predictions)
+        for cluster in sorted(clusters):
+            wrong = WrongClusterPrediction(subject, cluster, *states, DIFFERENT_CONTENT, (difference,))
+            wrong_predictions.append(wrong)
+            predictions.append(
+                VerifiedPrediction(subject, 1.0, chance=0.5, was_correct=False, is_certain=True, text=wrong.message)
+            )
+        return replace(self, predictions=tuple(predictions), wrong_predictions=tuple(wrong_predictions))
 
     def build_note(self) -> dict[str, Any]:
         """Return the wrong predictions as recorded in a placement's note in state; {} without any."""
@@ -251,11 +250,15 @@ class PredictionVerifier(Struct, frozen=True):
 
 
 def has_scheduling_decision(prior: Bindings, planned: Bindings) -> bool:
-    """Return True if a plan predicts a decision of the scheduler, not only a rollout."""
-    if list_picked_clusters(prior) != list_picked_clusters(planned):
+    """Return True if a plan predicts a decision of the scheduler, not only a rollout. `prior` and `planned` are the
+    bindings of a placement before and after it, by cluster.
+    """
+    planned_clusters = list_picked_clusters(planned)
+    if planned_clusters != list_picked_clusters(prior):
         return True
-    names = list_picked_clusters(planned) & prior.keys()
-    return any(prior[name].get("policy_snapshot") != planned[name].get("policy_snapshot") for name in names)
+    # With the same clusters, a decision shows in the name of the policy snapshot.
+    kept_clusters = planned_clusters & prior.keys()
+    return any(prior[name].get("policy_snapshot") != planned[name].get("policy_snapshot") for name in kept_clusters)
 
 
 def _format_scores(scores: tuple[Any, ...]) -> str:

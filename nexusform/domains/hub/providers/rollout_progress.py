@@ -180,8 +180,10 @@ def find_blocked_rollout(
     """
     placement = placement_objects.placement
     latest = _get_latest_index(placement_objects)
-    if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
-        return None  # without a snapshot, or not waiting for the budget
+    if latest is None:
+        return None  # without a resource snapshot
+    if any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
+        return None  # it continues after this cluster
     type_name = API_KINDS[str(placement.get("kind"))].type_name
     arguments = {"name": get_name(placement), **read_imported_arguments(type_name, placement)}
     configuration: FleetPlacement = build_fleet_object(type_name, arguments)
@@ -203,9 +205,12 @@ def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
 
 
 def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
+    """Return True if the latest policy snapshot was made for the current generation of the placement."""
     policy = _find_latest(placement_objects.policies)
-    observed = int(get_mapping(policy, "status").get("observedCRPGeneration") or 0)
-    return policy is not None and observed >= get_generation(placement_objects.placement)
+    if policy is None:
+        return False
+    observed_generation = int(get_mapping(policy, "status").get("observedCRPGeneration") or 0)
+    return observed_generation >= get_generation(placement_objects.placement)
 
 
 def get_observed_index(placement: Body) -> int | None:
@@ -340,7 +345,8 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
         return StagedRunProgress(has_ended=is_stopped, message=message)
     if state == "Initialize":
         return StagedRunProgress(has_ended=bool(initialized), message="it is to initialize")
-    approval = next((get_name(request) for request in requests if not is_approved(request)), "")
+    pending_approvals = [get_name(request) for request in requests if not is_approved(request)]
+    approval = next(iter(pending_approvals), "")  # "": the run waits for none
     message = f"{stage}{enclose('; ', approval, ' waits for approval')}"
     return StagedRunProgress(has_ended=False, approval=approval, message=message)
 

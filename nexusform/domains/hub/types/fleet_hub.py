@@ -152,7 +152,9 @@ def _list_selectors(placements: Iterable[FleetPlacement]) -> list[dict[str, str]
         for placement in placements
         for selector in placement.selectors
     ]
-    return sorted({tuple(item.items()): item for item in selectors}.values(), key=lambda item: tuple(item.values()))
+    # All have the same keys, so their values identify and order them.
+    selectors_by_values = {tuple(item.values()): item for item in selectors}
+    return sorted(selectors_by_values.values(), key=lambda item: tuple(item.values()))
 
 
 _UNKNOWN_MEMBERS: Final = Problem(

@@ -141,11 +141,11 @@ def _read_placements(
             continue
         # Configured arguments are kept: their differences are drift, reported by plans.
         schema = types[address.type].schema.attributes
-        observed = {
-            name: value
-            for name, value in answer.attributes.items()
-            if name in schema and schema[name].computed and not schema[name].optional
-        }
+        observed: dict[str, object] = {}
+        for name, value in answer.attributes.items():
+            attribute = schema.get(name)
+            if attribute is not None and attribute.computed and not attribute.optional:
+                observed[name] = value
         yield address, current, {**current.attributes, **observed}
 
 
