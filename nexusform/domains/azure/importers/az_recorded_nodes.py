@@ -150,14 +150,15 @@ def _collect_recorded_locations(objects: Iterable[Mapping[str, Any]]) -> dict[tu
     zones: dict[str, Any] = {}  # by rack id
     for attributes in objects:
         if "slot" in attributes:  # a machine
-            rack_names[str(attributes["rack_id"]).partition("/")[0], str(attributes["name"])] = str(
-                attributes["rack_id"]
-            ).partition("/")[2]
+            site, _, rack = str(attributes["rack_id"]).partition("/")
+            rack_names[site, str(attributes["name"])] = rack
         elif "machine_override" in attributes:  # a rack
-            site, _, rack = str(attributes["id"]).partition("/")
-            zones[str(attributes["id"])] = attributes["availability_zone"]
+            rack_id = str(attributes["id"])
+            site, _, rack = rack_id.partition("/")
+            zones[rack_id] = attributes["availability_zone"]
             rack_names |= {(site, machine): rack for machine in get_mapping(attributes, "machines")}
-    return {
-        (site, machine): AzVmLocation(machine, rack, zones.get(f"{site}/{rack}"))
-        for (site, machine), rack in rack_names.items()
-    }
+    locations: dict[tuple[str, str], AzVmLocation] = {}
+    for (site, machine), rack in rack_names.items():
+        zone = zones.get(f"{site}/{rack}")  # None if the rack has no record of its own
+        locations[site, machine] = AzVmLocation(machine, rack, zone)
+    return locations

@@ -127,7 +127,10 @@ def omit_members(body: Mapping[str, Any], names: Collection[str]) -> dict[str, A
 
 
 def merge_bodies(base: Any, overlay: Any) -> Any:
-    """Merge one body over another; objects merge recursively, everything else is replaced."""
+    """Merge one body over another; objects merge recursively, everything else is replaced.
+
+    From {"a": {"b": 1}, "c": [1]} and {"a": {"d": 2}, "c": [3]} it is {"a": {"b": 1, "d": 2}, "c": [3]}.
+    """
     if isinstance(base, Mapping) and isinstance(overlay, Mapping):
         return {**base, **{name: merge_bodies(base.get(name), part) for name, part in overlay.items()}}
     return overlay

@@ -438,7 +438,8 @@ class _ReferenceIndex:
         """Resolve references in the module at `path` to the resource blocks that they depend on.
 
         `TYPE.NAME` is a block itself. `var.x` leads to the argument in the module's call, and thus to the module around
-        it. `module.m.out` leads to the output of the called module.
+        it. `module.m.out` leads to the output of the called module. A block is its module path and `TYPE.NAME`: in the
+        root module, `azapi_resource.core.id` is ((), "azapi_resource.core").
         """
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()

@@ -257,7 +257,8 @@ class ArmClient:
         """Find the recorded change, the last one sent by an earlier run. Return its index (-1: none) and operation URL
         ("": none, or of another server); restore its marker in `changes`.
         """
-        operation_name, _, path_and_url = (recorded_operation or "").partition(" ")  # VERB[@MARKER] PATH [URL]
+        # The record is VERB[@MARKER] PATH [URL], with the ARM id of the changed resource as path.
+        operation_name, _, path_and_url = (recorded_operation or "").partition(" ")
         path, _, url = path_and_url.partition(" ")
         verb, _, marker = operation_name.partition("@")
         for number, change in enumerate(changes):

@@ -60,7 +60,10 @@ def remove_ignored_fields(
 
 
 def _find_body_path(argument: Path, body: Body) -> Path:
-    """Return the path of an argument in a body. Labels have keys of their own; repeated blocks are plural."""
+    """Return the path of an argument in a body. Labels have keys of their own; repeated blocks are plural.
+
+    With tolerations in the body, ("policy", "toleration") is ("spec", "policy", "tolerations") there.
+    """
     if argument[:1] == ("labels",):
         return ("metadata", *argument)
     body_path: Path = ("spec",)
@@ -130,7 +133,10 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
 
 
 def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`)."""
+    """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`).
+
+    Of {"f:spec": {"f:policy": {"f:placementType": {}}}} it is ("spec", "policy", "placementType").
+    """
     names = sorted(fields.keys() - {"."})  # ".": the parent itself
     if parent and not names:
         yield parent
@@ -142,7 +148,10 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
 
 
 def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
-    """Yield the paths of values in a body (lists whole), except those of its identity: kind, name and namespace."""
+    """Yield the paths of values in a body (lists whole), except those of its identity: kind, name and namespace.
+
+    Of {"kind": "ConfigMap", "data": {"a": "1", "b": "2"}} they are ("data", "a") and ("data", "b").
+    """
     if isinstance(sent, Mapping) and sent:
         for name, value in sent.items():
             path = (*parent, str(name))
@@ -279,7 +288,10 @@ def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
-    """Return the part of a spec at the `paths` of its body."""
+    """Return the part of a spec at the `paths` of its body.
+
+    With [("spec", "policy", "placementType")] it is {"policy": {"placementType": "PickAll"}}.
+    """
     parts: dict[str, Any] = {}
     for path in paths:
         if path[1:]:  # below the spec

@@ -543,7 +543,8 @@ def _index_selections(placements: Iterable[Body]) -> SelectionIndex:
             group, kind, namespace, name = map(partial(get_text, selected), ("group", "kind", "namespace", "name"))
             index.setdefault((group, kind, namespace, name), []).append(placement)
             if includes_content and _is_namespace(selected):
-                index.setdefault(("", "", name, ""), []).append(placement)
+                all_in_namespace = ("", "", name, "")  # the key of all objects in the namespace
+                index.setdefault(all_in_namespace, []).append(placement)
     return index
 
 

@@ -99,8 +99,10 @@ class HubWaiter(Struct, frozen=True):
                 if self.step.should_stop():
                     raise StepPending(f"{subject}: {message}. {_RESUME_HINT}")
                 remaining = deadline - self.timing.read_time()
-                if remaining <= 0 or (change_count is not None and count_changes() != change_count):
+                if remaining <= 0:
                     break  # check again
+                if change_count is not None and count_changes() != change_count:
+                    break  # check again, since the object was changed
                 self.timing.sleep(min(remaining, _SLICE))
             interval = min(interval * 1.5, _MAX_INTERVAL)
 
@@ -251,14 +253,15 @@ class HubWaiter(Struct, frozen=True):
             selector = f"kubernetes-fleet.io/targetUpdateRun={name}"
             requests = self.hub.list_objects(requests_kind.build_collection(namespace), labelSelector=selector)
             progress = check_run_progress(body, requests)
+            approval_path = requests_kind.build_path(progress.approval, namespace)  # of the request, if one is pending
             if progress.approval in granted:  # "" if no approval is pending
-                approve_request(self.hub, requests_kind.build_path(progress.approval, namespace), self.step)
+                approve_request(self.hub, approval_path, self.step)
                 return False, progress.message
             if progress.approval:
                 # The first time, the step that grants it may not have started yet.
                 is_new = progress.approval != pending_approval
                 pending_approval = progress.approval
-                if is_new or requests_kind.build_path(progress.approval, namespace) in other_approvals:
+                if is_new or approval_path in other_approvals:
                     return False, progress.message
                 raise StepPending(
                     f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it there, and "

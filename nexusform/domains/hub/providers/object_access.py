@@ -77,7 +77,9 @@ def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]
         except ApiError:
             continue
         existing |= dict.fromkeys(paths)  # missing, unless listed
-        existing |= {f"{collection}/{get_mapping(body, 'metadata').get('name')}": body for body in bodies}
+        for body in bodies:
+            name = get_mapping(body, "metadata").get("name")
+            existing[f"{collection}/{name}"] = body
     return existing
 
 

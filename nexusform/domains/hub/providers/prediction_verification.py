@@ -93,7 +93,11 @@ class VerificationResult(Struct, frozen=True):
         return replace(self, predictions=tuple(predictions), wrong_predictions=tuple(wrong_predictions))
 
     def build_note(self) -> dict[str, Any]:
-        """Return the wrong predictions as recorded in a placement's note in state; {} without any."""
+        """Return the wrong predictions as recorded in a placement's note in state; {} without any.
+
+        Example: {"misses": [{"about": "cluster", "cluster": "ams1", "predicted": "picked", "observed": "not picked",
+        "kind": "figures", "changed": ["ams1: health Healthy -> Unhealthy"]}]}.
+        """
         names = ("about", "cluster", "predicted", "observed", "kind")
         records = [
             {**{name: getattr(item, name) for name in names}, "changed": list(item.changes[:_MAX_NAMES])}
@@ -179,10 +183,12 @@ class PredictionVerifier(Struct, frozen=True):
         if self.plan_figures:  # else only the picks are predicted
             compared_clusters |= {*self.current_figures, *observed}
         picks = self._verify_picks(name, compared_clusters, predicted, observed)
+        # Predicted and observed binding of each cluster picked in both.
         pairs = {name: (predicted_bindings[name], observed_bindings[name]) for name in sorted(predicted & observed)}
         scores = self._verify_scores(pairs, chance=1 / max(len(compared_clusters), 1))
         return VerificationResult(
-            picks.predictions + scores.predictions, picks.wrong_predictions + scores.wrong_predictions
+            predictions=picks.predictions + scores.predictions,
+            wrong_predictions=picks.wrong_predictions + scores.wrong_predictions,
         )
 
     def _verify_picks(

@@ -240,8 +240,12 @@ def _find_pending_clusters(
         else:
             message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
             is_predicted = message in failing
-        if message:
-            (expected_failures if is_predicted else pending).append(message)
+        if not message:
+            continue  # nothing is left to do there
+        if is_predicted:
+            expected_failures.append(message)
+        else:
+            pending.append(message)
     return pending, expected_failures
 
 

@@ -63,7 +63,11 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Read the hub; its response is parsed like an export. Return problems without attributes if it is unreadable."""
+    """Read the hub; its response is parsed like an export. Return problems without attributes if it is unreadable.
+
+    The query names the objects that configured placements select, so that the hub's answer includes these. For a tenant
+    it names the namespaces as well, and else the kinds that may be missing in the answer.
+    """
     import json
 
     arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")}

@@ -152,7 +152,8 @@ def _read_hub_objects_to_import(
 
 def _choose_label(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> str:
     """Return a label for a new block, with a number if it is used already; `names` counts the uses of labels."""
-    label = re.sub(r"^(?![A-Za-z])", "_", re.sub(r"[^A-Za-z0-9_-]", "_", object_id))
+    valid_text = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
+    label = re.sub(r"^(?![A-Za-z])", "_", valid_text)  # "_" before anything but a letter
     names[type_name, label] += 1
     number = names[type_name, label]
     return label if number == 1 else f"{label}_{number}"
