@@ -65,8 +65,8 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the hub; its response is parsed like an export. Return problems without attributes if it is unreadable.
 
-    The query names the objects that configured placements select, so that the hub's answer includes these. For a tenant
-    it names the namespaces as well, and else the kinds that may be missing in the answer.
+    The query names the objects selected by configured placements, so the answer includes these. For a tenant it names
+    the namespaces as well, for others the kinds possibly missing in the answer.
     """
     import json
 
