@@ -22,8 +22,14 @@ _UNREAD_NEXUS_TYPES: Final = ("baremetalmachines", "clusters", "racks")
 UNREAD_TYPES: Final = {"microsoft.resources/deployments", *(f"microsoft.networkcloud/{x}" for x in _UNREAD_NEXUS_TYPES)}
 MAX_NUMBER: Final = 10**9
 _RESOURCE_GROUP: Final = re.compile(r"(?:^|/)resourcegroups/([^/]*)", re.IGNORECASE)
-_SUBSCRIPTION: Final = re.compile(r"/subscriptions/([^/]+)/")
+
 _TOP_LEVEL: Final[Path] = ("top level",)  # path in the finding for a document without a list
+# Keys of lists: REST pages, Resource Graph, ARM templates, kubectl.
+_LIST_KEYS: Final = ("value", "data", "resources", "items")
+_NEXT_PAGE_KEYS: Final = ("nextLink", "skip_token", "$skipToken", "skipToken")
+# Number of all records of a Resource Graph query, in output of `az graph query` and of REST.
+_TOTAL_KEYS: Final = ("total_records", "totalRecords")
+INCOMPLETE: Final = "incomplete-list"
 
 
 def normalize_id(arm_id: str) -> str:
@@ -34,11 +40,6 @@ def normalize_id(arm_id: str) -> str:
 def extract_resource_group(arm_id: str) -> str:
     """Return the resource group in an ARM id, "" if absent."""
     return find_group(_RESOURCE_GROUP, arm_id)
-
-
-def extract_subscription(arm_id: str) -> str:
-    """Return the subscription in an ARM id in lower case, "" if absent."""
-    return find_group(_SUBSCRIPTION, arm_id.strip().lower())
 
 
 def find_group(pattern: re.Pattern[str], text: str) -> str:
@@ -194,14 +195,6 @@ def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem
             yield name, item
 
 
-# Keys of lists: REST pages, Resource Graph, ARM templates, kubectl.
-_LIST_KEYS: Final = ("value", "data", "resources", "items")
-_NEXT_PAGE_KEYS: Final = ("nextLink", "skip_token", "$skipToken", "skipToken")
-# Number of all records of a Resource Graph query, in output of `az graph query` and of REST.
-_TOTAL_KEYS: Final = ("total_records", "totalRecords")
-INCOMPLETE: Final = "incomplete-list"
-
-
 def read_arm_resources(
     file: str, document: Any, findings: list[Problem], path: Path = (), *, has_next_page: bool = False
 ) -> list[ArmItem]:
@@ -253,10 +246,12 @@ def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: 
     for name in _NEXT_PAGE_KEYS:
         if page.get(name):
             return name
-    if isinstance(resources, list) and not is_joined:
-        for name in _TOTAL_KEYS:
-            if FieldKind.WHOLE.is_valid(page.get(name)) and page[name] > len(resources):
-                return name
+    if is_joined or not isinstance(resources, list):
+        return ""  # there is no list to compare with a total
+    for name in _TOTAL_KEYS:
+        total: Any = page.get(name)
+        if FieldKind.WHOLE.is_valid(total) and total > len(resources):
+            return name
     return ""
 
 
@@ -302,7 +297,10 @@ def _is_valid_unicode_string(value: Any) -> bool:
 
 
 def describe_type(value: Any) -> str:
-    """Describe JSON data for messages: type and value of a scalar, only the type of a list or object."""
+    """Describe JSON data for messages: type and value of a scalar, only the type of a list or object.
+
+    Examples: `null`, `the text "abc"`, `the number 1.5`, `a list`. Long values are shortened.
+    """
     if isinstance(value, bool | None):
         return json.dumps(value)
     if isinstance(value, str):
@@ -319,6 +317,8 @@ def describe_type(value: Any) -> str:
 
 def find_newest_change_time(items: Iterable[ArmItem]) -> datetime | None:
     """Find the newest createdAt or lastModifiedAt of the resources."""
-    keys = ("createdAt", "lastModifiedAt")
-    moments = (parse_time(get_text(item.read_value("systemData"), key)) for item in items for key in keys)
-    return max((moment for moment in moments if moment is not None), default=None)
+    moments: list[datetime | None] = []  # None: absent, or not a time
+    for item in items:
+        system_data = item.read_value("systemData")
+        moments += [parse_time(get_text(system_data, key)) for key in ("createdAt", "lastModifiedAt")]
+    return max(filter(None, moments), default=None)

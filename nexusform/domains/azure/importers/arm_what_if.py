@@ -40,6 +40,8 @@ _MAX_NAMES: Final = 4
 _ID: Final = re.compile(
     r"(/subscriptions/[^/]+(/resourcegroups/[^/]+)?|.*/providers(/[^/]+){3}(/[^/]+/[^/]+)*)/*$", re.IGNORECASE
 )
+# An unevaluated expression: `[reference(...)]`, not the escaped `[[...]`.
+_EXPRESSION: Final = re.compile(r"\[(?!\[).*\]", re.DOTALL)
 
 
 def read_arm_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
@@ -110,10 +112,12 @@ def _read_changes(
     changes = reader.build_changes()
     if changes:
         return changes, reader.findings
-    return changes, [
-        replace(problem, severity=Severity.ERROR) if problem.id == NOT_PREDICTED else problem
-        for problem in reader.findings
-    ]
+    # Nothing can be predicted: then these warnings are errors.
+    findings: list[Problem] = []
+    for problem in reader.findings:
+        severity = Severity.ERROR if problem.id == NOT_PREDICTED else problem.severity
+        findings.append(replace(problem, severity=severity))
+    return changes, findings
 
 
 class _WhatIfChangeReader:
@@ -160,7 +164,8 @@ class _WhatIfChangeReader:
         if "[" in arm_id:
             # The expression may refer to a deployment, as the source of its values.
             known_text = arm_id.lower().replace("microsoft.resources/deployments", "")
-            if "microsoft." in known_text and not any(name in known_text for name in KIND_OF):
+            names_known_type = any(name in known_text for name in KIND_OF)
+            if "microsoft." in known_text and not names_known_type:
                 return  # of another type
             reason = get_text(document, "unsupportedReason") or "its id is known only after deployment"
             detail = f"Azure could not predict {arm_id}: {reason.rstrip('.')}. Its VMs are not placed."
@@ -194,8 +199,11 @@ class _WhatIfChangeReader:
             return
         values = after if isinstance(after, Mapping) else get_mapping(parent, "before")
         body = select_members(values, _BODY_FIELDS)
-        expressions = {location: scalar for location, scalar in list_scalars(body) if _is_expression(scalar)}
-        unknown = {location: f"{scalar} is known only after deployment" for location, scalar in expressions.items()}
+        unknown = {
+            location: f"{scalar} is known only after deployment"
+            for location, scalar in list_scalars(body)
+            if _EXPRESSION.fullmatch(get_text(scalar))
+        }
         known_body = replace_scalars(body, lambda location, scalar: OMITTED if location in unknown else scalar)
         self._changes.append(replace(unchanged, action=action, body=known_body, unknown=unknown))
 
@@ -255,10 +263,8 @@ def _parse_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
     """Parse type, in lower case, and names from an ARM id in any case; return ("", ()) for scopes and expressions."""
     if "[" in arm_id or not _ID.match(arm_id):
         return "", ()
-    parts = arm_id.strip().rstrip("/")[arm_id.lower().rfind("/providers/") + 11 :].split("/")
-    return "/".join([parts[0], *parts[1::2]]).lower(), tuple(parts[2::2])
-
-
-def _is_expression(scalar: Any) -> bool:
-    """Return True for an unevaluated ARM expression: `[reference(...)]`, not the escaped `[[...]`."""
-    return isinstance(scalar, str) and scalar.startswith("[") and scalar.endswith("]") and scalar[1:2] != "["
+    start = arm_id.lower().rfind("/providers/") + len("/providers/")
+    # The rest is NAMESPACE/TYPE/NAME, or NAMESPACE/TYPE/NAME/TYPE/NAME of a nested resource.
+    namespace, *types_and_names = arm_id.strip().rstrip("/")[start:].split("/")
+    type_name = "/".join([namespace, *types_and_names[::2]]).lower()
+    return type_name, tuple(types_and_names[1::2])

@@ -108,7 +108,9 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
     # A Nexus cluster defines the racks and machines of a planned site.
     is_planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
     if ANY not in documents and not is_planned and not export.problems:
-        for kind in (kind for kind in BASE_KINDS if kind not in documents):
+        for kind in BASE_KINDS:
+            if kind in documents:
+                continue  # captured
             detail = (
                 f'There is no file "{_FILES[kind].name}" in "{directory}" (a path is relative to where the '
                 'command runs; in a module write "${path.module}/..."). Capture it with: '
@@ -139,12 +141,17 @@ def _find_resource_kind_of_file(name: str) -> str | None:
     cluster. Return ANY for other names; the content decides then. Return None for a file not to be read: of the
     configuration, or of another format.
     """
-    if name.endswith(_CONFIGURATION_SUFFIXES) or not (name.endswith(_EXPORT_SUFFIXES) or name == "exported_at"):
+    if name.endswith(_CONFIGURATION_SUFFIXES):
         return None
-    stem = name.rpartition(".")[0] or name
+    if name != "exported_at" and not name.endswith(_EXPORT_SUFFIXES):
+        return None
+    stem = name.rpartition(".")[0] or name  # the file exported_at has no suffix
     for standard in STANDARD_FILES:
-        kind = standard.name.partition(".")[0]
-        if stem == kind or (standard.has_several_files and stem.startswith(f"{kind}.")):
+        standard_stem = standard.name.partition(".")[0]
+        if stem == standard_stem:
+            return standard.kind
+        # A file for one cluster has the name of the cluster in the middle.
+        if standard.has_several_files and stem.startswith(f"{standard_stem}."):
             return standard.kind
     return ANY
 
@@ -188,19 +195,20 @@ def build_future_time_warnings(exported_at: str | None, now: str) -> list[Proble
 
 def find_missing_base_kinds(items: AzResources) -> list[Problem]:
     """Build an error for each missing list of racks or machines; [] for both if a Nexus cluster defines them."""
-    captured_kinds = items.listed_kinds | items.unreadable_kinds  # an empty list, or a file with errors of its own
+    # A kind may be captured without resources: as an empty list, or in a file with errors of its own.
+    captured_kinds = items.listed_kinds | items.unreadable_kinds
     missing = [kind for kind in BASE_KINDS if not items.list_resources(kind) and kind not in captured_kinds]
     if len(missing) == len(BASE_KINDS) and items.list_resources("clusters"):
-        return []
-    return [
-        Problem(
-            (),
-            "missing-file",
-            f"No file of the export holds {kind.replace('bare_metal', 'bare-metal').replace('_', ' ')}. "
-            f"A site cannot be read without them. Capture them with: {build_capture_command(kind)}",
+        return []  # a planned site
+    problems: list[Problem] = []
+    for kind in missing:
+        noun = kind.replace("bare_metal", "bare-metal").replace("_", " ")
+        detail = (
+            f"No file of the export holds {noun}. A site cannot be read without them. Capture them with: "
+            f"{build_capture_command(kind)}"
         )
-        for kind in missing
-    ]
+        problems.append(Problem((), "missing-file", detail))
+    return problems
 
 
 def find_uncaptured_kind_warnings(
@@ -214,6 +222,7 @@ def find_uncaptured_kind_warnings(
     if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
         return
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():
+        # Clusters with captured pools, missing in the list of clusters, have a warning below.
         has_other_warning = kind == "kubernetes_clusters" and items.unlisted_clusters
         if kind not in items.listed_kinds and not has_other_warning:
             yield from _list_capture_warnings(kind, plural, consequence, items)

@@ -2,7 +2,7 @@
 Template bodies and exported bodies have the same properties, so the same readers read both.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain
 from typing import Any, Final
@@ -116,10 +116,6 @@ def apply_changes(items: AzResources, changes: Sequence[ToolChange], findings: l
     return overlay.build_result()
 
 
-def _index_by_id(items: Iterable[ArmItem]) -> dict[str, ArmItem]:
-    return {normalize_id(str(item.read_value("id") or item.read_value("name"))): item for item in items}
-
-
 class _ChangedSite:
     """Bodies of a site by kind and lower-case id, with changes applied in turn."""
 
@@ -127,7 +123,11 @@ class _ChangedSite:
         """Index the resources before the changes; problems of changes are added to `findings`."""
         self.items = items
         self.findings = findings
-        self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}  # by kind, then id
+        self.bodies: dict[str, dict[str, ArmItem]] = {}  # by kind, then lower-case id
+        for kind in TYPE_OF_KIND:
+            resources = items.list_resources(kind)
+            ids = [normalize_id(str(item.read_value("id") or item.read_value("name"))) for item in resources]
+            self.bodies[kind] = dict(zip(ids, resources, strict=True))
         # Collect the extended locations of machines, racks and Nexus cluster tenants.
         self.locations: dict[str, None] = {}  # an ordered set
         for kind in ("racks", "bare_metal_machines"):
@@ -172,7 +172,9 @@ class _ChangedSite:
         cluster_key = key.partition("/agentpools/")[0]  # the key itself if it is not of a pool
         if change.action is AzAction.REPLACE and cluster_key in self.recreated_ids:
             change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
-        exists = key in self.bodies[change.kind] or self._is_initial_pool(change, key)
+        if change.kind == POOLS and cluster_key not in self.addresses:
+            self._add_initial_pools(cluster_key)  # of an existing cluster; they may include the changed pool
+        exists = key in self.bodies[change.kind]
         if not self._is_consistent_with_inventory(change, exists=exists):
             return  # reported
         self.affected_ids |= {cluster_key: None, key: None}  # changes of a cluster precede those of its pools
@@ -215,21 +217,25 @@ class _ChangedSite:
         """
         if arm_id:
             return normalize_id(arm_id)
-        suffix = f"/{TYPE_OF_KIND[kind].rpartition('/')[2].lower()}/{name.lower()}"
-        keys = [key for key in self.bodies[kind] if key.endswith(suffix)]
+        full_type = TYPE_OF_KIND[kind]
+        short_type = full_type.rpartition("/")[2].lower()
+        # Ids of this kind and name in any resource group: .../kubernetesclusters/core
+        keys = [key for key in self.bodies[kind] if key.endswith(f"/{short_type}/{name.lower()}")]
         location = normalize_id(get_text(change.body, "extendedLocation", "name"))
-        if len(keys) > 1 and location:
+        if len(keys) > 1 and location:  # prefer those at the requested location
             keys = [key for key in keys if read_extended_location(self.bodies[kind][key]) == location]
         if len(keys) > 1:
             detail = f'the inventory holds {len(keys)} of the name "{name}". This plan does not identify one of them.'
             self._report(change, "unknown-object-state", detail)
             return None
-        return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
+        return keys[0] if keys else f"/new/providers/{full_type}/{name}".lower()
 
     def _warn_if_not_in_inventory(self, change: ToolChange) -> None:
         """Warn if the inventory lacks an existing cluster or VM, unless its location is of another site."""
-        if not change.id or change.kind == POOLS or normalize_id(change.id) in self.bodies[change.kind]:
-            return  # unknown, a part of its cluster, or listed
+        if not change.id or change.kind == POOLS:
+            return  # its id is unknown, or it is a part of its cluster
+        if normalize_id(change.id) in self.bodies[change.kind]:
+            return  # it is listed
         location = normalize_id(get_text(change.body, "extendedLocation", "name"))
         if location and self.locations and location not in self.locations:
             return  # it is elsewhere
@@ -259,9 +265,12 @@ class _ChangedSite:
         if exists:
             decisive_paths += _RECREATION_FIELDS[change.kind]
         for path, reason in change.unknown.items():
-            property_path = path[1:] if path[:1] == ("properties",) else path
-            # A part or the whole of a decisive value is unknown.
-            if any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
+            property_path = path
+            if path[:1] == ("properties",):
+                property_path = path[1:]
+            # The unknown value may be a part of a decisive one, or contain it.
+            is_decisive = any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths)
+            if is_decisive:
                 self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")
         if not isinstance(properties, Mapping | None):
@@ -332,9 +341,11 @@ class _ChangedSite:
             self._add_initial_pools(key)
         for entry in list_mappings(initial):
             pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
-            count = pool.read_number("count") if pool is not None else None
+            count, current = None, "there is no such pool"
+            if pool is not None:
+                count = pool.read_number("count")
+                current = f"{count} exist"
             if count != entry.get("count"):
-                current = f"{count} exist" if pool is not None else "there is no such pool"
                 detail = (
                     f'the pool "{entry.get("name")}" requests {entry.get("count")} VMs here and {current}: '
                     f"{INITIAL_POOLS} applies only when a cluster is created. Declare the pool as a resource "
@@ -344,16 +355,6 @@ class _ChangedSite:
                     change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), severity=Severity.WARNING
                 )
         return item.merge_properties(change.file, (change.address,), requested)
-
-    def _is_initial_pool(self, change: ToolChange, key: str) -> bool:
-        """Return True if an existing cluster has the pool; if it lists no pools, its initial ones are added before."""
-        if change.kind != POOLS:
-            return False  # no pool
-        owner = key.rpartition("/")[0].rpartition("/")[0]  # without /agentpools/NAME
-        if owner in self.addresses:
-            return False  # a new cluster gets its initial pools on creation
-        self._add_initial_pools(owner)
-        return key in self.bodies[POOLS]
 
     def _add_initial_pools(self, owner: str) -> None:
         """Add the initial pools of a cluster to the agent pools if none of them are listed."""
@@ -383,7 +384,6 @@ class _ChangedSite:
 
     def _remove_object(self, change: ToolChange, key: str) -> None:
         """Remove an object, and the nodes of a removed pool."""
-        self._is_initial_pool(change, key)  # for its effect: lists the initial pools, the others stay
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS].items()

@@ -41,6 +41,11 @@ _BASE_KINDS: Final = ("racks", "bare_metal_machines")
 _PROVIDER: Final = "microsoft.networkcloud/"
 _TYPE_IN_ID: Final = re.compile(r"/providers/microsoft\.networkcloud/([a-z]+)/[^/]+(?:/([a-z]+)/[^/]+)?/?$")
 _YAML: Final = (".yaml", ".yml")
+_REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
+MAX_BYTES: Final = 64 * 1024 * 1024
+INVALID: Final = "invalid-json"
+# Output of `>` depends on the shell: PowerShell adds a byte order mark or writes UTF-16.
+_BYTE_ORDER_MARKS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
 class AzResources(Struct, frozen=True):
@@ -70,7 +75,7 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
     for kind in (*KINDS, ANY):
         for name, content in documents.get(kind, ()):
             reader.read_file(name, content, kind)
-    reader.sorter.report_repeated()
+    reader.report_repeated()
     unlisted_clusters = _find_unlisted_clusters(reader.by_kind, reader.listed_kinds)
     doubtful_kinds = reader.incomplete_kinds | reader.unreadable_kinds
     if unlisted_clusters:  # they contradict the list of clusters
@@ -95,7 +100,8 @@ class _ExportReader:
     def __init__(self, findings: list[Problem]) -> None:
         self.findings = findings
         self.by_kind: dict[str, list[ArmItem]] = {kind: [] for kind in KINDS}
-        self.sorter = _ResourceSorter(self.by_kind)
+        self.known: dict[tuple[str, str], ArmItem] = {}  # the first item by kind and lower-case id
+        self.repeated: list[ArmItem] = []  # identical ones read again
         self.export_times: list[tuple[str, Any]] = []  # file and time
         self.unreadable_kinds: set[str] = set()
         self.listed_kinds: set[str] = set()
@@ -114,43 +120,87 @@ class _ExportReader:
             self.findings.append(Problem((), NOT_READ, "not a list of resources: not read.", _WARNING, file=name))
             return
         finding_count = len(self.findings)
-        items = _read_document_items(name, data, kind, self.findings)
-        kinds = self.sorter.add_resources_by_kind(items, kind)
+        items = read_arm_resources(name, _resolve_arm_template(data), self.findings)
+        if kind == ANY:  # a file of an unknown name: problems of its contents are warnings
+            warnings = [replace(problem, severity=_WARNING) for problem in self.findings[finding_count:]]
+            self.findings[finding_count:] = warnings
+        kinds = self._add_resources_by_kind(items, kind)
         new_findings = self.findings[finding_count:]
-        if not kinds and any(finding.severity is Severity.ERROR for finding in new_findings):
+        has_error = any(finding.severity is Severity.ERROR for finding in new_findings)
+        if has_error and not kinds:
             self.unreadable_kinds.add(kind)  # nothing of it was read
         if kind != ANY:
             kinds.add(kind)  # the list of a kind may be empty
-        if any(finding.id == INCOMPLETE for finding in new_findings):
+        # A page of a list with further pages has such a finding.
+        is_incomplete = any(finding.id == INCOMPLETE for finding in new_findings)
+        if is_incomplete:
             self.incomplete_kinds |= kinds
             if not kinds.isdisjoint(_BASE_KINDS):  # all else depends on racks and machines: an error
-                self.findings[finding_count:] = map(_raise_incomplete_list, new_findings)
+                self.findings[finding_count:] = [
+                    replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
+                    for finding in new_findings
+                ]
         elif is_resource_list(data):  # a single resource does not make its kind complete
             self.listed_kinds |= kinds
 
+    def _add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
+        """Sort resources by kind: the one of their type, else of the file (`kind`). Return these; report others."""
+        unread: dict[str, ArmItem] = {}  # an item by type, or kind of Kubernetes
+        added_kinds: set[str] = set()
+        for item in items:
+            item_kind = find_resource_kind(item)
+            has_type = _has_type(item)
+            if item_kind is None and (has_type or kind == ANY):
+                type_name = ""
+                if has_type:
+                    type_name = item.read_text("type", "")
+                elif isinstance(item.read_value("apiVersion"), str):
+                    type_name = get_text(item.read_value("kind"))  # of a Kubernetes object
+                unread.setdefault(type_name, item)
+                continue
+            item_kind = item_kind or kind
+            added_kinds.add(item_kind)
+            if not self._is_repeated(item, item_kind):
+                self.by_kind[item_kind].append(item)
+        _report_unsupported_resource_types(unread)
+        return added_kinds
 
-def _raise_incomplete_list(finding: Problem) -> Problem:
-    """Return a finding as an error if it is about an incomplete list."""
-    return replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
+    def _is_repeated(self, item: ArmItem, kind: str) -> bool:
+        """Return True if an identical resource of this id was read before, and record it for a warning."""
+        arm_id = item.read_value("id")
+        if not isinstance(arm_id, str):
+            return False  # no id to compare
+        first_item = self.known.setdefault((kind, normalize_id(arm_id)), item)
+        if first_item is item or not first_item.is_equal(item):
+            return False  # the first, or a different one
+        self.repeated.append(item)
+        return True
+
+    def report_repeated(self) -> None:
+        """Add one warning about duplicate resources: identical ones are kept once."""
+        if self.repeated:
+            count = len(self.repeated)
+            verb = select_word_form(count, "is", "are")
+            detail = (
+                f"{format_count(count, 'resource')} {verb} listed earlier in the export, identical. Each is read once."
+            )
+            self.repeated[0].report("id", "duplicate-inventory-resources", detail, _WARNING)
 
 
 def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
-    """Find clusters with captured agent pools but missing in the list of clusters, by name."""
+    """Find clusters with captured agent pools but missing in the list of clusters, by name. Azure ignores the case of
+    names, so they are compared in lower case.
+    """
     if "kubernetes_clusters" not in listed_kinds:
         return ()  # without a list, none is missing in it
-    # With "", the owner of a pool with a malformed id.
-    clusters = {"", *(str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"])}
-    owners = {extract_name(extract_parent_id(pool.read_text("id", ""))) for pool in by_kind["agent_pools"]}
-    return tuple(sorted(name for name in owners if name.lower() not in clusters))
-
-
-def _read_document_items(name: str, data: Any, kind: str, findings: list[Problem]) -> list[ArmItem]:
-    """Read the resources of a document; in a file of kind ANY (an unknown name), problems are warnings."""
-    finding_count = len(findings)
-    items = read_arm_resources(name, _resolve_arm_template(data), findings)
-    if kind == ANY:
-        findings[finding_count:] = [replace(problem, severity=_WARNING) for problem in findings[finding_count:]]
-    return items
+    known_names = {str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"]}
+    unlisted_names: set[str] = set()
+    for pool in by_kind["agent_pools"]:
+        cluster_id = extract_parent_id(pool.read_text("id", ""))  # an id of a pool is CLUSTER_ID/agentPools/NAME
+        name = extract_name(cluster_id)
+        if name and name.lower() not in known_names:  # "": the id of the pool is malformed
+            unlisted_names.add(name)
+    return tuple(sorted(unlisted_names))
 
 
 def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Problem]]:
@@ -163,54 +213,6 @@ def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Probl
     stream = parse_yaml(name, content)
     documents = [document.data for document in stream.documents]
     return documents[0] if len(documents) == 1 else documents, list(stream.findings)
-
-
-class _ResourceSorter:
-    """Sorter of resources into kinds; identical duplicates are kept once."""
-
-    def __init__(self, by_kind: dict[str, list[ArmItem]]) -> None:
-        self._by_kind = by_kind
-        self._known: dict[tuple[str, str], ArmItem] = {}
-        self._repeated: list[ArmItem] = []
-
-    def add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
-        """Sort resources by kind: the one of their type, else of the file (`kind`). Return these; report others."""
-        unread: dict[str, ArmItem] = {}  # an item by type, or kind of Kubernetes
-        added_kinds: set[str] = set()
-        for item in items:
-            item_kind = find_resource_kind(item)
-            if item_kind is None and (_has_type(item) or kind == ANY):
-                is_kubernetes_object = isinstance(item.read_value("apiVersion"), str)
-                kind_name = get_text(item.read_value("kind")) if is_kubernetes_object else ""
-                unread.setdefault(item.read_text("type", "") if _has_type(item) else kind_name, item)
-                continue
-            item_kind = item_kind or kind
-            added_kinds.add(item_kind)
-            if not self._is_repeated(item, item_kind):
-                self._by_kind[item_kind].append(item)
-        _report_unsupported_resource_types(unread)
-        return added_kinds
-
-    def _is_repeated(self, item: ArmItem, kind: str) -> bool:
-        """Return True if an identical resource of this id was read before, and record it for a warning."""
-        arm_id = item.read_value("id")
-        if not isinstance(arm_id, str):
-            return False  # no id to compare
-        first_item = self._known.setdefault((kind, normalize_id(arm_id)), item)
-        if first_item is item or not first_item.is_equal(item):
-            return False  # the first, or a different one
-        self._repeated.append(item)
-        return True
-
-    def report_repeated(self) -> None:
-        """Add one warning about duplicate resources."""
-        if self._repeated:
-            count = len(self._repeated)
-            detail = (
-                f"{format_count(count, 'resource')} {select_word_form(count, 'is', 'are')} listed earlier in "
-                "the export, identical."
-            )
-            self._repeated[0].report("id", "duplicate-inventory-resources", f"{detail} Each is read once.", _WARNING)
 
 
 def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
@@ -250,30 +252,25 @@ def _has_type(item: ArmItem) -> bool:
     return "/" in get_text(item.read_value("type"))
 
 
-_REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
-
-
 def _resolve_arm_template(document: Any) -> Any:
     """Resolve parameter defaults and variables in the resources of an ARM template; return other documents as given."""
     if not isinstance(document, Mapping) or "$schema" not in document or "resources" not in document:
         return document  # no template
+    # Values by kind and name, as in a reference: [parameters('count')] has the key ("parameters", "count").
     values = {("variables", name): value for name, value in get_mapping(document, "variables").items()}
     for name, declaration in get_mapping(document, "parameters").items():
         if "defaultValue" in get_mapping(declaration):
             values["parameters", name] = declaration["defaultValue"]
 
     def resolve_reference(_: Path, scalar: Any) -> Any:
+        """Return the value of a scalar that is a reference as a whole; any other scalar stays."""
         match = _REFERENCE.fullmatch(get_text(scalar))
-        return values.get((match[1], match[2]), scalar) if match is not None else scalar
+        if match is None:
+            return scalar
+        kind, name = match.groups()
+        return values.get((kind, name), scalar)  # a parameter without a default stays a reference
 
     return {"resources": replace_scalars(document["resources"], resolve_reference)}
-
-
-MAX_BYTES: Final = 64 * 1024 * 1024
-INVALID: Final = "invalid-json"
-
-# Output of `>` depends on the shell: PowerShell adds a byte order mark or writes UTF-16.
-_BYTE_ORDER_MARKS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
 def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:

@@ -58,6 +58,10 @@ _MAX_ZONE_LENGTH: Final = 10
 _INVALID_ZONE_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9]")
 
 Reference = tuple[str, str]  # type and id
+POOL: Final = "nexus_agent_pool"
+_DEGRADED: Final = "degraded"  # Azure cordons compute machines with such a message
+_FACTS: Final = ("power_state", "ready_state", "detailed_status", "cordon_status")
+Values: TypeAlias = Mapping[str, Any]
 
 
 class ImportedSiteObject(Struct, frozen=True):
@@ -259,10 +263,14 @@ class _SiteImport:
         in state; they win over values derived from its nodes.
         """
         pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
-        uncaptured = {pool.name for pool in cluster.pools if not pool.id}  # known from nodes or the cluster's body
+        # Only the body of a pool has its id; other pools are known from nodes or the cluster's body.
+        uncaptured = {pool.name for pool in cluster.pools if not pool.id}
+        cluster_id = f"{self.name}/{cluster.name}"
         for (owner, name), recorded_pool in self.recorded_nodes.items():
-            if owner != f"{self.name}/{cluster.name}" or recorded_pool.arguments is None:
-                continue  # of another cluster, or nothing is recorded
+            if owner != cluster_id:
+                continue  # of another cluster
+            if recorded_pool.arguments is None:
+                continue  # nothing is recorded
             # Without a list of pools, a recorded pool without nodes may exist as well.
             if name in uncaptured or not cluster.has_pool_list:
                 observed_arguments = pools.get(name, {})
@@ -428,19 +436,17 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     }
 
 
-POOL: Final = "nexus_agent_pool"
-
-
 def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]) -> Iterator[ImportedSiteObject]:
     """Yield the objects, the pools in `pool_ids` (`<cluster id>/<pool>`) as separate objects after their cluster."""
     for item in objects:
-        pools = get_mapping(item.attributes, "agent_pool")  # of a cluster
+        pools = get_mapping(item.attributes, "agent_pool")  # only a cluster has some
         separate_pools = [name for name in pools if f"{item.id}/{name}" in pool_ids]
         yield remove_pools(item, separate_pools) if separate_pools else item
         for name in separate_pools:
             pool = build_pool_object(item.id, name, pools[name])
             nodes = {key: node for key, node in item.attributes["nodes"].items() if node["pool"] == name}
             references = dict(pool.references)
+            # The VM SKU of a pool is a reference if the catalogue lacks it. Its argument has another path now.
             sku = item.references.get(("agent_pool", name, "vm_sku_name"))
             if sku is not None:
                 references["vm_sku_name",] = sku
@@ -473,10 +479,12 @@ def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> Importe
         "nodes": nodes,
         "node_count": len(nodes),
     }
-    # A reference of a pool has the path ("agent_pool", NAME, "vm_sku_name").
-    references = {
-        path: target for path, target in cluster.references.items() if path[0] != "agent_pool" or path[1] not in names
-    }
+    references: dict[Path, Reference] = {}
+    for path, target in cluster.references.items():
+        # A reference of a pool has the path ("agent_pool", NAME, "vm_sku_name").
+        is_of_removed_pool = path[0] == "agent_pool" and path[1] in names
+        if not is_of_removed_pool:
+            references[path] = target
     return replace(cluster, attributes={**attributes, **kept}, references=references)
 
 
@@ -498,16 +506,13 @@ def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterato
         if (CLUSTER, cluster_id) in managed:
             continue  # all its nodes are managed
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
-            if node.placement is not None and (POOL, f"{cluster_id}/{node.pool}") not in managed:
+            pool_key = (POOL, f"{cluster_id}/{node.pool}")
+            if node.placement is not None and pool_key not in managed:
                 yield UnmanagedAzVm(node.name, node.placement.machine, node.shape, cluster.name)
     for vm in site.inventory.virtual_machines:
-        if vm.placement is not None and (VIRTUAL_MACHINE, f"{site.name}/{vm.name}") not in managed:
+        vm_key = (VIRTUAL_MACHINE, f"{site.name}/{vm.name}")
+        if vm.placement is not None and vm_key not in managed:
             yield UnmanagedAzVm(vm.name, vm.placement.machine, vm.shape)
-
-
-_DEGRADED: Final = "degraded"  # Azure cordons compute machines with such a message
-_FACTS: Final = ("power_state", "ready_state", "detailed_status", "cordon_status")
-Values: TypeAlias = Mapping[str, Any]
 
 
 def build_machine_observation(machine: AzMachine, before: Values, time: str | None, *, is_requested: bool) -> Values:
@@ -518,11 +523,15 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
     record: dict[str, Any] = {name: machine.facts[name] for name in _FACTS}
     record["message"] = machine.status_message
     record["cordoned_by"] = _find_cordon_owner(record, before, is_requested=is_requested)
-    if record["cordoned_by"] == CordonOwner.NEXUSFORM and before.get(CORDONED_BY_ACTION) and not is_requested:
+    is_own_cordon = record["cordoned_by"] == CordonOwner.NEXUSFORM
+    if is_own_cordon and before.get(CORDONED_BY_ACTION) and not is_requested:
         record[CORDONED_BY_ACTION] = True  # an earlier machine action still cordons it
     is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
-    since = (before.get("since") or time) if is_unchanged else time
-    record["since"] = since if find_observed_reasons(record) else None
+    since = time
+    if is_unchanged:  # keep the time of the first read with this status
+        since = before.get("since") or time
+    is_in_service = not find_observed_reasons(record)
+    record["since"] = None if is_in_service else since
     return record
 
 
@@ -530,11 +539,13 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
     """Find the owner of a cordon: as recorded in `before`, else by request or Azure's message; None if not cordoned."""
     if record["cordon_status"] != CORDONED_STATUS:
         return None
-    if before.get("cordon_status") == CORDONED_STATUS and before.get("cordoned_by"):
-        return str(before["cordoned_by"])
+    was_cordoned = before.get("cordon_status") == CORDONED_STATUS
+    if was_cordoned and before.get("cordoned_by"):
+        return str(before["cordoned_by"])  # the same cordon as before
     if is_requested:
         return CordonOwner.NEXUSFORM
-    return CordonOwner.AZURE if _DEGRADED in (record["message"] or "").lower() else CordonOwner.OTHER
+    message = (record["message"] or "").lower()
+    return CordonOwner.AZURE if _DEGRADED in message else CordonOwner.OTHER
 
 
 def build_site_note(inventory: AzInventory) -> Values:

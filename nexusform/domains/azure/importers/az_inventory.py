@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from operator import attrgetter
-from typing import Any, Final
+from operator import add, attrgetter, gt
+from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -70,6 +70,7 @@ MAX_FINDINGS: Final = 50
 WITHOUT_A_MACHINE: Final = "vms-without-machine"
 _MAX_NAMES: Final = 5
 _BASE_KINDS: Final = frozenset(BASE_KINDS)
+_Load: TypeAlias = tuple[int, int, int]  # vCPUs, and GiB of memory and disk, of the VMs on a machine
 
 
 def read_inventory(
@@ -170,13 +171,15 @@ def _build_inventory(
     clusters, nodes, skus = read_clusters(
         items.list_resources("kubernetes_clusters"), pools, items.clusters_with_pool_files, catalogue.vm_skus
     )
+    # A machine with an error is not read: then VMs on unlisted machines are not reported.
+    has_machine_list = len(machines) >= len(items.list_resources("bare_metal_machines"))
+    has_machine_list = has_machine_list and unreadable.isdisjoint(_BASE_KINDS)
     placed = resolve_vm_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
         machines,
         racks.values(),
         catalogue.machine_skus,
-        has_machine_list=unreadable.isdisjoint(_BASE_KINDS)  # VMs on machines with an error are not reported, too
-        and len(machines) >= len(items.list_resources("bare_metal_machines")),
+        has_machine_list=has_machine_list,
     )
     node_times = read_node_creation_times(items.list_resources("nodes"))
     timed_nodes = [
@@ -211,12 +214,17 @@ def _read_update_strategy(items: AzResources) -> dict[str, Any] | None:
     """Read the update strategy of the site's Nexus cluster, with field names of nexusform. Return None if the site has
     no cluster or several, or if a field has another type than expected.
     """
-    strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
-    if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
+    clusters = items.list_resources("clusters")
+    if len(clusters) != 1:
         return None
-    strategy = {name: strategies[0].get(azure_name) for name, (azure_name, _) in _STRATEGY_FIELDS.items()}
-    if not all(isinstance(strategy[name], kind | None) for name, (_, kind) in _STRATEGY_FIELDS.items()):
+    azure_strategy = clusters[0].read_value("updateStrategy")
+    if not isinstance(azure_strategy, Mapping):
         return None
+    strategy: dict[str, Any] = {}
+    for name, (azure_name, kind) in _STRATEGY_FIELDS.items():
+        strategy[name] = azure_strategy.get(azure_name)
+        if not isinstance(strategy[name], kind | None):
+            return None
     return {**strategy, "type": strategy["type"] or "Rack"}
 
 
@@ -273,11 +281,11 @@ def resolve_vm_placements(
     without a machine get no placement, and one finding for all.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
-    loads: dict[str, AzVmSize] = {}  # used capacity by machine, for a warning above its hardware
+    loads: dict[str, _Load] = {}  # used capacity by machine, for a warning above its hardware
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
-    all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())  # None: unknown
-    known_hardware = [hardware for hardware in all_hardware if hardware is not None]
+    all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())
+    known_hardware = filter(None, all_hardware)  # None: unknown
     # The hardware with the largest NUMA cells is the reference for VMs without machine.
     largest = max(known_hardware, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
     # Nodes of several clusters may share a name.
@@ -326,33 +334,26 @@ def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | Non
 
 
 def _add_vm_to_machine_load(
-    loads: dict[str, AzVmSize], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
+    loads: dict[str, _Load], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
 ) -> None:
     """Add the VM to the load of its machine; warn once if the load exceeds the hardware."""
-    before = loads.get(name, AzVmSize(0, 0, 0, 0))
-    after = AzVmSize(
-        before.cpu_cores + shape.cpu_cores, before.memory_gib + shape.memory_gib, before.disk_gib + shape.disk_gib, 0
-    )
-    loads[name] = after
-    if _is_overloaded(after, hardware) and not _is_overloaded(before, hardware):
+    total_cpus = hardware.cells * hardware.cpus_per_cell
+    total_memory = hardware.cells * hardware.memory_gib_per_cell
+    totals = (total_cpus, total_memory, hardware.disk_gib)
+    before = loads.get(name, (0, 0, 0))
+    cpus, memory, disk = map(add, before, (shape.cpu_cores, shape.memory_gib, shape.disk_gib))
+    loads[name] = (cpus, memory, disk)
+    was_overloaded = any(map(gt, before, totals))  # then it has a warning
+    if any(map(gt, loads[name], totals)) and not was_overloaded:
         listed_vm.item.report(
             "name",
             "overcommitted-machine",
-            f'the VMs on the machine "{name}" use {after.cpu_cores} vCPUs, {after.memory_gib} GiB of '
-            f"memory and {after.disk_gib} GiB of disk, more than its hardware ({hardware.cells} x "
+            f'the VMs on the machine "{name}" use {cpus} vCPUs, {memory} GiB of '
+            f"memory and {disk} GiB of disk, more than its hardware ({hardware.cells} x "
             f"{hardware.cpus_per_cell} vCPUs, {hardware.cells} x {hardware.memory_gib_per_cell} GiB, "
             f"{hardware.disk_gib} GiB). It counts as full. Check machine_sku_by_id.",
             Severity.WARNING,
         )
-
-
-def _is_overloaded(load: AzVmSize, hardware: MachineSku) -> bool:
-    """Return True if a load exceeds the total vCPUs, memory or disk of the hardware."""
-    return (
-        load.cpu_cores > hardware.cells * hardware.cpus_per_cell
-        or load.memory_gib > hardware.cells * hardware.memory_gib_per_cell
-        or load.disk_gib > hardware.disk_gib
-    )
 
 
 FAILED: Final = "platform-reports-failure"
@@ -375,11 +376,13 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
         has_failed = state.lower() in _BROKEN
         if not has_failed and status.lower() not in _ERROR:
             continue  # it works
+        arm_id = item.read_text("id", "")
+        name = item.read_text("name") or extract_name(arm_id)
+        if kind == "agent_pools":
+            cluster_name = extract_name(extract_parent_id(arm_id))
+            name = f"{cluster_name}/{name}"
         message = item.read_text("detailedStatusMessage", "")
-        name = item.read_text("name") or extract_name(item.read_text("id", ""))
-        if kind == "agent_pools":  # CLUSTER/POOL
-            name = f"{extract_name(extract_parent_id(item.read_text('id', '')))}/{name}"
-        text = " ".join(message.split()).rstrip(".")
+        text = " ".join(message.split()).rstrip(".")  # on one line
         yield AzFailure(kind, name, state if has_failed else status, join_texts((status, text), ": "))
 
 
@@ -388,8 +391,10 @@ def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
     if not cluster.has_node_list:
         return  # its nodes are unknown
     node_counts = Counter(node.pool for node in cluster.nodes)
+    # Requested number of nodes by pool; without a list of pools only that of the control plane is current.
     counts = {CONTROL_PLANE: cluster.control_plane_count}
-    counts |= {pool.name: pool.count for pool in cluster.pools} if cluster.has_pool_list else {}
+    if cluster.has_pool_list:
+        counts |= {pool.name: pool.count for pool in cluster.pools}
     for pool, count in counts.items():
         if node_counts[pool] < count:
             name = f"{cluster.name}/{pool}"
@@ -399,27 +404,21 @@ def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
 def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> list[Problem]:
     """Build one warning per kind and state, with names and reasons."""
     by_state = group_by(failures, attrgetter("kind", "state"))
-    states = sorted(by_state, key=lambda kind_and_state: (FAILURE_KINDS.index(kind_and_state[0]), kind_and_state[1]))
-    return [
-        Problem((), FAILED, _build_failed_objects_message(kind, state, by_state[kind, state], site), Severity.WARNING)
-        for kind, state in states
-    ]
-
-
-def _build_failed_objects_message(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
-    """Build the message about objects of one kind and state ("": with missing nodes), with the remedy."""
-    labels = [failure.name + enclose(" (", failure.reason, ")") for failure in failures]
-    location = enclose(" of ", site)
-    subject = format_count(len(failures), _KIND_NAMES[kind])
-    names = format_first_items(labels, _MAX_FAILURES)
-    if not state:
-        verb = select_word_form(len(failures), "lacks", "lack")
-        return (
-            f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."
-        )
-    advice = "Nothing is changed automatically."
-    if kind == "virtual_machines":
-        resource = f"nexus_virtual_machine.{failures[0].name}" if len(failures) == 1 else "ADDRESS"
-        advice = f"None is re-created automatically. Use `nexusform apply -replace={resource}`."
-    verb_be = select_word_form(len(failures), "is", "are")
-    return f"{subject}{location} {verb_be} {state} (reported by Azure): {names}. {advice}"
+    findings: list[Problem] = []
+    for kind, state in sorted(by_state, key=lambda key: (FAILURE_KINDS.index(key[0]), key[1])):
+        objects = by_state[kind, state]
+        labels = [failure.name + enclose(" (", failure.reason, ")") for failure in objects]
+        names = format_first_items(labels, _MAX_FAILURES)
+        subject = f"{format_count(len(objects), _KIND_NAMES[kind])}{enclose(' of ', site)}"
+        advice = "Nothing is changed automatically."
+        if kind == "virtual_machines":
+            resource = f"nexus_virtual_machine.{objects[0].name}" if len(objects) == 1 else "ADDRESS"
+            advice = f"None is re-created automatically. Use `nexusform apply -replace={resource}`."
+        verb = select_word_form(len(objects), "is", "are")
+        message = f"{subject} {verb} {state} (reported by Azure): {names}. {advice}"
+        if not state:  # an agent pool with fewer nodes than its count (find_missing_nodes)
+            verb = select_word_form(len(objects), "lacks", "lack")
+            advice = "Azure did not create them. They are not changed automatically."
+            message = f"{subject} {verb} nodes: {names}. {advice}"
+        findings.append(Problem((), FAILED, message, Severity.WARNING))
+    return findings

@@ -42,6 +42,9 @@ _SIZE_IN_SKU: Final = re.compile(r"_(\d{1,3})c_(\d{1,4})gb(?:_|$)")
 
 # Servers of a rack SKU by slot: machine SKU of the catalogue (None if absent) and role.
 RackSku: TypeAlias = Mapping[int, tuple[str | None, str]]
+_REQUIRED_MACHINE_FIELDS: Final = ("id", "rackId", "rackSlot")
+AGGREGATOR: Final = "aggregator"
+_RACK_SKU_HINT: Final = " Rack SKUs may contain it: az networkcloud racksku list --output json > rack_skus.json"
 
 
 def find_machine_sku(sku_id: str | None) -> str | None:
@@ -78,11 +81,6 @@ def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
                     servers[slot] = (find_machine_sku(server.read_text("model")), role)
         skus[normalize_id(name)] = servers
     return skus
-
-
-_REQUIRED_MACHINE_FIELDS: Final = ("id", "rackId", "rackSlot")
-AGGREGATOR: Final = "aggregator"
-_RACK_SKU_HINT: Final = " Rack SKUs may contain it: az networkcloud racksku list --output json > rack_skus.json"
 
 
 def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:
@@ -129,13 +127,17 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
     item_list = list(items)
     if _report_truncated_machine_list(item_list):
         return {}
-    items_and_machines = [
-        (item, machine)
-        for name, item in iterate_unique_items(item_list, "machine")
-        if (machine := _read_machine(item, name, options)) is not None  # reported, or in an unread rack
-    ]
-    _report_derived_roles([pair for pair in items_and_machines if pair[0].read_value("machineRoles") is None])
-    return {normalize_id(machine.id): machine for _, machine in items_and_machines}
+    machines: dict[str, AzMachine] = {}
+    without_roles: list[tuple[ArmItem, AzMachine]] = []
+    for name, item in iterate_unique_items(item_list, "machine"):
+        machine = _read_machine(item, name, options)
+        if machine is None:
+            continue  # reported, or in an unread rack
+        machines[normalize_id(machine.id)] = machine
+        if item.read_value("machineRoles") is None:
+            without_roles.append((item, machine))
+    _report_derived_roles(without_roles)
+    return machines
 
 
 def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:

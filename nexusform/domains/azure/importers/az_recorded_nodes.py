@@ -44,7 +44,12 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for attributes in objects:
         cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
-        for name, arguments in _read_pool_arguments(attributes).items():
+        pool_arguments = get_mapping(attributes, "agent_pool")  # by name of the pool
+        if attributes.get("kubernetes_cluster_id"):  # a pool with a block of its own
+            arguments = {name: attributes.get(name) for name in POOL_ARGUMENTS}
+            count = attributes.get("node_count") or 0
+            pool_arguments = {str(attributes.get("name")): {"count": count, **arguments}}
+        for name, arguments in pool_arguments.items():
             pools[cluster_id, name] = RecordedPoolNodes(arguments=arguments)
         for node in get_mapping(attributes, "nodes").values():
             pool = pools.setdefault((cluster_id, str(node.get("pool"))), RecordedPoolNodes())
@@ -69,20 +74,13 @@ def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[
     return pools
 
 
-def _read_pool_arguments(attributes: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Read the pool arguments by pool name, of a cluster or of a separate pool."""
-    if attributes.get("kubernetes_cluster_id"):
-        arguments = {name: attributes.get(name) for name in POOL_ARGUMENTS}
-        return {str(attributes.get("name")): {"count": attributes.get("node_count") or 0, **arguments}}
-    return get_mapping(attributes, "agent_pool")
-
-
 def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPoolNodes) -> dict[int, AzNode]:
     """Assign the numbers below `count` to nodes. Recorded numbers stay. A node at a predicted location, by machine
     first and then by rack, takes that number. The remaining nodes take free numbers by creation time, then name, those
     with a machine first.
     """
     numbers = recorded_pool.numbers
+    # A node without a recorded number gets `count` here, so it is not below.
     assigned = {numbers[node.name]: node for node in nodes if numbers.get(node.name, count) < count}
     names = {node.name for node in assigned.values()}
     unassigned = [node for node in nodes if node.name not in names]
@@ -152,14 +150,15 @@ def _collect_recorded_locations(objects: Iterable[Mapping[str, Any]]) -> dict[tu
     zones: dict[str, Any] = {}  # by rack id
     for attributes in objects:
         if "slot" in attributes:  # a machine
-            rack_names[str(attributes["rack_id"]).partition("/")[0], str(attributes["name"])] = str(
-                attributes["rack_id"]
-            ).partition("/")[2]
+            site, _, rack = str(attributes["rack_id"]).partition("/")
+            rack_names[site, str(attributes["name"])] = rack
         elif "machine_override" in attributes:  # a rack
-            site, _, rack = str(attributes["id"]).partition("/")
-            zones[str(attributes["id"])] = attributes["availability_zone"]
+            rack_id = str(attributes["id"])
+            site, _, rack = rack_id.partition("/")
+            zones[rack_id] = attributes["availability_zone"]
             rack_names |= {(site, machine): rack for machine in get_mapping(attributes, "machines")}
-    return {
-        (site, machine): AzVmLocation(machine, rack, zones.get(f"{site}/{rack}"))
-        for (site, machine), rack in rack_names.items()
-    }
+    locations: dict[tuple[str, str], AzVmLocation] = {}
+    for (site, machine), rack in rack_names.items():
+        zone = zones.get(f"{site}/{rack}")  # None if the rack has no record of its own
+        locations[site, machine] = AzVmLocation(machine, rack, zone)
+    return locations

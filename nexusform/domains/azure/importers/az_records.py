@@ -2,16 +2,20 @@
 are ARM ids as captured, `created_at` is "" if unknown.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.azure.importers.arm_resources import extract_subscription
+from nexusform.domains.azure.importers.arm_resources import find_group
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResources
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
+
+_SUBSCRIPTION: Final = re.compile(r"/subscriptions/([^/]+)/")
 
 
 class AzRack(Struct, frozen=True):
@@ -25,7 +29,7 @@ class AzRack(Struct, frozen=True):
 
 
 class AzMachine(Struct, frozen=True):
-    """Bare-metal machine with its facts (resource_types/machine_facts.py) and plain role names. `name` is the
+    """Bare-metal machine with its facts (resource_types/machine_facts.py); `roles` are sorted names. `name` is the
     ARM name, `machine_name` the host name set by operators. If `machine_sku` is None (absent in the
     catalogue), `hardware` is the size in its SKU id, or None.
     """
@@ -44,11 +48,6 @@ class AzMachine(Struct, frozen=True):
     def find_hardware(self, machine_skus: Mapping[str, MachineSku]) -> MachineSku | None:
         """Return the hardware of its machine SKU in a catalogue, else its own size, None if unknown."""
         return machine_skus.get(self.machine_sku or "", self.hardware)
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """Roles, sorted."""
-        return tuple(self.facts["roles"])
 
 
 class AzVmLocation(Struct, frozen=True):
@@ -189,7 +188,7 @@ class AzInventory(Struct, frozen=True):
     @property
     def subscription_id(self) -> str:
         """Subscription of all machines in lower case, "" if unknown."""
-        subscription_ids = {extract_subscription(machine.id) for machine in self.machines}
+        subscription_ids = {find_group(_SUBSCRIPTION, machine.id.lower()) for machine in self.machines}
         return subscription_ids.pop() if len(subscription_ids) == 1 else ""
 
     @property
@@ -197,7 +196,7 @@ class AzInventory(Struct, frozen=True):
         """VMs and nodes on machines that the list of machines lacks."""
         nodes = chain.from_iterable(cluster.nodes for cluster in self.clusters)
         vms: list[AzNode | AzVirtualMachine] = [*nodes, *self.virtual_machines]
-        return [vm for vm in vms if vm.unlisted_machine]
+        return list(filter(attrgetter("unlisted_machine"), vms))
 
 
 def format_names(items: Iterable[Any], max_items: int) -> str:

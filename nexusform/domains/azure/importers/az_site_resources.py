@@ -42,6 +42,8 @@ _NEXT_BUNDLE: Final = "components:"
 # Azure writes the year 0001 for an unknown date.
 _AVAILABILITY_END: Final = re.compile(r"endOfExtendedAvailabilityDate:\s*(20\d\d-\d\d-\d\d)")
 _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
+# Fields of an offered upgrade, in the order of RuntimeUpgradeOffer.
+_UPGRADE_DETAILS: Final = ("expectedDuration", "workloadImpact", "impactDescription", "supportExpiryDate")
 
 _Network: TypeAlias = tuple[str, str, int | None]  # lower-case id, name and number of addresses
 
@@ -63,7 +65,10 @@ def read_site_resources(items: AzResources) -> SiteResources:
     ends_by_version = {version: ends for version, *ends in chain.from_iterable(map(_parse_versions, entries))}
     names = _build_network_names(networks)
     clusters = tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), names))
-    attached = _count_vms_by_network(items.list_resources("virtual_machines"))
+    attached: Counter[str] = Counter()  # VMs by lower-case id of their network
+    for vm in items.list_resources("virtual_machines"):
+        attachments = vm.read_objects("networkAttachments")
+        attached.update(normalize_id(attachment.read_text("attachedNetworkId", "")) for attachment in attachments)
     addresses = tuple(NetworkAddresses(names[id_], size, attached[id_]) for id_, _, size in networks)
     return SiteResources(
         networks=addresses if NETWORKS in listed else None,
@@ -95,14 +100,13 @@ def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
     if len(clusters) != 1:
         return None
     version = clusters[0].read_text("clusterVersion", "")
-    upgrade_items = clusters[0].read_objects("availableUpgradeVersions")
-    offers = [_read_upgrade_offer(item, to) for item in upgrade_items if (to := item.read_text("targetClusterVersion"))]
+    offers: list[RuntimeUpgradeOffer] = []
+    for item in clusters[0].read_objects("availableUpgradeVersions"):
+        target_version = item.read_text("targetClusterVersion")
+        if target_version:
+            details = (item.read_text(name, "") for name in _UPGRADE_DETAILS)
+            offers.append(RuntimeUpgradeOffer(target_version, *details))
     return RuntimeVersion(version, tuple(offers)) if version or offers else None
-
-
-def _read_upgrade_offer(item: ArmItem, version: str) -> RuntimeUpgradeOffer:
-    field_names = ("expectedDuration", "workloadImpact", "impactDescription", "supportExpiryDate")
-    return RuntimeUpgradeOffer(version, *(item.read_text(name, "") for name in field_names))
 
 
 def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
@@ -138,10 +142,14 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     The result has the kinds with a complete list. Each network is a pair: id, and the reason against its use or "".
     """
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
-    networks = chain.from_iterable(map(items.list_resources, kinds))
-    entries = ((normalize_id(item.read_text("id", "")), _explain_unusable_network(item)) for item in networks)
-    types = tuple(kind.replace("_", "") for kind in kinds)
-    return AttachableNetworks(types, tuple(sorted(entries))) if kinds else None
+    if not kinds:
+        return None
+    entries: list[tuple[str, str]] = []  # lower-case id, and reason
+    for network in chain.from_iterable(map(items.list_resources, kinds)):
+        network_id = normalize_id(network.read_text("id", ""))
+        entries.append((network_id, _explain_unusable_network(network)))
+    types = tuple(kind.replace("_", "") for kind in kinds)  # l3networks for l3_networks
+    return AttachableNetworks(types, tuple(sorted(entries)))
 
 
 def _explain_unusable_network(network: ArmItem) -> str:
@@ -159,7 +167,8 @@ def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -
         if name is None or network is None:
             continue
         cidrs = network.read_texts("podCidrs")
-        cidr_sizes = [size for cidr in cidrs if (size := _count_addresses(network, "podCidrs", cidr)) is not None]
+        sizes = (_count_addresses(network, "podCidrs", cidr) for cidr in cidrs)
+        cidr_sizes = list(filter(None, sizes))  # None was reported, or is of IPv6
         node_network = normalize_id(network.read_text("cniNetworkId", ""))
         yield ClusterNetworks(
             cluster=name,
@@ -174,26 +183,20 @@ def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
     """Read the address pools of LoadBalancer services by name, with their number of addresses."""
     for field in ("bgpServiceLoadBalancerConfiguration", "l2ServiceLoadBalancerConfiguration"):
         for pool in network.read_object_or_empty(field).read_objects("ipAddressPools"):
-            texts = pool.read_texts("addresses")
-            yield pool.read_text("name", ""), sum(_count_addresses(pool, "addresses", text) or 0 for text in texts)
+            texts = pool.read_texts("addresses")  # prefixes or ranges
+            counts = (_count_addresses(pool, "addresses", text) for text in texts)
+            address_count = sum(filter(None, counts))  # None was reported, or is of IPv6
+            yield pool.read_text("name", ""), address_count
 
 
 def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Read the name of each cluster with the versions offered to it; skip clusters without offers."""
     for item in items:
+        name = item.read_text("name")
         offers = item.read_objects("availableUpgrades")
-        versions = tuple(version for offer in offers if (version := offer.read_text("version")) is not None)
-        if (name := item.read_text("name")) is not None and versions:
+        versions = tuple(filter(None, (offer.read_text("version") for offer in offers)))
+        if name is not None and versions:
             yield name, versions
-
-
-def _count_vms_by_network(items: Iterable[ArmItem]) -> Counter[str]:
-    """Count the attached VMs of each network by lower-case id."""
-    return Counter(
-        normalize_id(attachment.read_text("attachedNetworkId", ""))
-        for item in items
-        for attachment in item.read_objects("networkAttachments")
-    )
 
 
 def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:

@@ -49,6 +49,7 @@ _MODE_LABEL: Final = ("kubernetes.azure.com/mode", "system")
 _REASON_LABEL: Final = "the label of its nodes"
 _REASON_MINIMUM: Final = "a cluster has at least one"
 _PLATFORM_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubernetes.azure.com")  # of labels set by the platform
+_PAGE_SIZES: Final = ("2M", "1G")  # values of the API, the default first
 
 
 class NodeReading:
@@ -63,17 +64,21 @@ class NodeReading:
         self.name = name
         self.machine = normalize_id(item.read_text("bareMetalMachineId", ""))
         pool_name = extract_name(item.read_text("agentPoolId"))
-        self.pool = _normalize_pool_name_case(pool_name, (*cluster.pools, *initial))
+        known_names = (pool.name for pool in (*cluster.pools, *initial))
+        # Ids ignore case: take the name as in the body of the pool.
+        self.pool = next((name for name in known_names if name.lower() == pool_name.lower()), pool_name)
         self.is_pool_derived = False
-        if not self.pool:  # of the control plane, or exported before API 2024-07
-            self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool_name(name, cluster, initial)
+        if not self.pool and _is_control_plane(item, name):
+            self.pool = CONTROL_PLANE
+        elif not self.pool:  # a worker exported before API 2024-07
+            self.pool = _parse_pool_name(name, cluster, initial)
             self.is_pool_derived = self.pool != CONTROL_PLANE
         self.figures = tuple(item.read_number(key, 0) for key in ("cpuCores", "memorySizeGB", "diskSizeGB"))
-        self.sku_name = (
-            item.read_text("vmSkuName")
-            or _find_pool_sku(self.pool, cluster)
-            or ("size-" + "-".join(map(str, self.figures)))  # a made-up name for the size
-        )
+        pool_sku = cluster.control_plane_sku
+        if self.pool != CONTROL_PLANE:
+            pool_sku = next((pool.vm_sku_name for pool in cluster.pools if pool.name == self.pool), None)
+        size_name = "size-" + "-".join(map(str, self.figures))  # made up, for a node without a SKU
+        self.sku_name = item.read_text("vmSkuName") or pool_sku or size_name
 
 
 class ClusterNodes:
@@ -117,12 +122,9 @@ class ClusterNodes:
         return placed or list(records[:1])
 
 
-def has_worker_pool(cluster: ArmItem) -> bool:
-    """Return True if the body of a cluster has nodes other than those of the control plane."""
-    return any(
-        node.read_text("agentPoolId") or not _is_control_plane(node, node.read_text("name", ""))
-        for node in cluster.read_objects("nodes")
-    )
+def _is_worker(node: ArmItem) -> bool:
+    """Return True for a node of an agent pool, False for one of the control plane."""
+    return bool(node.read_text("agentPoolId")) or not _is_control_plane(node, node.read_text("name", ""))
 
 
 def report_unlisted_pools(clusters: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
@@ -154,26 +156,15 @@ def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -
     """Return the pool in a worker's name: by number of an initial pool, else the longest known name, else the rest."""
     text = name.lower()
     match = _NUMBERED_POOL.search(text)
-    if match is not None and 1 <= int(match[1]) <= len(initial):
-        return initial[int(match[1]) - 1].name
+    number = int(match[1]) if match is not None else 0  # the initial pools are numbered from 1
+    if 1 <= number <= len(initial):
+        return initial[number - 1].name
     matching_pools = [pool.name for pool in cluster.pools if f"-{pool.name.lower()}-" in text]
     if matching_pools:
         return max(matching_pools, key=len)
     # CLUSTER-POOL-HASH-md-SUFFIX without cluster, hash and suffix.
     infix = _WORKER_SUFFIX.sub("", text).removeprefix(f"{cluster.name.lower()}-")
     return _HASH.sub("", infix).strip("-") or _UNKNOWN_POOL
-
-
-def _normalize_pool_name_case(name: str, pools: Iterable[AzPool]) -> str:
-    """Return the name of a pool as in its body; ids ignore case."""
-    return next((pool.name for pool in pools if pool.name.lower() == name.lower()), name)
-
-
-def _find_pool_sku(pool: str, cluster: AzCluster) -> str:
-    """Return the VM SKU of a pool in the body of its cluster, "" if unknown."""
-    if pool == CONTROL_PLANE:
-        return cluster.control_plane_sku or ""
-    return next((candidate.vm_sku_name for candidate in cluster.pools if candidate.name == pool), "")
 
 
 class DerivedAgentPool(Struct, frozen=True):
@@ -214,7 +205,9 @@ def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[Deri
     if derived_pools and _SYSTEM not in modes:
         # Prefer a pool with nodes named like those of initial pools, then the first by name.
         first = min(derived_pools, key=lambda derived: (not derived.is_numbered, derived.pool.name))
-        derived_pools[derived_pools.index(first)] = _mark_as_system_pool(first, _REASON_MINIMUM)
+        system_pool = replace(first.pool, mode=_SYSTEM)
+        index = derived_pools.index(first)
+        derived_pools[index] = replace(first, pool=system_pool, system_reason=_REASON_MINIMUM)
     return (*pools.values(), *(derived.pool for derived in derived_pools)), derived_pools
 
 
@@ -223,7 +216,11 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
     first = nodes[0]
     labels = set.intersection(*(set(read_agent_pool_labels(node.item)) for node in nodes))
     common_taints = set.intersection(*(set(read_taints(node.item)) for node in nodes))
-    user_labels = ((key, value) for key, value in labels if not key.rpartition("/")[0].endswith(_PLATFORM_DOMAINS))
+    user_labels: list[tuple[str, str]] = []
+    for key, value in labels:
+        domain = key.rpartition("/")[0]  # "" for a key without one
+        if not domain.endswith(_PLATFORM_DOMAINS):
+            user_labels.append((key, value))
     pool = AzPool(
         name=first.pool,
         id="",
@@ -234,12 +231,10 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
         taints=tuple(taint for taint in read_taints(first.item) if taint in common_taints),
     )
     is_numbered = _NUMBERED_POOL.search(first.name.lower()) is not None
-    derived_pool = DerivedAgentPool(cluster, pool, first.item, is_numbered)
-    return _mark_as_system_pool(derived_pool, _REASON_LABEL) if _MODE_LABEL in labels else derived_pool
-
-
-def _mark_as_system_pool(derived_pool: DerivedAgentPool, reason: str) -> DerivedAgentPool:
-    return replace(derived_pool, pool=replace(derived_pool.pool, mode=_SYSTEM), system_reason=reason)
+    if _MODE_LABEL in labels:
+        system_pool = replace(pool, mode=_SYSTEM)
+        return DerivedAgentPool(cluster, system_pool, first.item, is_numbered, _REASON_LABEL)
+    return DerivedAgentPool(cluster, pool, first.item, is_numbered)
 
 
 def read_agent_pool_labels(item: ArmItem) -> Iterator[tuple[str, str]]:
@@ -299,7 +294,8 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
         for pool in reading.cluster.pools:
             first_uses.setdefault(pool.vm_sku_name, reading.item)
     uncatalogued = sorted(name for name in first_uses if name not in catalogue)
-    skus = [sku for name in uncatalogued if (sku := _infer_vm_sku(name, largest_sizes.get(name))) is not None]
+    inferred_skus = (_infer_vm_sku(name, largest_sizes.get(name)) for name in uncatalogued)
+    skus = list(filter(None, inferred_skus))  # None: of unknown size
     if skus:
         names = format_names(skus, 6)
         note = enclose(" (nodes of ", format_first_items(sorted(differing), 3), " differ: the largest is used)")
@@ -330,9 +326,6 @@ def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
         numa_cells=1,
         kind="",
     )
-
-
-_PAGE_SIZES: Final = ("2M", "1G")  # values of the API, the default first
 
 
 class ListedVm(Struct, frozen=True):
@@ -381,6 +374,12 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
 def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) -> AzPool:
     """Build a pool from its body, or from an entry of its cluster's initial pools (`pool_id` "")."""
     upgrade = item.read_object_or_empty("upgradeSettings")
+    options = item.read_object_or_empty("agentOptions")
+    page_count = options.read_number("hugepagesCount", 0)  # per node
+    page_size = options.read_text("hugepagesSize", _PAGE_SIZES[0])
+    if page_size not in _PAGE_SIZES:
+        options.report("hugepagesSize", SHAPE, f'"{page_size}" is not a page size: use "2M" or "1G".')
+        page_count, page_size = 0, ""
     return AzPool(
         name=item.read_text("name", name),
         id=pool_id,
@@ -394,17 +393,8 @@ def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) ->
         max_unavailable=upgrade.read_text("maxUnavailable"),
         drain_timeout=upgrade.read_number("drainTimeout"),
         created_at=read_creation_time(item),
-        hugepages=_read_hugepages(item.read_object_or_empty("agentOptions")),
+        hugepages=(page_count, page_size),
     )
-
-
-def _read_hugepages(options: ArmItem) -> tuple[int, str]:
-    """Read count and size of hugepages per node from the options of a pool; (0, "") for an invalid size."""
-    count, size = options.read_number("hugepagesCount", 0), options.read_text("hugepagesSize", _PAGE_SIZES[0])
-    if size not in _PAGE_SIZES:
-        options.report("hugepagesSize", SHAPE, f'"{size}" is not a page size: use "2M" or "1G".')
-        return 0, ""
-    return count, size
 
 
 def read_clusters(
@@ -429,13 +419,14 @@ def read_clusters(
         nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
         all_pools, cluster_derived_pools = complete_pools(reading)
         derived_pools += cluster_derived_pools
-        node_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
-        # A cluster without any pool has nothing to capture.
+        # A cluster without any pool has nothing to capture, and neither has one without nodes.
+        requested_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
+        has_nodes = reading.item.read_value("nodes") is not None
         with_pools = replace(
             cluster,
             pools=all_pools,
             has_pool_list=cluster.has_pool_list or not all_pools,
-            has_node_list=reading.item.read_value("nodes") is not None or node_count == 0,
+            has_node_list=has_nodes or requested_count == 0,
         )
         clusters.append(with_pools)
     report_derived_pools(readings, derived_pools)
@@ -452,8 +443,9 @@ def _read_clusters_with_agent_pools(
         captured = pools.get(normalize_id(cluster_id))
         if captured is None and name.lower() in clusters_with_pool_files:
             captured = []  # its file of pools has no entries
-        # An empty list of a cluster with worker nodes is wrong, so its initial pools are used.
-        pool_list = None if captured == [] and has_worker_pool(item) else captured
+        pool_list = captured
+        if captured == [] and any(map(_is_worker, item.read_objects("nodes"))):
+            pool_list = None  # an empty list is wrong, so the initial pools of the cluster are used
         initial_pools = _read_initial_pools(item)
         cluster = _build_cluster(item, name, cluster_id, initial_pools if pool_list is None else pool_list)
         cluster = replace(cluster, has_pool_list=pool_list is not None)

@@ -52,12 +52,9 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
         "vmSkuName": values["vm_sku_name"],
         **_build_zones(values),
     }
-    if labels:
-        body["labels"] = [{"key": key, "value": labels[key]} for key in sorted(labels)]
-    if taints:
-        body["taints"] = [
-            {"key": taint["key"], "value": f"{get_text(taint, 'value')}:{taint['effect']}"} for taint in taints
-        ]
+    label_bodies = [{"key": key, "value": labels[key]} for key in sorted(labels)]
+    taint_bodies = [{"key": taint["key"], "value": f"{get_text(taint, 'value')}:{taint['effect']}"} for taint in taints]
+    body |= omit_empty({"labels": label_bodies, "taints": taint_bodies})
     if settings:
         body["upgradeSettings"] = {name: value for name, value in upgrade.items() if value is not None}
     return body
@@ -65,17 +62,21 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     """Build the `properties` of a new pool, with its hugepages: one size; Azure accepts them on creation only."""
-    declared = get_mapping(values, "kubelet", "extended_resources")
+    declared = get_mapping(values, "kubelet", "extended_resources")  # such as {"hugepages-1Gi": "8Gi"}
     body = build_pool_properties(values)
-    for name, (size, azure_size) in _PAGE_SIZES.items():
+    for name, (page_bytes, azure_size) in _PAGE_SIZES.items():
         amounts = declared.get(name)  # one, or a list by NUMA cell
-        count = sum(map(_parse_bytes, amounts if isinstance(amounts, list) else [amounts])) // size
+        if not isinstance(amounts, list):
+            amounts = [amounts]
+        total_bytes = sum(map(_parse_bytes, amounts))
+        count = total_bytes // page_bytes  # Azure takes the number of pages
         if count:
             return {**body, "agentOptions": {"hugepagesCount": count, "hugepagesSize": azure_size}}
     return body
 
 
 def _parse_bytes(amount: Any) -> int:
+    """Parse a quantity of Kubernetes such as "8Gi" to bytes; return 0 for None and an invalid one."""
     quantity = parse_quantity(str(amount))
     return 0 if isinstance(quantity, InvalidQuantity) else quantity.round_to_units()
 
@@ -126,25 +127,34 @@ def omit_members(body: Mapping[str, Any], names: Collection[str]) -> dict[str, A
 
 
 def merge_bodies(base: Any, overlay: Any) -> Any:
-    """Merge one body over another; objects merge recursively, everything else is replaced."""
+    """Merge one body over another; objects merge recursively, everything else is replaced.
+
+    From {"a": {"b": 1}, "c": [1]} and {"a": {"d": 2}, "c": [3]} it is {"a": {"b": 1, "d": 2}, "c": [3]}.
+    """
     if isinstance(base, Mapping) and isinstance(overlay, Mapping):
         return {**base, **{name: merge_bodies(base.get(name), part) for name, part in overlay.items()}}
     return overlay
 
 
 def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the new and changed members of a body, recursively; removed ones are left out."""
+    """Return the new and changed members of a body, recursively; removed ones are left out.
+
+    From {"a": {"b": 1, "c": 2}} to {"a": {"b": 1, "c": 3}} it is {"a": {"c": 3}}.
+    """
     previous = get_known_mapping(before)
-    return {
-        name: diff_request_bodies(previous.get(name), part) if isinstance(part, Mapping) else part
-        for name, part in after.items()
-        if name not in previous or previous[name] != part
-    }
+    changes: dict[str, Any] = {}
+    for name, part in after.items():
+        if name in previous and previous[name] == part:
+            continue  # unchanged
+        changes[name] = diff_request_bodies(previous.get(name), part) if isinstance(part, Mapping) else part
+    return changes
 
 
 def has_requested_values(observed: Any, requested: Any) -> bool:
     """Return True if the observed value has everything requested. An object may have more members. A list must have
     as many elements, in any order. None equals an empty value, but not a requested [] or {}.
+
+    Example: {"count": 3, "mode": "User"} has the requested {"count": 3}, but {"count": 4} has not.
     """
     if isinstance(requested, Mapping):
         if not isinstance(observed, Mapping):

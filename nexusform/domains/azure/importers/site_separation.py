@@ -5,7 +5,6 @@ clusters and VMs), else of the location. A site in state keeps its recorded name
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -45,14 +44,15 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     kinds = (*parents, *(name for name in items.by_kind if name not in (*parents, *_SHARED_KINDS)))
     resources = [(kind, item) for kind in kinds for item in items.list_resources(kind)]
     for kind, item in resources:
-        site = _find_site(kind, item, names, site_by_id) or site_by_rack.get(_get_id_key(item))
+        arm_id = item.read_value("id")
+        id_key = normalize_id(get_text(arm_id))  # "" without an id
+        site = _find_site(kind, item, names, site_by_id) or site_by_rack.get(id_key)
         if site is None:
             unassigned.append((kind, item))
             continue
         sites.setdefault(site, {}).setdefault(kind, []).append(item)
-        arm_id = item.read_value("id")
         if isinstance(arm_id, str):
-            site_by_id[normalize_id(arm_id)] = site
+            site_by_id[id_key] = site
     _assign_resources_to_only_site(unassigned, sites, default_name)
     shared = {kind: items.list_resources(kind) for kind in _SHARED_KINDS}
     return {name: replace(items, by_kind={**site_resources, **shared}) for name, site_resources in sites.items()}
@@ -64,11 +64,14 @@ def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResou
     without racks and machines do not count if others have some.
     """
     sites = split_by_site(items)
-    candidates: list[str] = []  # sites with racks or machines, else with a Nexus cluster
+    # The sites with racks or machines; if there are none, those with a Nexus cluster.
+    candidates: list[str] = []
     for kinds in (BASE_KINDS, ("clusters",)):
         if not candidates:
             candidates = [site for site, resources in sites.items() if any(map(resources.list_resources, kinds))]
-    choice = candidates[0] if name is None and len(candidates) == 1 else name
+    choice = name
+    if name is None and len(candidates) == 1:
+        choice = candidates[0]
     if choice in candidates:
         return sites[str(choice)], []
     if name is None and not candidates:
@@ -114,11 +117,8 @@ def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_by_id: M
     rack_id = item.read_text("rackId") if kind == "bare_metal_machines" else None
     if rack_id and normalize_id(rack_id) in site_by_id:
         return site_by_id[normalize_id(rack_id)]
-    return site_by_id.get(extract_parent_id(_get_id_key(item)))
-
-
-def _get_id_key(item: ArmItem) -> str:
-    return normalize_id(get_text(item.read_value("id")))
+    parent_id = extract_parent_id(normalize_id(get_text(item.read_value("id"))))  # of a pool: its cluster
+    return site_by_id.get(parent_id)
 
 
 def read_extended_location(item: ArmItem, field: str = "extendedLocation") -> str:
@@ -155,33 +155,44 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
     recorded_machines = collect_machines_by_site(objects)
     new_sites = [site for site in sites if site.name not in recorded_machines]
     missing_names = recorded_machines.keys() - {site.name for site in sites}
-    owners: dict[tuple[str, str], list[str]] = {}  # names of the new sites with a machine, by its rack and name
+    # Names of the new sites with a machine, by its rack and name: two sites may have a machine of the same name.
+    owners: dict[tuple[str, str], list[str]] = {}
     for site in new_sites:
         for machine in site.inventory.machines:
             owners.setdefault((machine.rack, machine.name), []).append(site.name)
-    candidates: dict[str, list[str]] = {site.name: [] for site in new_sites}  # missing names by new name
-    for name in sorted(missing_names):
-        machines = recorded_machines[name]
-        counts = Counter(chain.from_iterable(owners.get(machine, ()) for machine in machines))
-        matches = [new for new, count in counts.items() if 2 * count > len(machines)]  # with most of its machines
+    # Names in state of the missing sites that match a new one, by the new name.
+    candidates: dict[str, list[str]] = {site.name: [] for site in new_sites}
+    for old_name in sorted(missing_names):
+        machines = recorded_machines[old_name]
+        counts: Counter[str] = Counter()  # number of these machines on each new site
+        for rack_and_name in machines:
+            counts.update(owners.get(rack_and_name, ()))
+        matches = [new_name for new_name, count in counts.items() if 2 * count > len(machines)]
         if len(matches) == 1:
-            candidates[matches[0]].append(name)
-    old_names = {new: missing[0] for new, missing in candidates.items() if len(missing) == 1}
+            candidates[matches[0]].append(old_name)
+    # With several old names for one new site, it stays unknown which one was renamed.
+    old_names = {new_name: names[0] for new_name, names in candidates.items() if len(names) == 1}
     return tuple(replace(site, name=old_names.get(site.name, site.name)) for site in sites)
 
 
 def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, set[tuple[str, str]]]:
-    """Collect the machines (rack and name) of each site from attributes in state: machines, and hosts of VMs."""
+    """Collect the machines of each site from attributes in state: machines, and hosts of VMs.
+
+    The result has the rack and name of each machine by site: {"lab": {("rack1", "lab-m01")}}.
+    """
     machines: dict[str, set[tuple[str, str]]] = {}
     for attributes in objects:
         if attributes.get("rack_id"):  # a machine
             site, _, rack = str(attributes["rack_id"]).partition("/")
             machines.setdefault(site, set()).add((rack, str(attributes.get("name"))))
             continue
-        site = str(attributes.get("site_id") or attributes.get("kubernetes_cluster_id") or "").partition("/")[0]
+        # The id of a site is its name; the id of a cluster is SITE/CLUSTER.
+        owner_id = attributes.get("site_id") or attributes.get("kubernetes_cluster_id") or ""
+        site = str(owner_id).partition("/")[0]
         if not site:
             continue  # of no site, such as a VM SKU
         site_machines = machines.setdefault(site, set())
+        # The object may be a VM itself, or a cluster or pool with nodes.
         for vm in (attributes, *get_mapping(attributes, "nodes").values()):
             if vm.get("machine") and vm.get("rack"):
                 site_machines.add((str(vm["rack"]), str(vm["machine"])))

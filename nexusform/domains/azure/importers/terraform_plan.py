@@ -44,6 +44,10 @@ _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     ("forget", "create"): AzAction.CREATE,
     **dict.fromkeys([("no-op",), ("read",), ("forget",)], AzAction.KEEP),
 }
+_UNKNOWN_BODY: Final = (
+    "the whole body is known only after apply (one unknown part makes jsonencode() unknown; with "
+    "azapi 2 the body is an object and its other parts stay known)"
+)
 _TOP_LEVEL_FIELDS: Final = (("resource_changes", list, "a list"), ("configuration", Mapping, "an object"))
 _CREATING_ACTIONS: Final = frozenset({AzAction.CREATE, AzAction.REPLACE})
 _INDEX: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]++|\\.)*+")\]')
@@ -148,7 +152,7 @@ class _PlanReader:
         """Build the changes, each after its dependencies, changes of existing objects before creations if free; report
         a cycle of dependencies and return (). Warn if Terraform leaves the order of creations open.
         """
-        change_list = [change for entry in self.entries if (change := self._build_change(entry)) is not None]
+        change_list = list(filter(None, map(self._build_change, self.entries)))  # None was reported
         change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)  # existing objects first
         by_address = {change.address: change for change in change_list}
         position = {address: number for number, address in enumerate(by_address)}  # the order if it is free
@@ -220,7 +224,11 @@ class _PlanReader:
             self._report(entry.address, SHAPE, "its body is not an object.")
             return {}, {}
         extra_fields = omit_empty({"location": entry.values.get("location")})
-        reasons = {path: _explain_unknown(path) for path, scalar in list_scalars(unknown) if scalar is True}
+        reasons: dict[Path, str] = {}
+        for path, scalar in list_scalars(unknown):
+            if scalar is True:  # True marks an unknown part; () is the path of the whole body
+                is_whole_body = path in ((), ("properties",))
+                reasons[path] = _UNKNOWN_BODY if is_whole_body else "this is known only after apply"
         return {**extra_fields, **(body or {})}, reasons
 
     def _find_cluster_name(self, entry: _ResourceChange, arm_id: str) -> str:
@@ -273,7 +281,8 @@ class _PlanReader:
 
 def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
     """Count the module instances common to two paths, from the root."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+    shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return len(list(shared))
 
 
 def _explain_malformed(value: Any) -> str:
@@ -306,13 +315,15 @@ def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -
     """
     required = "before" if is_deletion else "after"
     for name in ("before", "after"):
-        side = change.get(name)
-        if isinstance(side, Mapping) and not isinstance(side.get("type"), str):
-            return _describe_wrong_field(
-                f"change.{name}.type", "a resource type with its API version", side.get("type")
-            )
-        if not isinstance(side, Mapping) and (side is not None or name == required):
-            return _describe_wrong_field(f"change.{name}", "an object", side)
+        values = change.get(name)
+        if values is None and name != required:
+            continue  # null is allowed
+        if not isinstance(values, Mapping):
+            return _describe_wrong_field(f"change.{name}", "an object", values)
+        type_name = values.get("type")
+        if not isinstance(type_name, str):
+            expected = "a resource type with its API version"
+            return _describe_wrong_field(f"change.{name}.type", expected, type_name)
     if not isinstance(change.get("after_unknown") or {}, Mapping | bool):
         return _describe_wrong_field("change.after_unknown", "an object", change["after_unknown"])
     return ""
@@ -360,16 +371,6 @@ def _find_arm_id(entry: _ResourceChange) -> str:
     if entry.kind == POOLS:
         return f"{normalize_id(parent)}/agentPools/{name}"
     return f"{normalize_id(parent)}/providers/{TYPE_OF_KIND[entry.kind]}/{name}"
-
-
-def _explain_unknown(path: Path) -> str:
-    """Explain why the value at a path of a body is unknown; () is the whole body."""
-    if path not in ((), ("properties",)):
-        return "this is known only after apply"
-    return (
-        "the whole body is known only after apply (one unknown part makes jsonencode() unknown; with "
-        "azapi 2 the body is an object and its other parts stay known)"
-    )
 
 
 class _ReferenceIndex:
@@ -437,7 +438,8 @@ class _ReferenceIndex:
         """Resolve references in the module at `path` to the resource blocks that they depend on.
 
         `TYPE.NAME` is a block itself. `var.x` leads to the argument in the module's call, and thus to the module around
-        it. `module.m.out` leads to the output of the called module.
+        it. `module.m.out` leads to the output of the called module. A block is its module path and `TYPE.NAME`: in the
+        root module, `azapi_resource.core.id` is ((), "azapi_resource.core").
         """
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()

@@ -48,6 +48,8 @@ _REQUESTS: Final[Mapping[str, tuple[ArmOperation, Mapping[str, Any] | None, Mapp
     "Replace": (ArmOperation.REPLACE, {"safeguardMode": "All"}, None),
 }
 _NO_RUN: Final = "-"  # marker if Azure shows no earlier run
+_STATUS: Final = "cordonStatus"
+_CORDON_ARGUMENTS: Final = frozenset({"cordoned", "cordon_status", "evacuate", "machine_override"})
 
 
 def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
@@ -85,18 +87,18 @@ def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: 
     """Find the newest run of an action in a body; {} without one, or if it is not newer than `marker` (the start time
     of an earlier run, "" for none).
     """
-    matching = [run for run in list_mappings(body, "properties", "actionStates") if _is_run_of_action(run, verb)]
+    action_name = verb.value.replace("_", "")
+    matching = []
+    for run in list_mappings(body, "properties", "actionStates"):
+        # A type of a run: Microsoft.NetworkCloud/bareMetalMachines/powerOff/action.
+        action_type = get_text(run, "actionType").lower().removesuffix("/action")
+        if action_type.rpartition("/")[2] == action_name:
+            matching.append(run)
     newest: Mapping[str, Any] = max(matching, key=_parse_action_start_time, default={})
     if str(newest.get("startTime")) == marker:
         return {}  # no newer run
     before = parse_time(marker)  # None for no marker, or none with a time
     return newest if before is None or _parse_action_start_time(newest) > before else {}
-
-
-def _is_run_of_action(run: Mapping[str, Any], verb: ArmOperation) -> bool:
-    """Return True if a run is of an action: `Microsoft.NetworkCloud/bareMetalMachines/powerOff/action`."""
-    parts = get_text(run, "actionType").lower().removesuffix("/action").rpartition("/")
-    return parts[2] == verb.value.replace("_", "")
 
 
 def _parse_action_start_time(run: Mapping[str, Any]) -> datetime:
@@ -168,9 +170,6 @@ class MachineActionClient(ArmClient):
             self.wait(None, step, f"{name} is in progress")
 
 
-_STATUS: Final = "cordonStatus"
-
-
 def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
     """Build the request of an action. It does not stop workloads: nodes are drained in their clusters."""
     target = ArmTarget(MACHINES, extract_resource_group(arm_id), (request.name,))
@@ -209,6 +208,3 @@ def is_cordon_only(request: ChangeRequest) -> bool:
     """Return True if a step changes only cordon and evacuation arguments."""
     prior, planned = request.prior_attributes, request.planned_attributes
     return all(prior.get(name) == value for name, value in planned.items() if name not in _CORDON_ARGUMENTS)
-
-
-_CORDON_ARGUMENTS: Final = frozenset({"cordoned", "cordon_status", "evacuate", "machine_override"})

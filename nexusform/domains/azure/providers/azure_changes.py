@@ -111,7 +111,13 @@ def _build_retry(failed_change: Values, target: ArmTarget, values: Values) -> Ar
     recorded properties is known, the first property is sent. A change still in progress is awaited first, so it is sent
     only if its values are not visible (no retry).
     """
-    properties = _build_updatable_properties(target, values)
+    properties: dict[str, Any] = {}  # those that Azure can update in place; none of a VM
+    if target.kind == "agent_pools":
+        properties = select_members(build_pool_properties(values), _UPDATABLE_FIELDS)
+    elif target.kind == "kubernetes_clusters":
+        properties = omit_members(build_cluster_properties(values), ("initialAgentPoolConfigurations",))
+        plane = properties["controlPlaneNodeConfiguration"]
+        properties["controlPlaneNodeConfiguration"] = {"count": plane["count"]}  # its other fields are fixed
     names = [name for name in failed_change.get("parts", ()) if name in properties] or list(properties)[:1]
     expected = {name: properties[name] for name in names}
     body: dict[str, Any] = {"properties": expected}
@@ -127,15 +133,6 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
     if properties:
         members["properties"] = properties
     return members
-
-
-def _build_updatable_properties(target: ArmTarget, values: Values) -> dict[str, Any]:
-    """Build the properties that Azure can update in place; {} for a VM."""
-    if target.kind == "kubernetes_clusters":
-        properties = omit_members(build_cluster_properties(values), ("initialAgentPoolConfigurations",))
-        plane = properties["controlPlaneNodeConfiguration"]
-        return {**properties, "controlPlaneNodeConfiguration": {"count": plane["count"]}}  # the rest is fixed
-    return select_members(build_pool_properties(values), _UPDATABLE_FIELDS) if target.kind == "agent_pools" else {}
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
@@ -157,8 +154,11 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
         properties["initialAgentPoolConfigurations"] = [
             merge_bodies(opaque[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
         ]
+    elif kind == POOL:
+        properties = build_new_pool_properties(values)
     else:
-        properties = build_new_pool_properties(values) if kind == POOL else _build_vm_properties(values, context)
+        hints = build_placement_hints(values, context.find_arm_id)
+        properties = {**build_vm_properties(values), **omit_empty({"placementHints": hints})}
     return _build_create_change(target, properties, values, context.common_fields)
 
 
@@ -282,17 +282,15 @@ def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> 
 
 
 def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """List the paths of the scalars, lists and empty objects in a body."""
+    """List the paths of the scalars, lists and empty objects in a body.
+
+    Of {"tags": {"a": "1"}, "zones": ["1", "2"]} they are ("tags", "a") and ("zones",).
+    """
     if isinstance(value, Mapping) and value:
         for name, part in value.items():
             yield from _list_scalar_paths(part, (*path, name))
     elif path:
         yield path
-
-
-def _build_vm_properties(values: Values, context: SiteContext) -> dict[str, Any]:
-    hints = build_placement_hints(values, context.find_arm_id)
-    return {**build_vm_properties(values), **omit_empty({"placementHints": hints})}
 
 
 def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context: SiteContext) -> Iterator[ArmChange]:
@@ -306,4 +304,4 @@ def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context
     if old_machine:
         yield ArmChange(ArmOperation.DELETE, target)
     if new_machine:
-        yield _build_create_change(target, _build_vm_properties(planned, context), planned, context.common_fields)
+        yield _build_object_creation(VM, target, planned, context)

@@ -119,12 +119,13 @@ class ArmChange(Struct, frozen=True):
 
     def build_body(self, observed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """Return the body to send. A PATCH replaces all tags, so those of others (Azure Policy) are sent again."""
-        if self.verb is not ArmOperation.UPDATE or self.body is None or "tags" not in self.body:
+        body = get_mapping(self.body)
+        if self.verb is not ArmOperation.UPDATE or "tags" not in body:
             return self.body
-        own_names = {name.casefold() for name in (*self.body["tags"], *self.removed_tags)}
+        own_names = {name.casefold() for name in (*body["tags"], *self.removed_tags)}
         observed_tags = get_mapping(observed, "tags").items()
         foreign_tags = {name: value for name, value in observed_tags if name.casefold() not in own_names}
-        return {**self.body, "tags": {**foreign_tags, **self.body["tags"]}}
+        return {**body, "tags": {**foreign_tags, **body["tags"]}}
 
 
 class PollTiming(Struct, frozen=True):
@@ -256,7 +257,8 @@ class ArmClient:
         """Find the recorded change, the last one sent by an earlier run. Return its index (-1: none) and operation URL
         ("": none, or of another server); restore its marker in `changes`.
         """
-        operation_name, _, path_and_url = (recorded_operation or "").partition(" ")  # VERB[@MARKER] PATH [URL]
+        # The record is VERB[@MARKER] PATH [URL], with the ARM id of the changed resource as path.
+        operation_name, _, path_and_url = (recorded_operation or "").partition(" ")
         path, _, url = path_and_url.partition(" ")
         verb, _, marker = operation_name.partition("@")
         for number, change in enumerate(changes):
@@ -282,7 +284,7 @@ class ArmClient:
                 return  # nothing is left to do
             if progress is _ChangeStatus.IN_PROGRESS:
                 if observed is None and is_missing_too_long():
-                    raise ProviderProblem(_describe_deleted_resource(change))
+                    raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
                 if is_overdue():
                     raise StepPending(f"{change.target.title} is {read_provisioning_state(observed)} for a long time.")
                 self.wait(None, step, f"{change.target.title} is {read_provisioning_state(observed)}")
@@ -318,7 +320,8 @@ class ArmClient:
                 if _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
                     return  # it is visible
                 # Without an etag and after a reported success, a failed state may be older than the change.
-                if state in FAILED_STATES and (etag_before or not succeeded):
+                is_state_of_change = etag_before != "" or not succeeded
+                if state in FAILED_STATES and is_state_of_change:
                     raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
                 final_reads += state in FINAL_STATES
             if change.verb is ArmOperation.UPDATE and succeeded and final_reads >= MAX_READS:
@@ -362,7 +365,10 @@ class ArmClient:
             # The client itself never retries: the effect of an unanswered request is read first.
             method(*arguments, polling=False, raw_response_hook=responses.append, **_NO_RETRIES, **conditions)
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
-            message = f"The connection to Azure failed ({_extract_connection_error_cause(problem)})"
+            # Libraries quote the messages of lower layers: take the last quoted text, else the whole line.
+            line = extract_first_line(problem)
+            *_, cause = [line, *re.findall(r"'([^']+)'", line)]
+            message = f"The connection to Azure failed ({cause})"
             self._possibly_sent.add(target)
             raise RetryLater(message, seconds=None, may_be_sent=True) from None
         except HttpResponseError as problem:
@@ -401,9 +407,12 @@ class ArmClient:
                 return False  # Azure no longer has it
             if response.status_code >= 400:
                 response.raise_for_status()
-            body = _parse_response_object(response)
-            if body is None:
-                return False  # a page of a proxy
+            try:
+                body = response.json() if response.content.strip() else {}
+            except ValueError:
+                return False  # no JSON: a page of a proxy
+            if not isinstance(body, Mapping):
+                return False  # not of Azure, either
             # Without a status in the body, the HTTP status decides.
             status = get_text(body, "status") or ("InProgress" if response.status_code == 202 else "Succeeded")
             status = _FINAL_STATUSES.get(status.lower(), status)
@@ -466,7 +475,9 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
     is_action = change.verb in _ACTION_VERBS
-    if not _is_change_visible(change, observed, was_sent=was_sent or is_action):
+    # The body of an action is no part of the machine, so only its expected properties are compared.
+    compares_expected_only = was_sent or is_action
+    if not _is_change_visible(change, observed, was_sent=compares_expected_only):
         return _ChangeStatus.NOT_SENT
     if change.is_retry and not was_sent:
         return _ChangeStatus.NOT_SENT  # it failed before, although its values are visible
@@ -499,16 +510,12 @@ def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeS
         return _ChangeStatus.NOT_SENT
     if was_sent:  # the read may be stale
         return _ChangeStatus.IN_PROGRESS
-    raise ProviderProblem(_describe_deleted_resource(change))
+    raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
 
 
 def read_provisioning_state(body: Mapping[str, Any] | None) -> str:
     """Return the provisioningState of a body, "" if absent."""
     return get_text(body, "properties", "provisioningState")
-
-
-def _describe_deleted_resource(change: ArmChange) -> str:
-    return f"{change.target.title} was deleted: Azure does not show it."
 
 
 def build_failure_record(
@@ -541,17 +548,6 @@ def read_status_message(body: Mapping[str, Any] | None) -> str:
     return message.rstrip(".")
 
 
-def _parse_response_object(response: Any) -> Mapping[str, Any] | None:
-    """Return the JSON object of a response, {} if empty, None for anything else."""
-    if not response.content.strip():
-        return {}
-    try:
-        body = response.json()
-    except ValueError:
-        return None
-    return body if isinstance(body, Mapping) else None
-
-
 def _read_retry_after(response: Any) -> float | None:
     """Return the Retry-After seconds of a response, None if absent or a date."""
     try:
@@ -565,12 +561,6 @@ def _format_error(problem: Any) -> str:
     error = getattr(problem, "error", None)
     code, message = getattr(error, "code", None), getattr(error, "message", None)
     return f"{code}: {message}" if code and message else extract_first_line(problem)
-
-
-def _extract_connection_error_cause(problem: Exception) -> str:
-    """Return the cause of a broken connection; libraries quote the messages of lower layers."""
-    line = extract_first_line(problem)
-    return str([line, *re.findall(r"'([^']+)'", line)][-1])  # the last quoted text, else the whole line
 
 
 def extract_first_line(problem: Exception) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
 from nexusform.domains.azure.providers.azure_actions import (
     MachineActionClient,
@@ -67,6 +67,7 @@ from nexusform.domains.azure.providers.observed_site import (
     ObservedObjectComparison,
     ObservedSites,
     build_observed_object,
+    find_missing_nodes,
 )
 from nexusform.interfaces.plugins import (
     ChangeRequest,
@@ -195,11 +196,12 @@ class AzureSiteProvider(ObservedSites):
         if key.type == CLUSTER:
             separate_pools = self._list_separate_pools()
             for (kind, object_id), arm_id in managed.items():
-                if kind == POOL and object_id.startswith(f"{key.id}/") and object_id not in separate_pools:
+                is_own_pool = kind == POOL and object_id.startswith(f"{key.id}/")
+                if is_own_pool and object_id not in separate_pools:
                     own_ids.add(arm_id)
+        normalized_ids = set(map(normalize_id, own_ids))
         documents = self._subscription.documents
         bodies = [*documents.get(CLUSTERS, ()), *documents.get(VMS, ()), *documents.get(POOLS, ())]
-        normalized_ids = set(map(normalize_id, own_ids))
         own_bodies = [body for body in bodies if normalize_id(str(body.get("id"))) in normalized_ids]
         return determine_progress(request, answer.attributes, own_bodies, self._subscription.id)
 
@@ -322,7 +324,8 @@ class AzureSiteProvider(ObservedSites):
         """Apply a change, re-create nodes if needed, read the result. Raises ProviderProblem, with values for state."""
         group = self._find_resource_group(request)
         self._created_groups[request.key.id] = group
-        common_fields = self._load_index().common_fields.get(_extract_site_name(request), {})
+        site_name = request.key.id.partition("/")[0]
+        common_fields = self._load_index().common_fields.get(site_name, {})
         context = SiteContext(group, common_fields, self._find_hint_arm_id)
         arm, changes = self._subscription.make_arm_client(), build_azure_changes(request, context)
         try:
@@ -431,18 +434,23 @@ class AzureSiteProvider(ObservedSites):
         """Record missing nodes in the answer as an unfinished change of their count: those planned on a machine; after
         a failed change all of them.
         """
-        missing_nodes = _find_missing_nodes(answer.attributes, None if request.unfinished_change else request.planned)
+        planned = None if request.unfinished_change else request.planned
+        missing_nodes = find_missing_nodes(answer.attributes, planned)
         if not missing_nodes:
             return answer  # all are present, or not required
         nodes = answer.attributes["nodes"]
         pool = str(nodes[missing_nodes[0]]["pool"])  # of the first one; a record is about one pool
-        cluster = _build_cluster_target(request, group)
-        target = cluster if pool == CONTROL_PLANE else ArmTarget(POOLS, group, (*cluster.names, pool))
-        name = "controlPlaneNodeConfiguration" if target is cluster else "count"  # of the property
+        # The count is a property of the pool; that of the control plane, of the cluster.
+        target = _build_cluster_target(request, group)
+        name = "controlPlaneNodeConfiguration"
+        if pool != CONTROL_PLANE:
+            target = ArmTarget(POOLS, group, (*target.names, pool))
+            name = "count"
         reason = read_status_message(arm.get_body(target))
-        present_text = f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
+        present_count = len(nodes) - len(missing_nodes)
+        present_text = f"{present_count} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first_items(missing_nodes, _MAX_NAMES)
-        message = f"Azure shows {present_text}; missing: {names}{f' ({reason})' if reason else ''}."
+        message = f"Azure shows {present_text}; missing: {names}{enclose(' (', reason, ')')}."
         change = ArmChange(ArmOperation.UPDATE, target, body={"properties": {name: None}}, expected={name: None})
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
@@ -477,7 +485,8 @@ class AzureSiteProvider(ObservedSites):
             self._record_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
         # So few bodies may not name the site as state does.
-        named_sites = [replace(site, name=_extract_site_name(request)) for site in sites]
+        site_name = request.key.id.partition("/")[0]
+        named_sites = [replace(site, name=site_name) for site in sites]
         imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned_attributes]))
         separate_pools = self._list_separate_pools()
         objects: dict[tuple[str, str], ImportedSiteObject] = {}
@@ -528,26 +537,16 @@ def _get_owner_id(request: ChangeRequest) -> str:
     return str(request.attributes["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
 
 
-def _extract_site_name(request: ChangeRequest) -> str:
-    return request.key.id.partition("/")[0]
-
-
-def _find_missing_nodes(observed: Values, planned: Values | None = None) -> list[str]:
-    """Find the nodes without a platform name (not in Azure); with `planned` only those planned on a machine."""
-    nodes = get_mapping(observed, "nodes")
-    missing = [name for name, node in nodes.items() if not node.get("platform_name")]
-    if planned is None:
-        return missing
-    return [name for name in missing if get_mapping(planned, "nodes", name).get("machine")]
-
-
 def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:
     """Return True if all VMs planned on a machine are observed on one; after a failed change, also all other nodes."""
     observed, planned = observation.answer.attributes, request.planned_attributes
     if request.key.type == VM:
         return bool(observed.get("machine")) or not planned.get("machine")
-    if request.unfinished_change is not None and _find_missing_nodes(observed):
+    if request.unfinished_change is not None and find_missing_nodes(observed):
         return False  # wait for the nodes missing before
-    nodes = get_mapping(observed, "nodes")
-    planned_nodes = get_mapping(planned, "nodes").items()
-    return all(get_mapping(nodes, name).get("machine") for name, node in planned_nodes if node.get("machine"))
+    observed_nodes = get_mapping(observed, "nodes")
+    for name, planned_node in get_mapping(planned, "nodes").items():
+        is_placed = bool(get_mapping(observed_nodes, name).get("machine"))
+        if planned_node.get("machine") and not is_placed:
+            return False
+    return True

@@ -358,9 +358,14 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
     arm = subscription.make_arm_client()
 
     def describe(request: ReadRequest) -> str:
-        target = _find_target(request)
-        if target is None:
+        """Describe an object that may exist, with the reason; return "" for a removed one."""
+        key = request.key
+        group = get_text(request.private_note, GROUP_KEY) or get_text(request.attributes, "azure", "resource_group")
+        if not group or key.type not in _OPERATION_GROUPS:
             return ""  # it counts as removed
+        names = key.id.split("/")  # SITE/NAME, SITE/RACK/MACHINE or SITE/CLUSTER/POOL
+        own_names = tuple(names[-2:] if key.type == POOL else names[-1:])
+        target = ArmTarget(_OPERATION_GROUPS[key.type], group, own_names)
         reason = _find_reason_of_omission(arm, target, subscription.default_group)
         return f"{request.key.id} in resource group {target.group}, {reason}" if reason else ""
 
@@ -371,16 +376,6 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
             f"Azure no longer lists {format_first_items(descriptions, _MAX_NAMES, separator='; ')}. nexusform does not "
             "take it as removed. If it was deleted, remove it from the state: nexusform state rm."
         )
-
-
-def _find_target(request: ReadRequest) -> ArmTarget | None:
-    """Find the Azure resource of a recorded object, None if it has none, or its resource group is unknown."""
-    key = request.key
-    group = get_text(request.private_note, GROUP_KEY) or get_text(request.attributes, "azure", "resource_group")
-    if not group or key.type not in _OPERATION_GROUPS:
-        return None
-    names = key.id.split("/")
-    return ArmTarget(_OPERATION_GROUPS[key.type], group, tuple(names[-2:] if key.type == POOL else names[-1:]))
 
 
 def _find_reason_of_omission(arm: ArmClient, target: ArmTarget, listed_group: str) -> str:

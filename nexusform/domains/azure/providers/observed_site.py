@@ -113,9 +113,14 @@ class ObservedSites(FixedIdentity):
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())
         unmanaged_rows = self._collect_unmanaged_vms(objects.values())
-        results = [self._read_object(request, objects, machine_names, unmanaged_rows) for request in requests]
-        answers = zip(requests, results, strict=True)
-        self._verify_absence([request for request, answer in answers if request.attributes and not answer.attributes])
+        results: list[ReadResult] = []
+        missing: list[ReadRequest] = []  # requests for objects in state that are missing on the site
+        for request in requests:
+            result = self._read_object(request, objects, machine_names, unmanaged_rows)
+            results.append(result)
+            if request.attributes and not result.attributes:
+                missing.append(request)
+        self._verify_absence(missing)
         return results
 
     def create(self, request: ChangeRequest) -> ChangeResult:
@@ -186,17 +191,23 @@ class ObservedSites(FixedIdentity):
         if key.type in _STATE_ONLY_TYPES:
             return self._read_state_only_object(request)
         item = objects.get((key.type, key.id))
+        cluster = self._find_cluster(key)  # of a cluster or pool, else None
+        lacks_node_list = cluster is not None and not cluster.has_node_list
         if item is None:
             if self._has_complete_list_for_object(key):
                 return ReadResult(None, is_observed=True)
-            if not self._is_node_list_missing(key):  # else a warning about its nodes suffices
+            if not lacks_node_list:  # else a warning about its nodes suffices
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)  # as recorded; a new one does not exist
         attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
         facts_note = self._build_machine_facts_note(key, attributes, request.private_note)
-        if self._is_node_list_missing(key):
+        if lacks_node_list:
             return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))  # not observed
-        attributes = _remove_nodes_deleted_on_site(attributes, request.known_attributes)
+        recorded_nodes = request.known_attributes.get("nodes")
+        if isinstance(recorded_nodes, Mapping):
+            # Nodes missing on the site were deleted since, unless their record has no platform name yet.
+            kept = {name for name, node in recorded_nodes.items() if not node["platform_name"]}
+            attributes = _remove_missing_nodes(attributes, kept)
         group_note = omit_empty({GROUP_KEY: item.resource_group})
         note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **facts_note, **group_note}
         return ReadResult(attributes, is_observed=True, note=note)
@@ -231,19 +242,14 @@ class ObservedSites(FixedIdentity):
         time = exported_at if self._is_captured else read_clock()  # of the read: of the export, or now
         return build_observed_facts_note(attributes, self._machines[site.name], recorded_note, time)
 
-    def _is_node_list_missing(self, key: ObjectKey) -> bool:
-        """Return True for a cluster or pool without a list of nodes."""
-        cluster = self._find_cluster(key)
-        return cluster is not None and not cluster.has_node_list
-
     def _has_complete_list_for_object(self, key: ObjectKey) -> bool:
         """Return True if the site lists all objects of its kind; then an unlisted object does not exist."""
         site = self._find_site(key, *_LIST_KINDS)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
             return False  # the list is incomplete
         if self._is_captured and key.type in {RACK, MACHINE}:  # Azure itself is queried about unlisted objects
-            inventory, rack = site.inventory, key.id.split("/")[1]
-            if inventory.lacks_machines or rack in inventory.racks_without_machines:
+            rack = key.id.split("/")[1]  # SITE/RACK, or SITE/RACK/MACHINE
+            if site.inventory.lacks_machines or rack in site.inventory.racks_without_machines:
                 return False  # other resources contradict the list
         # A listed cluster exists, even if it could not be imported.
         return key.type != _CLUSTER or self._find_cluster(key) is None
@@ -298,10 +304,13 @@ class ObservedSites(FixedIdentity):
         """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
         if self._sites is None or not self._is_captured:
             return []  # nothing was read, or it is current
-        return [
-            (name, "" if self._build_future_time_warnings(site) else site.inventory.exported_at or "")
-            for name, site in self._sites.items()
-        ]
+        captures: list[tuple[str, str]] = []
+        for name, site in self._sites.items():
+            time = site.inventory.exported_at or ""
+            if self._build_future_time_warnings(site):
+                time = ""  # a time in the future is wrong
+            captures.append((name, time))
+        return captures
 
     def _build_future_time_warnings(self, site: AzSite) -> list[Problem]:
         """Build a warning about the time of a captured site if it is in the future."""
@@ -352,7 +361,7 @@ class ObservedSites(FixedIdentity):
         observed = dict(observation.answer.attributes)
         planned_nodes = planned.get("nodes")
         if isinstance(planned_nodes, Mapping):  # a cluster or a pool
-            missing_nodes = _find_missing_nodes(observed["nodes"], planned_nodes)
+            missing_nodes = find_missing_nodes(observed, planned)
             if missing_nodes:
                 form = select_word_form(len(missing_nodes), "node")
                 names = f"{form} {format_first_items(missing_nodes, _MAX_NAMES)}"
@@ -478,26 +487,21 @@ def _remove_generated_machines(
     return {**attributes, "machine_count": 0, "machines": {}}
 
 
-def _find_missing_nodes(nodes: Mapping[str, Any], planned_nodes: Mapping[str, Any]) -> list[str]:
-    """Find the nodes planned on a machine and not in Azure: without a platform name."""
-    missing = [name for name, node in nodes.items() if not node["platform_name"]]
-    return [name for name in missing if get_mapping(planned_nodes, name).get("machine")]
+def find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> list[str]:
+    """Find the nodes of an object that are not in Azure: without a platform name. With the `planned` attributes, only
+    those planned on a machine.
+    """
+    nodes = get_mapping(observed, "nodes")
+    missing = [name for name, node in nodes.items() if not node.get("platform_name")]
+    if planned is None:
+        return missing
+    return [name for name in missing if get_mapping(planned, "nodes", name).get("machine")]
 
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cluster or pool with other nodes."""
     count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}  # a pool's is an argument
     return {**attributes, "nodes": nodes, **count}
-
-
-def _remove_nodes_deleted_on_site(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cluster or pool without the nodes missing on the site: deleted since, and replaced by the platform. A
-    node recorded without a platform name is kept.
-    """
-    before = recorded.get("nodes")
-    if not isinstance(before, Mapping):
-        return attributes  # an object without nodes, or a new one
-    return _remove_missing_nodes(attributes, kept={name for name, node in before.items() if not node["platform_name"]})
 
 
 def _remove_missing_nodes(attributes: dict[str, Any], kept: Collection[str]) -> dict[str, Any]:
@@ -565,7 +569,8 @@ def _merge_value(recorded: Any, observed: Any) -> Any:
     """Return the observed value, or the recorded one (in state) if both mean the same. Objects are merged by member.
 
     Empty and absent values are equal, and so are lists of texts in another order. Members of an object that were not
-    observed stay as recorded.
+    observed stay as recorded. Example: recorded {"count": 2, "labels": None, "azure": 1} and observed
+    {"count": 3, "labels": {}} become {"count": 3, "labels": None, "azure": 1}.
     """
     if not recorded and not observed:
         return recorded  # both are empty or absent

@@ -111,10 +111,12 @@ class SiteWarningBuilder:
 
     def _describe_uncaptured_unmanaged_kinds(self, site: AzSite) -> Iterator[str]:
         """Describe kinds of workloads that were not captured and have no object in state."""
+        # Kinds with objects in state have a warning about these.
         recorded_kinds = {_KINDS[type_name][0] for site_name, type_name in self.unobserved if site_name == site.name}
+        if site.inventory.unlisted_clusters:  # they have a warning of their own
+            recorded_kinds.add("kubernetes_clusters")
         for kind, (plural, consequence) in WORKLOAD_KINDS.items():
-            has_other_warning = kind == "kubernetes_clusters" and site.inventory.unlisted_clusters
-            if kind not in site.inventory.listed_kinds and kind not in recorded_kinds and not has_other_warning:
+            if kind not in site.inventory.listed_kinds and kind not in recorded_kinds:
                 yield (
                     f"{self.source[0].upper()}{self.source[1:]} has no complete list of {plural}: {consequence}. "
                     f"Capture it with: {build_capture_command(kind)} (where there are none, that is an empty list)."
@@ -122,7 +124,11 @@ class SiteWarningBuilder:
 
     def _describe_clusters_without_pool_list(self, site: AzSite) -> Iterator[str]:
         """Describe clusters in state without a list of their pools in the source."""
-        clusters = [c for c in site.inventory.clusters if not c.has_pool_list and self._is_managed(c, site)]
+        clusters = []
+        for cluster in site.inventory.clusters:
+            is_managed = (CLUSTER, f"{site.name}/{cluster.name}") in self.managed
+            if is_managed and not cluster.has_pool_list:
+                clusters.append(cluster)
         if clusters:
             names = format_names(clusters, _MAX_NAMES)
             yield (
@@ -133,15 +139,16 @@ class SiteWarningBuilder:
 
     def _describe_unlisted_nodes(self, site: AzSite) -> Iterator[str]:
         """Describe clusters without a list of their nodes, first those in state, then the others."""
-        unlisted = [cluster for cluster in site.inventory.clusters if not cluster.has_node_list]
-        consequences = {True: "They are planned as recorded in the state.", False: "Their capacity counts as free."}
-        for is_managed, consequence in consequences.items():
-            clusters = [cluster for cluster in unlisted if self._is_managed(cluster, site) is is_managed]
-            if clusters:
-                yield f"{format_missing_nodes(clusters)} {consequence} {CAPTURE_NODES}"
-
-    def _is_managed(self, cluster: AzCluster, site: AzSite) -> bool:
-        return (CLUSTER, f"{site.name}/{cluster.name}") in self.managed
+        managed: list[AzCluster] = []
+        unmanaged: list[AzCluster] = []
+        for cluster in site.inventory.clusters:
+            if not cluster.has_node_list:
+                is_managed = (CLUSTER, f"{site.name}/{cluster.name}") in self.managed
+                (managed if is_managed else unmanaged).append(cluster)
+        if managed:
+            yield f"{format_missing_nodes(managed)} They are planned as recorded in the state. {CAPTURE_NODES}"
+        if unmanaged:
+            yield f"{format_missing_nodes(unmanaged)} Their capacity counts as free. {CAPTURE_NODES}"
 
     def _describe_unmanaged_vms(self, site: AzSite) -> Iterator[str]:
         """Describe unmanaged VMs of a site with managed racks or machines."""

@@ -53,6 +53,9 @@ NO_ORDER: Final = "its creation time is unknown"
 LATER: Final = "nodes were added or re-created later: the earlier placement is unknown"
 NOT_ALL: Final = "the site was captured incompletely: free capacity at that time is unknown"
 DELETED: Final = "VMs of that time are deleted: free capacity at that time is unknown"
+_DATE_LENGTH = len("2024-01-09")  # the date in a timestamp
+MISSING = "it is no longer listed"
+UNPLACED = "it has no machine"
 
 
 class ObservedVm(Struct, frozen=True):
@@ -166,11 +169,6 @@ class _SiteReplayer:
         self.scheduler.add_existing(demand.vm, demand.sku, replace(vm.placement, cells=()))
 
 
-_DATE_LENGTH = len("2024-01-09")  # the date in a timestamp
-MISSING = "it is no longer listed"
-UNPLACED = "it has no machine"
-
-
 class VmCheck(Struct, frozen=True):
     """Recorded and observed location of one VM (None: nowhere). `cause` is the reason visible in the export."""
 
@@ -230,14 +228,6 @@ class ReconcileResult(Struct, frozen=True):
         return tuple(rule for rule in self.rules if rule.satisfied != "always")
 
 
-def index_machines(sites: Iterable[AzSite]) -> dict[tuple[str, str], AzMachine]:
-    """Index the machines of an export by site and name."""
-    machines: dict[tuple[str, str], AzMachine] = {}
-    for site in sites:
-        machines |= {(site.name, machine.name): machine for machine in site.inventory.machines}
-    return machines
-
-
 def compare_cluster_vms(
     address: str,
     name: str,
@@ -246,7 +236,9 @@ def compare_cluster_vms(
     unplaced: Iterable[tuple[str, int | str]],
     observed_machines: Mapping[tuple[str, str], AzMachine],
 ) -> ClusterLocationCheck:
-    """Compare the VMs of an object with the observed ones. `unplaced`: (pool, number) of VMs without machine."""
+    """Compare the VMs of an object with the observed ones. `name`: site and own name (`SITE/CLUSTER`). `unplaced`:
+    (pool, number) of VMs without machine. `observed_machines`: machines of the export by site and name.
+    """
     observed_by_key = {(vm.pool, vm.number): vm for vm in observed}
     unplaced_keys = set(unplaced)
     site = name.partition("/")[0]
@@ -258,18 +250,16 @@ def compare_cluster_vms(
             cause = UNPLACED if key in unplaced_keys else MISSING
             checks.append(VmCheck(vm.display_name, vm.placement, observed=None, cause=cause))
             continue
-        is_unmoved = observed_vm.placement.machine == vm.placement.machine
-        machine = vm.placement.machine
-        cause = "" if is_unmoved else _find_relocation_cause(machine, observed_machines.get((site, machine)))
+        recorded_machine = vm.placement.machine
+        machine = observed_machines.get((site, recorded_machine))
+        if observed_vm.placement.machine == recorded_machine:
+            cause = ""
+        elif machine is None:
+            cause = f"{recorded_machine} is no longer listed"
+        else:
+            cause = enclose(f"{recorded_machine}: ", find_unschedulable_reasons(machine.facts))  # "" if schedulable
         checks.append(VmCheck(observed_vm.display_name, vm.placement, observed_vm.placement, cause))
     return ClusterLocationCheck(address, name, tuple(checks))
-
-
-def _find_relocation_cause(machine: str, observed: AzMachine | None) -> str:
-    """Find the reason, visible in the export, for a VM to be off its recorded machine; "" if none."""
-    if observed is None:
-        return f"{machine} is no longer listed"
-    return enclose(f"{machine}: ", find_unschedulable_reasons(observed.facts))
 
 
 def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSpread]) -> list[SiteReplay]:
@@ -352,10 +342,13 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
         pool_times = {pool.name: pool.created_at for pool in cluster.pools}  # "" if unknown
         for node in cluster.nodes:
             pool_time = pool_times.get(node.pool) or cluster.created_at
-            if pool_time and node.created_at[:_DATE_LENGTH] > pool_time[:_DATE_LENGTH]:  # on a later day
+            is_on_later_day = node.created_at[:_DATE_LENGTH] > pool_time[:_DATE_LENGTH]
+            if pool_time and is_on_later_day:
                 spans.append((pool_time, node.created_at))
-    starts, ends = zip(*spans, strict=True) if spans else ((), ())
-    return min(starts, default=""), max(ends, default="")
+    if not spans:
+        return "", ""
+    starts, ends = zip(*spans, strict=True)
+    return min(starts), max(ends)
 
 
 def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
@@ -401,16 +394,18 @@ class CapturedSite(Struct, frozen=True):
 def summarize_site(site: AzSite) -> CapturedSite:
     """Count the contents of a site; list machines closed to new VMs with the reason, and VMs without machine."""
     inventory = site.inventory
-    compute = [machine for machine in inventory.machines if COMPUTE in machine.roles]
+    compute = [machine for machine in inventory.machines if COMPUTE in machine.facts["roles"]]
     rejections = [(machine.name, find_unschedulable_reasons(machine.facts)) for machine in compute]
+    # Number of machines by SKU id and catalogue hardware; "" for a machine without either.
     skus = Counter((m.machine_sku_id or "", m.machine_sku or "") for m in inventory.machines)
+    node_count = sum(len(cluster.nodes) for cluster in inventory.clusters)
     return CapturedSite(
         name=site.name,
         racks=len(inventory.racks),
         machines=len(inventory.machines),
         compute=len(compute),
         clusters=len(inventory.clusters),
-        vms=sum(len(cluster.nodes) for cluster in inventory.clusters) + len(inventory.virtual_machines),
+        vms=node_count + len(inventory.virtual_machines),
         closed=tuple(filter(itemgetter(1), rejections)),
         skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
         unplaced=tuple(vm.name for vm in _list_vms(inventory) if vm.placement is None),

@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from nexusform.diagnostics.phrases import enclose
 from nexusform.domains.azure.rendering.azure_objects import (
@@ -52,13 +52,15 @@ ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
 _ADMINISTRATOR: Final = "administratorConfiguration"
 _KEYS: Final = "sshPublicKeys"
 _ATTACHMENT: Final = "cloudServicesNetworkAttachment"
+_DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
 
 
 def convert_to_cli_arguments(value: Any) -> Any:
     """Convert a part of a request body to the form of arguments of the `az` command.
 
     Members of `administratorConfiguration` move up to the object around it. SSH keys become a list of plain texts:
-    {"sshPublicKeys": [{"keyData": "ssh-rsa A"}]} becomes {"sshKeyValues": ["ssh-rsa A"]}.
+    {"sshPublicKeys": [{"keyData": "ssh-rsa A"}]} becomes {"sshKeyValues": ["ssh-rsa A"]}. The attachment to the cloud
+    services network loses the allocation method Dynamic.
     """
     if isinstance(value, list):
         return list(map(convert_to_cli_arguments, value))
@@ -78,9 +80,6 @@ def convert_to_cli_arguments(value: Any) -> Any:
         else:
             arguments[name] = convert_to_cli_arguments(part)
     return arguments
-
-
-_DYNAMIC: Final = ("ipAllocationMethod", "Dynamic")
 
 
 def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -> Iterator[str]:
@@ -241,35 +240,36 @@ class _ScriptWriter:
     def _render_flag(self, name: str, value: Any) -> str:
         """Render a property as a flag; an object becomes name=value words."""
         flag = f"--{_format_flag(name)}"
-        if name == _TAGS and isinstance(value, Mapping):
-            # Names of tags are user data, not arguments of the command.
-            pairs = [
-                f"{_quote_shell_word(_quote_shorthand(key, _KEY))}={self._render_value_as_shell_word(inner)}"
-                for key, inner in value.items()
-            ]
-            return " ".join([flag, *pairs])
         if isinstance(value, Mapping):
-            if name == "storageProfile":
-                value = value["osDisk"]  # its only property
-            pairs = [f"{_format_flag(key)}={self._render_value_as_shell_word(inner)}" for key, inner in value.items()]
-            return " ".join([flag, *pairs])
+            members = value["osDisk"] if name == "storageProfile" else value  # its only property
+            keys = list(map(_format_flag, members))
+            if name == _TAGS:  # names of tags are user data, not arguments of the command
+                keys = [_quote_shell_word(_quote_shorthand(key, _KEY)) for key in members]
+            words = map(self._render_value_as_shell_word, members.values())
+            return " ".join([flag, *map("{}={}".format, keys, words)])
         if name == "sshKeyValues" and isinstance(value, list):
             return " ".join([flag, *map(self._render_value_as_shell_word, value)])
         return f"{flag} {self._render_value_as_shell_word(value)}"
 
     def _render_value_as_shell_word(self, value: Any) -> str:
         """Render a value as a shell word, lists and objects in the CLI's shorthand."""
-        return "".join(
-            self._render_variable(piece) if isinstance(piece, UserInput) else _quote_shell_word(piece)
-            for piece in _join_adjacent_strings(_render_shorthand(value, is_top_level=True))
-        )
+        words: list[str] = []
+        pieces = _render_shorthand(value, is_top_level=True)
+        for is_text, group in groupby(pieces, lambda piece: isinstance(piece, str)):
+            if is_text:  # adjacent texts are quoted as one
+                words.append(_quote_shell_word("".join(map(str, group))))
+            else:
+                words += map(self._render_variable, cast("Iterator[UserInput]", group))
+        return "".join(words)
 
     def _render_variable(self, variable: UserInput) -> str:
         """Render a shell variable and record it as required; numbered if another one has its name (`a-b`, `a_b`)."""
         if variable not in self.variables:
-            name, number, used_names = variable.upper_case, 2, set(self.variables.values())
+            words = filter(None, (*variable.name_words, variable.entry))  # "": not an entry of a map
+            base_name = re.sub(r"[^A-Za-z0-9]+", "_", "_".join(words)).upper()
+            name, number, used_names = base_name, 2, set(self.variables.values())
             while name in used_names:
-                name, number = f"{variable.upper_case}_{number}", number + 1
+                name, number = f"{base_name}_{number}", number + 1
             self.variables[variable] = name
         return f'"${self.variables[variable]}"'
 
@@ -299,8 +299,8 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
         yield "]"
     else:
         text = str(value)
-        is_plain_at_top = is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"
-        if isinstance(value, int) or is_plain_at_top:
+        needs_quotes_at_top = text in ("", *_SPECIAL_VALUES) or text.startswith("'")
+        if isinstance(value, int) or (is_top_level and not needs_quotes_at_top):
             yield text
         elif is_top_level or _needs_az_shorthand_quotes(text):
             yield _quote_shorthand(text, None)  # always in quotes
@@ -320,15 +320,6 @@ def _needs_az_shorthand_quotes(text: str) -> bool:
     except ValueError:
         return text in _SPECIAL_VALUES
     return True
-
-
-def _join_adjacent_strings(pieces: Iterator[str | UserInput]) -> Iterator[str | UserInput]:
-    """Join adjacent strings."""
-    for is_string, group in groupby(pieces, lambda piece: isinstance(piece, str)):
-        if is_string:
-            yield "".join(map(str, group))
-        else:
-            yield from group
 
 
 def _format_flag(name: str) -> str:

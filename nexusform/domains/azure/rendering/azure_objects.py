@@ -40,6 +40,8 @@ _UPDATABLE_FIELDS: Final = frozenset({"count", "upgradeSettings"})
 _VM_ADDRESS: Final = re.compile(r"nexus_virtual_machine\.([A-Za-z_][\w-]*)")  # without modules and keys
 _WORD: Final = re.compile(r"[A-Za-z][a-z0-9]*")
 _INVALID_NAME_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9]+")
+_GERUNDS: Final = {"cordon": "cordoning", "evacuate": "evacuating", "uncordon": "uncordoning"}
+_OBSERVING_PROVIDERS: Final = frozenset({"azure", "azure_export"})
 
 
 class UserInput(Struct, frozen=True):
@@ -48,17 +50,6 @@ class UserInput(Struct, frozen=True):
     name_words: tuple[str, ...]
     entry: str
     meaning: str
-
-    @property
-    def snake_case(self) -> str:
-        """Name in Terraform style."""
-        return "_".join(self.name_words)
-
-    @property
-    def upper_case(self) -> str:
-        """Name in shell style, with the entry of a map. Other inputs may have the same one."""
-        words = [*self.name_words, self.entry] if self.entry else self.name_words
-        return _INVALID_NAME_CHARACTERS.sub("_", "_".join(words)).upper()
 
 
 LOCATION: Final = UserInput(("location",), entry="", meaning="Azure region of the resources.")
@@ -126,9 +117,6 @@ class MachineCordon(Struct, frozen=True):
         return f"{_GERUNDS[self.verb]} {self.machine}"
 
 
-_GERUNDS: Final = {"cordon": "cordoning", "evacuate": "evacuating", "uncordon": "uncordoning"}
-
-
 class RecreatedNode(Struct, frozen=True):
     """Node of a kept pool, to be deleted in its cluster, since Azure has no request for it. `name` is the VM's name
     in the plan, `platform_name` the name in the cluster ("" if unknown), `address` the address of the block.
@@ -178,11 +166,6 @@ class PlannedAzureResources(Struct, frozen=True):
         return tuple(item for item in self.ordered if isinstance(item, AzureResource))
 
     @property
-    def recreated_nodes(self) -> tuple[RecreatedNode, ...]:
-        """Re-created nodes of kept pools, in order."""
-        return tuple(item for item in self.ordered if isinstance(item, RecreatedNode))
-
-    @property
     def created(self) -> tuple[AzureResource, ...]:
         """Created resources."""
         return tuple(resource for resource in self.applied if resource.action is not ResourceAction.UPDATE)
@@ -210,11 +193,14 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
     for change in changes_by_age:
         if change.address.type not in _TYPES:
             continue  # unknown to Azure
-        owner_attributes = _get_attributes(_find_cluster(change, clusters))  # a pool is in the group of its cluster
-        group = get_text(owner_attributes, "azure", "resource_group")
+        owner = _find_cluster(change, clusters)  # a pool is in the resource group of its cluster
+        group = get_text(_get_attributes(owner), "azure", "resource_group")
         for resource in _build_resources(change):
-            resources = deleted if resource.action is ResourceAction.DELETE else applied
-            resources.append(replace(resource, group=group))
+            resource_in_group = replace(resource, group=group)
+            if resource.action is ResourceAction.DELETE:
+                deleted.append(resource_in_group)
+            else:
+                applied.append(resource_in_group)
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
     ordered: list[AzureResource | RecreatedNode] = [*applied, *_find_recreated_nodes(plan, clusters, applied)]
     return PlannedAzureResources(
@@ -244,7 +230,8 @@ def _find_recreated_nodes(
         name = str(_get_attributes(change).get("kubernetes_cluster_id", change.id)).rpartition("/")[2]
         before, after = get_mapping(cluster.before), _get_attributes(cluster)
         is_upgraded = before.get("kubernetes_version") != after.get("kubernetes_version")
-        if not is_upgraded and (name, row.pool) not in recreated_resources:
+        is_in_recreated_pool = (name, row.pool) in recreated_resources
+        if not is_upgraded and not is_in_recreated_pool:
             yield RecreatedNode(name, row.object, row.platform_name, str(row.address))
 
 
@@ -283,8 +270,9 @@ def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, 
     """Read the action ("cordon", "evacuate") of each machine to take out of service, by machine name."""
     if kind not in _CORDONED_VALUES:
         return {}  # no hardware
-    is_machine = kind == "nexus_bare_metal_machine"
-    blocks = {str(attributes.get("name")): attributes} if is_machine else get_mapping(attributes, "machine_override")
+    blocks = get_mapping(attributes, "machine_override")  # of a rack, by name of the machine
+    if kind == "nexus_bare_metal_machine":
+        blocks = {str(attributes.get("name")): attributes}
     argument, value = _CORDONED_VALUES[kind]
     cordoned = {name: "cordon" for name, block in blocks.items() if block.get(argument) == value}
     evacuated = {name: "evacuate" for name, block in blocks.items() if block.get("evacuate") is True}
@@ -341,9 +329,6 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         yield from _build_cluster_update(resource, before, attributes, is_observed=_is_observed(change))
     else:
         yield replace(resource, properties=_build_cluster_body(attributes), tags=_read_tags(attributes))
-
-
-_OBSERVING_PROVIDERS: Final = frozenset({"azure", "azure_export"})
 
 
 def _is_observed(change: Change) -> bool:
@@ -442,7 +427,9 @@ def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any
     """Find the properties of an object known only to Azure and absent in its azure block."""
     configured = {_TAGS} & read_opaque_body(attributes).keys()
     for name, part in _read_opaque_properties(attributes).items():
-        configured |= {name, *(f"{name}.{inner}" for inner in get_known_mapping(part))}
+        configured.add(name)
+        # The members of an object count as well: controlPlaneNodeConfiguration.administratorConfiguration.
+        configured.update(f"{name}.{inner}" for inner in get_known_mapping(part))
     return tuple(name for name in _EXTRA_PROPERTIES[kind].split() if name not in configured)
 
 
@@ -530,10 +517,3 @@ def group_inputs_by_name(inputs: Iterable[UserInput]) -> dict[tuple[str, ...], l
         if item not in same_name:
             same_name.append(item)
     return by_words
-
-
-def describe_user_inputs(inputs: Sequence[UserInput]) -> str:
-    """Describe inputs of one name, with the entries of a map."""
-    meaning = inputs[0].meaning
-    entries = ", ".join(item.entry for item in inputs if item.entry)
-    return f"{meaning[:-1]}: {entries}." if entries else meaning

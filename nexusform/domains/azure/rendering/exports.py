@@ -17,10 +17,10 @@ from nexusform.domains.azure.rendering.azure_objects import (
     SUBSCRIPTION,
     AzureResource,
     PlannedAzureResources,
+    RecreatedNode,
     ResourceAction,
     UserInput,
     collect_azure_objects,
-    describe_user_inputs,
     group_inputs_by_name,
 )
 from nexusform.json_data.plain_data import get_mapping
@@ -35,8 +35,9 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     if errors:
         return "", errors
     missing_parts = [f"removing {item.title}" for item in objects.deleted]
-    missing_parts += [f"re-creating {item.title}" for item in objects.created if item.action is ResourceAction.REPLACE]
-    missing_parts += [node.title for node in objects.recreated_nodes]
+    recreated = [item for item in objects.created if item.action is ResourceAction.REPLACE]
+    missing_parts += [f"re-creating {item.title}" for item in recreated]
+    missing_parts += [item.title for item in objects.ordered if isinstance(item, RecreatedNode)]
     missing_parts += [cordon.title for cordon in objects.cordons]
     missing_parts += [action.title for action in objects.machine_actions]
     problems = list(_check_exported_objects(plan, objects.skipped))
@@ -187,7 +188,11 @@ class _DocumentWriter:
         for inputs in group_inputs_by_name(self.inputs).values():
             variable = inputs[0]
             kind = "map(string)" if variable.entry else "string"
-            yield variable.snake_case, {"type": kind, "description": describe_user_inputs(inputs)}
+            description = variable.meaning
+            entries = ", ".join(item.entry for item in inputs if item.entry)
+            if entries:  # of a map; they replace the full stop
+                description = f"{variable.meaning[:-1]}: {entries}."
+            yield "_".join(variable.name_words), {"type": kind, "description": description}
 
     def _build_parent(self, resource: AzureResource) -> str:
         """Build the parent id: the cluster for a pool, else the resource group."""
@@ -208,7 +213,7 @@ class _DocumentWriter:
         """Build a reference to a variable and record it."""
         self.inputs.append(variable)
         entry = enclose('["', variable.entry, '"]')
-        return f"${{var.{variable.snake_case}{entry}}}"
+        return f"${{var.{'_'.join(variable.name_words)}{entry}}}"
 
     def _convert_value(self, value: Any) -> Any:
         """Convert a value to Terraform JSON: inputs of the user to references, other strings escaped."""

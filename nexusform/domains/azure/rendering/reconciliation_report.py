@@ -36,6 +36,8 @@ _WRONG_CERTAIN: Final = (
     "Wrong certain predictions: Azure does not follow the rule, or something else changed in between."
 )
 _UNKNOWN_CAUSE: Final = "no reason in the export"
+_CERTAIN: Final = 100  # per cent
+_MAX_NAMES = 8
 
 
 def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
@@ -45,31 +47,29 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     sections = [_build_location_accuracy_section(checks)] if checks else []
     if misses:
         sections.append(_build_wrong_locations_section(checks))
-    findings_by_title = {
-        "Not in the export (state kept)": result.absent,
-        "Not captured (state kept)": result.uncaptured,
-        "Applies in progress": result.unfinished,
-    }
-    for title, findings in findings_by_title.items():
-        sections += _build_list_section(title, findings, is_finding=True)
-    sections += _build_list_section("Sources read", result.warnings)
+    lists = (  # title, lines, and whether they are findings
+        ("Not in the export (state kept)", result.absent, True),
+        ("Not captured (state kept)", result.uncaptured, True),
+        ("Applies in progress", result.unfinished, True),
+        ("Sources read", result.warnings, False),
+    )
+    for title, items, is_finding in lists:
+        if items:
+            lines = tuple(map("- {}".format, items))
+            sections.append(Section(title, lines, is_finding=is_finding))
     if result.rules:
         sections.append(_build_rules_section(result.rules))
     sections += map(_build_replay_section, result.replays)
     sections += [_build_predictions_section(site, record) for site, record in predictions.records.items()]
     if predictions.new_count:
-        lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
+        new_lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
         if predictions.wrong_certain:
-            lines += [_WRONG_CERTAIN, *map("- {}".format, predictions.wrong_certain[:_MAX_ROWS])]
-        sections.append(Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain)))
-    has_findings = bool(misses or result.violated_rules or any(findings_by_title.values()) or predictions.wrong_certain)
+            new_lines += [_WRONG_CERTAIN, *map("- {}".format, predictions.wrong_certain[:_MAX_ROWS])]
+        sections.append(Section("Verified now", tuple(new_lines), is_finding=bool(predictions.wrong_certain)))
+    unchecked = (result.absent, result.uncaptured, result.unfinished)
+    has_findings = any((misses, result.violated_rules, predictions.wrong_certain, *unchecked))
     summary = _build_summary(result, misses)
     return Report(f"Reconciliation with {origin}", summary, has_findings, sections=tuple(sections))
-
-
-def _build_list_section(title: str, items: Sequence[str], *, is_finding: bool = False) -> list[Section]:
-    """Build a section with a line for each item; none without items."""
-    return [Section(title, tuple(map("- {}".format, items)), is_finding=is_finding)] if items else []
 
 
 def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
@@ -176,9 +176,6 @@ _SUBJECTS: Final[Mapping[str, str]] = {
 }
 
 
-_CERTAIN: Final = 100  # per cent
-
-
 _WRONG_VM_FORM: Final = RecordForm(
     VmCheck, "vm=name recorded observed cause?", recorded=build_location_document, observed=build_location_document
 )
@@ -222,9 +219,6 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
         "verified_now": predictions.new_count,
         "wrong_certain_predictions": list(predictions.wrong_certain),
     }
-
-
-_MAX_NAMES = 8
 
 
 def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> Report:

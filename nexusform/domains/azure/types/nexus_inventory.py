@@ -154,20 +154,16 @@ def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) 
         if vm.placement is None:
             continue  # it uses no machine
         entries = by_machine.setdefault(vm.placement.machine, [])
-        name = _choose_unique_name(vm, {entry["name"] for entry in entries})
+        used_names = {entry["name"] for entry in entries}
+        # A used name gets the cluster appended, and if that is used as well, a number.
+        name = vm.name
+        if name in used_names and isinstance(vm, AzNode):
+            name = f"{vm.name} ({vm.cluster})"
+        number = 2
+        while name in used_names:
+            name, number = f"{vm.name} ({number})", number + 1
         entries.append({"name": name, **_SHAPE_FORM(vm.shape), "cells": None})
     return by_machine
-
-
-def _choose_unique_name(vm: AzNode | AzVirtualMachine, used_names: set[str]) -> str:
-    """Choose a name for a VM, not used on its machine: its own, one with its cluster, or a numbered one."""
-    name = vm.name
-    if name in used_names and isinstance(vm, AzNode):
-        name = f"{vm.name} ({vm.cluster})"
-    number = 2
-    while name in used_names:
-        name, number = f"{vm.name} ({number})", number + 1
-    return name
 
 
 # Kind of document by argument.

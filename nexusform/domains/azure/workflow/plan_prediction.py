@@ -218,8 +218,10 @@ def _compare_sites(
             after[reference] = item
         elif reference in changed:
             after[reference] = changed[reference]
+    for reference, item in changed.items():
+        if reference not in after and item.type == "nexus_vm_sku":  # used only after the changes
+            after[reference] = item
     by_arm_id = _index_references_by_arm_id(changed_sites)  # type and id of each object, by lower-case ARM id
-    after |= {each: item for each, item in changed.items() if each not in after and item.type == "nexus_vm_sku"}
     # Names of new objects in the other tool, by type and id.
     new_names = {by_arm_id[key]: name for key, name in changed_items.addresses.items() if key in by_arm_id}
     after |= {reference: changed[reference] for reference in new_names if reference in changed}

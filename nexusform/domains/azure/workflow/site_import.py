@@ -126,10 +126,12 @@ def _find_unusable_site(site: AzSite, source_name: str, state: State) -> Iterato
     """Yield errors about a site in another subscription than in state, or with VMs on machines that it does not list:
     with an unknown location, a later plan would move them.
     """
-    recorded_sites = [obj for address, obj in state.list_current_objects() if address.type == "nexus_site"]
-    recorded_notes = [current.note for current in recorded_sites if current.attributes.get("id") == site.name]
-    for difference in filter(None, (describe_other_subscription(site, note) for note in recorded_notes)):
-        yield build_error("refresh-failed", f"{source_name} is of another subscription: {difference}")
+    for address, current in state.list_current_objects():
+        if address.type != "nexus_site" or current.attributes.get("id") != site.name:
+            continue  # another object
+        difference = describe_other_subscription(site, current.note)  # "" for none
+        if difference:
+            yield build_error("refresh-failed", f"{source_name} is of another subscription: {difference}")
     unlisted = dict.fromkeys(vm.unlisted_machine for vm in site.inventory.vms_on_unlisted_machines)
     if unlisted:
         detail = (
@@ -421,9 +423,12 @@ def find_azure_settings(location: CommandContext, blocks: Mapping[str, ProviderB
     not allowed, or without a unique subscription.
     """
     block = blocks.get(azure.KIND)
-    settings = _read_provider_settings(block, azure.SETTINGS) if block is not None else {}
+    settings: Mapping[str, Any] = {}
+    errors: list[Diagnostic] = []
     try:
-        errors = check_provider_addresses(block, settings, location) if block is not None else []
+        if block is not None:
+            settings = _read_provider_settings(block, azure.SETTINGS)
+            errors = check_provider_addresses(block, settings, location)
         if not errors:
             azure.resolve_subscription(settings)
     except ProviderProblem as problem:

@@ -11,7 +11,7 @@ from nexusform.applying.answer_comparison import compare_answer
 from nexusform.applying.prediction_checks import PredictionResults, build_journal_records, verify_object_predictions
 from nexusform.applying.provider_calls import get_failed_change
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, Severity, build_error, convert_problem
-from nexusform.domains.azure.importers.az_records import AzSite
+from nexusform.domains.azure.importers.az_records import AzMachine, AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers.azure import KIND
 from nexusform.domains.azure.providers.azure_export import NAME
@@ -23,7 +23,6 @@ from nexusform.domains.azure.questions.reconciliation import (
     SiteReplay,
     VerifiedPredictions,
     compare_cluster_vms,
-    index_machines,
     run_replays,
 )
 from nexusform.domains.azure.workflow.site_import import find_site_source
@@ -243,7 +242,9 @@ class _Reconciler:
         self, observed: Mapping[Address, ObjectState], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterLocationCheck]:
         """Compare observed and recorded locations of the VMs of every object; one absent on the site has no VMs."""
-        observed_machines = index_machines(self.sites)
+        observed_machines: dict[tuple[str, str], AzMachine] = {}  # by site and name
+        for site in self.sites:
+            observed_machines |= {(site.name, machine.name): machine for machine in site.inventory.machines}
         uncaptured_set = frozenset(uncaptured)
         for address, current, kind in self._list_vm_objects():
             if address in uncaptured_set:
@@ -262,23 +263,30 @@ class _Reconciler:
     def _run_replays(self, checks: Sequence[ClusterLocationCheck]) -> Iterator[SiteReplay]:
         """Run the replays of every site; a cluster with a recorded VM not observed counts as removed."""
         for site in self.sites:
-            removed = {
-                check.name.rpartition("/")[2]  # the name is SITE/CLUSTER
-                for check in checks
-                if check.name.startswith(f"{site.name}/") and any(vm.observed is None for vm in check.vms)
-            }
+            removed: set[str] = set()  # names of clusters
+            for check in checks:
+                is_on_site = check.name.startswith(f"{site.name}/")
+                has_missing_vm = any(vm.observed is None for vm in check.vms)
+                if is_on_site and has_missing_vm:
+                    removed.add(check.name.rpartition("/")[2])  # the name is SITE/CLUSTER
             yield from run_replays(site, removed, tuple(RackSpread))
 
     def _check_separation_rules(
         self, observed: Mapping[Address, ObjectState]
     ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
         """Return the verdicts of separation rules on observed VMs, or errors preventing them except for capacity."""
+        refreshed_objects: dict[Address, ObjectState] = {}
+        for address, observed_object in observed.items():
+            refreshed_objects[address] = observed_object
+            nodes = get_mapping(observed_object.attributes, "nodes")
+            before = get_mapping(self.recorded_objects[address].attributes, "nodes")
+            missing_nodes = {name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes}
+            if missing_nodes:  # they stay, without a machine: else the plan places them again
+                attributes = {**observed_object.attributes, "nodes": {**missing_nodes, **nodes}}
+                refreshed_objects[address] = replace(observed_object, attributes=attributes)
         request = replace(
             build_base_request(self.run.project, self.run.stored),
-            refreshed_objects={
-                address: self._keep_missing_nodes_unplaced(address, observed_object)
-                for address, observed_object in observed.items()
-            },
+            refreshed_objects=refreshed_objects,
             samples=0,
             lint=False,
             includes_remedies=False,
@@ -287,15 +295,6 @@ class _Reconciler:
         if plan.separation_verdicts or not plan.errored:
             return plan.separation_verdicts, []
         return (), [p for p in plan.diagnostics if p.severity is Severity.ERROR and p.id not in _CAPACITY_ERRORS]
-
-    def _keep_missing_nodes_unplaced(self, address: Address, observed_object: ObjectState) -> ObjectState:
-        """Return an object with its missing nodes as nodes without a machine, so that they are not placed again."""
-        nodes = get_mapping(observed_object.attributes, "nodes")
-        before = get_mapping(self.recorded_objects[address].attributes, "nodes")
-        missing_nodes = {name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes}
-        if not missing_nodes:
-            return observed_object  # none is missing
-        return replace(observed_object, attributes={**observed_object.attributes, "nodes": {**missing_nodes, **nodes}})
 
     def _build_new_state(
         self, observed: Mapping[Address, ObjectState], replays: Sequence[SiteReplay], verification: PredictionResults

@@ -79,9 +79,17 @@ class ApiError(Exception):
         self.retry_after = retry_after
         message = (body.get("message") or body.get("reason")) if isinstance(body, Mapping) else str(body).strip()
         self.message = str(message or "it does not say why")
-        causes = [_read_cause(item) for item in list_mappings(body, "details", "causes")]
-        # Rules left unchecked are a consequence of another cause.
-        self.causes = [cause for cause in causes if _UNCHECKED_RULES not in cause.text]
+        self.causes: list[ApiErrorCause] = []
+        for item in list_mappings(body, "details", "causes"):
+            field, text, reason = (get_text(item, name) for name in ("field", "message", "reason"))
+            manager = ""
+            if reason == "FieldManagerConflict":  # the message names the owner of the field
+                match = _MANAGER.search(text)
+                manager = match[1] if match is not None else text
+            cause = ApiErrorCause(field, text, manager, reason)
+            # Rules left unchecked are a consequence of another cause.
+            if _UNCHECKED_RULES not in cause.text:
+                self.causes.append(cause)
         self.kind = _determine_kind(status, body, self.message, self.causes)
         super().__init__(f"{status}: {self.message}")
 
@@ -89,10 +97,11 @@ class ApiError(Exception):
         """Return the error of a sensitive object: fields and reasons only, because messages repeat values."""
         hidden = ApiError(self.status, self.body, self.retry_after)
         hidden.causes = [replace(cause, message=cause.reason or "rejected") for cause in self.causes]
-        if not self.missing_permission:
-            fields = [cause.text for cause in hidden.causes]
-            hidden.message = "; ".join(dict.fromkeys(fields)) or get_text(self.body, "reason") or "rejected"
-            hidden.message += " (its message is hidden: the object is sensitive)"
+        if self.missing_permission:
+            return hidden  # its message has no values
+        texts = dict.fromkeys(cause.text for cause in hidden.causes)  # each once: `spec.data: FieldValueInvalid`
+        reason = "; ".join(texts) or get_text(self.body, "reason") or "rejected"
+        hidden.message = f"{reason} (its message is hidden: the object is sensitive)"
         return hidden
 
     @property
@@ -117,15 +126,6 @@ class ApiError(Exception):
             return ""
         name, verb, plural, group = match.groups(default="")
         return f'user "{name}" may not {verb} {plural}{enclose(".", group)}'
-
-
-def _read_cause(item: Mapping[str, Any]) -> ApiErrorCause:
-    """Return a cause; in a conflict of managers, its message names the owner of the field."""
-    field, message, reason = (get_text(item, name) for name in ("field", "message", "reason"))
-    if reason != "FieldManagerConflict":
-        return ApiErrorCause(field, message, reason=reason)
-    match = _MANAGER.search(message)
-    return ApiErrorCause(field, message, match[1] if match is not None else message, reason)
 
 
 def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiErrorCause]) -> ApiErrorKind:

@@ -124,8 +124,17 @@ class HubCache:
         self._lock = Lock()
 
     def find_cache(self, path: str) -> tuple[CollectionCache | None, ObjectName]:
-        """Return the active cache for the object at a path, if any, and its name."""
-        collection, name = _split_object_path(path)
+        """Return the active cache for the object at a path, if any, and its name. A cache of a fleet kind is for all
+        namespaces, another for one namespace to limit its size.
+        """
+        collection, _, object_name = path.rpartition("/")
+        head, _, namespaced_part = collection.partition("/namespaces/")
+        namespace, _, plural = namespaced_part.partition("/")
+        name = (namespace, object_name)
+        if not plural:  # cluster-scoped, or a namespace
+            name = ("", object_name)
+        elif _FLEET_GROUP_SUFFIX in head:
+            collection = f"{head}/{plural}"
         return self.find_collection_cache(collection, name), name
 
     def find_collection_cache(self, collection: str, name: ObjectName) -> CollectionCache | None:
@@ -153,24 +162,15 @@ class HubCache:
 
 
 def get_namespaced_name(body: Mapping[str, Any]) -> ObjectName:
-    """Return namespace and name of an object."""
+    """Return namespace and name of an object. Raises AttributeError for metadata that are no object."""
     metadata = body.get("metadata") or {}
     return str(metadata.get("namespace") or ""), str(metadata.get("name"))
 
 
 def get_parent_placement(body: Mapping[str, Any]) -> ObjectName:
-    """Return namespace and name of the placement of an object created by the hub."""
-    metadata = body.get("metadata") or {}
-    return str(metadata.get("namespace") or ""), str((metadata.get("labels") or {}).get(PARENT_LABEL))
-
-
-def _split_object_path(path: str) -> tuple[str, ObjectName]:
-    """Return the path of the collection and the name of the object at a path. Fleet kinds are listed for all
-    namespaces, others per namespace to limit the size.
+    """Return namespace and name of the placement of an object created by the hub. Raises AttributeError for metadata or
+    labels that are no objects: a malformed answer ends the watch of a cache.
     """
-    parent, _, name = path.rpartition("/")
-    head, _, namespaced_part = parent.partition("/namespaces/")
-    namespace, _, plural = namespaced_part.partition("/")
-    if not plural:  # cluster-scoped, or a namespace
-        return parent, ("", name)
-    return (f"{head}/{plural}" if _FLEET_GROUP_SUFFIX in head else parent), (namespace, name)
+    metadata = body.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    return str(metadata.get("namespace") or ""), str(labels.get(PARENT_LABEL))

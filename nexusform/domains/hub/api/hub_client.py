@@ -105,10 +105,12 @@ def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) ->
     """Return the kubeconfig and the context of the hub: from the environment, else from the settings of the provider. A
     sandboxed run rejects settings different from the environment. Raises HubProblem.
     """
-    configured = {name: str(settings.get(name) or "") for name in ("kubeconfig", "context")}
     environment = {"kubeconfig": read_variable(KUBECONFIG), "context": read_variable(CONTEXT)}
+    configured = {name: str(settings.get(name) or "") for name in environment}
+    # Settings different from the environment; "" is not set.
     rejected = [name for name, value in configured.items() if value not in ("", environment[name])]
-    if rejected and trust.confinement.root:  # sandboxed
+    is_sandboxed = bool(trust.confinement.root)
+    if rejected and is_sandboxed:
         raise HubProblem(
             f"{' and '.join(rejected)} of the configuration {select_word_form(len(rejected), 'is', 'are')} not read "
             f"in a sandboxed run: a kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and "
@@ -312,11 +314,13 @@ class HubClient:
                     return {}  # it may be served later
                 if not isinstance(response.get("resources"), list):
                     raise HubProblem(f"{self.server} answers {path} with something that is no list of kinds.")
-                self._kinds[version] = {
-                    str(resource["kind"]): (str(resource["name"]), resource.get("namespaced") is True)
-                    for resource in list_mappings(response, "resources")
-                    if "kind" in resource and _PLURAL.fullmatch(get_text(resource, "name"))
-                }
+                kinds: dict[str, tuple[str, bool]] = {}
+                for resource in list_mappings(response, "resources"):
+                    plural = get_text(resource, "name")
+                    is_subresource = _PLURAL.fullmatch(plural) is None  # such as pods/log
+                    if "kind" in resource and not is_subresource:
+                        kinds[str(resource["kind"])] = (plural, resource.get("namespaced") is True)
+                self._kinds[version] = kinds
             return self._kinds[version]
 
     def forget_api_kinds(self, version: str) -> None:
@@ -474,7 +478,9 @@ class _ObjectShape(_StatusShape):
 
 def _omit_empty(part: Any) -> Any:
     """Return a mapping without its empty parts; another value as it is. Empty parts count as absent, of any type."""
-    return {name: value for name, value in part.items() if value} if isinstance(part, dict) else part
+    if not isinstance(part, dict):
+        return part
+    return {name: value for name, value in part.items() if value}
 
 
 def _is_kubernetes_object(document: Any) -> bool:
@@ -522,7 +528,8 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
         if not path.is_file():
             raise HubProblem(f'There is no kubeconfig "{location.kubeconfig}".')
         return [path]
-    listed_paths = [Path(entry).expanduser() for entry in read_variable(_KUBECTL_VARIABLE).split(os.pathsep) if entry]
+    entries = filter(None, read_variable(_KUBECTL_VARIABLE).split(os.pathsep))
+    listed_paths = [Path(entry).expanduser() for entry in entries]
     existing = list(filter(Path.is_file, listed_paths or [Path(_DEFAULT_KUBECONFIG).expanduser()]))
     if existing:
         return existing

@@ -125,22 +125,18 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
             elif not scope.namespaces:
                 forbidden.append(str(problem))
             else:
+                # A tenant needs no cluster-scoped kinds.
+                collections = map(kind.build_collection, scope.namespaces) if kind.is_namespaced else ()
                 try:
-                    items += _list_in_namespaces(hub, kind, scope.namespaces)
+                    for collection in collections:
+                        objects, _ = _list_kind(hub, kind, version="", collection=collection)
+                        items += objects
                 except _ListForbidden as namespace_problem:
                     forbidden.append(str(namespace_problem))
     if forbidden:
         detail = f"{hub.server} does not let {'; '.join(forbidden)}. Reading needs get and list of them."
         raise ExternalQueryProblem(Problem((), CANNOT_READ, detail))
     return items
-
-
-def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the objects of a kind in these namespaces; cluster-scoped kinds are not needed. Raises _ListForbidden."""
-    if not kind.is_namespaced:
-        return []
-    collections = map(kind.build_collection, namespaces)
-    return [body for collection in collections for body in _list_kind(hub, kind, version="", collection=collection)[0]]
 
 
 def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:
@@ -189,8 +185,10 @@ def read_selected_objects(
             name = get_text(body, "metadata", "name")
             # A selector without a name selects all of the collection.
             scopes = {selector["scope"] for selector in collection_selectors if selector["name"] in ("", name)}
-            if not scopes or _build_key(body) in dumped_keys:
-                continue  # not selected, or in the dump
+            if not scopes:
+                continue  # not selected
+            if _build_key(body) in dumped_keys:
+                continue  # in the dump
             selected.items.append(_remove_secrets(body))
             is_namespace = (body.get("apiVersion"), body["kind"]) == ("v1", "Namespace")
             if is_namespace and scopes != {"NamespaceOnly"}:
@@ -207,19 +205,23 @@ def _group_by_collection(
     """Return the selectors by the path of their collection, without selectors of dumped objects."""
     grouped: dict[str, list[Mapping[str, str]]] = {}
     for selector in selectors:
-        if (selector["group"], selector["kind"], selector["namespace"], selector["name"]) in dumped_keys:
+        namespace = selector["namespace"]  # "" for a cluster-scoped kind
+        if (selector["group"], selector["kind"], namespace, selector["name"]) in dumped_keys:
             continue  # the dump has it
-        version = join_texts((selector["group"], selector["version"]), "/")
+        version = join_texts((selector["group"], selector["version"]), "/")  # apps/v1, or v1 of the core group
         plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", None))
-        if is_namespaced == bool(selector["namespace"]):  # None for an unserved kind: it selects nothing
-            grouped.setdefault(build_collection_path(version, plural, selector["namespace"]), []).append(selector)
+        if is_namespaced != bool(namespace):
+            continue  # of the other scope, or (None) an unserved kind: it selects nothing
+        collection = build_collection_path(version, plural, namespace)
+        grouped.setdefault(collection, []).append(selector)
     return grouped
 
 
 def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str]:
     """Yield the paths of a namespace's collections of objects selectable by placements."""
     for version in ("v1", *hub.list_group_versions()):
-        if version.partition("/")[0].endswith(_FLEET_SUFFIX):
+        group = version.partition("/")[0]
+        if group.endswith(_FLEET_SUFFIX):
             continue  # a hub never distributes its own objects
         for kind, (plural, is_namespaced) in hub.get_api_kinds(version).items():
             if is_namespaced and kind not in _UNSELECTABLE_KINDS:

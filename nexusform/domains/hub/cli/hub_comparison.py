@@ -76,9 +76,10 @@ def _list_sections(result: HubReconciliation) -> Iterator[Section]:
         table = Table(("Placement", "What the hub has still to do"), tuple(rows))
         yield Section("Not through", table=table, is_finding=True)
     if result.rules:
-        rows = [
-            Row((str(r.address), _RULE_RESULTS[r.satisfied == "always"]), r.satisfied != "always") for r in result.rules
-        ]
+        rows = []
+        for rule in result.rules:
+            holds = rule.satisfied == "always"
+            rows.append(Row((str(rule.address), _RULE_RESULTS[holds]), is_finding=not holds))
         table = Table(("Separation rule", "On what is"), tuple(rows))
         yield Section("Separation rules", table=table, is_finding=bool(result.broken_rules))
     if score_lines:

@@ -108,11 +108,12 @@ class ContentVerifier:
             return ()
         message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
         self._step.report_progress(StepProgress(message=message))
-        return tuple(
-            ("bindings", cluster, "resource_snapshot")
-            for cluster in _list_clusters_at(final, index)
-            if get_mapping(self._planned, "bindings", cluster).get("resource_snapshot") == predicted_index
-        )
+        paths: list[Path] = []
+        for cluster in _list_clusters_at(final, index):
+            planned_binding = get_mapping(self._planned, "bindings", cluster)
+            if planned_binding.get("resource_snapshot") == predicted_index:
+                paths.append(("bindings", cluster, "resource_snapshot"))
+        return tuple(paths)
 
     @property
     def _is_run_managed(self) -> bool:
@@ -350,16 +351,13 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
 def _list_stages(run: Body) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the stages of a run: name, and clusters in the order of the starts of their updates."""
     for stage in list_mappings(run, "status", "stagesStatus"):
-        starts = {str(item.get("clusterName")): _read_update_start(item) for item in list_mappings(stage, "clusters")}
+        starts: dict[str, str] = {}  # time of the start by cluster
+        for item in list_mappings(stage, "clusters"):
+            conditions = list_mappings(item, "conditions")
+            times = [get_text(each, "lastTransitionTime") for each in conditions if each.get("type") == "Started"]
+            # Before its start a cluster has "~", sorted after every time.
+            starts[str(item.get("clusterName"))] = next(iter(times), "~")
         yield str(stage.get("stageName")), sorted(starts, key=starts.__getitem__)
-
-
-def _read_update_start(cluster: Body) -> str:
-    """Return the start of a cluster's update; "~", sorted after every time, before it."""
-    for condition in list_mappings(cluster, "conditions"):
-        if condition.get("type") == "Started":
-            return get_text(condition, "lastTransitionTime")
-    return "~"
 
 
 def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:

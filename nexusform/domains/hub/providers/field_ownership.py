@@ -60,7 +60,10 @@ def remove_ignored_fields(
 
 
 def _find_body_path(argument: Path, body: Body) -> Path:
-    """Return the path of an argument in a body. Labels have keys of their own; repeated blocks are plural."""
+    """Return the path of an argument in a body. Labels have keys of their own; repeated blocks are plural.
+
+    With tolerations in the body, ("policy", "toleration") is ("spec", "policy", "tolerations") there.
+    """
     if argument[:1] == ("labels",):
         return ("metadata", *argument)
     body_path: Path = ("spec",)
@@ -108,7 +111,8 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
         if other_manager == manager or entry.get("subresource"):
             continue  # of `manager`, or of the status
         for path in _list_owned_paths(get_mapping(entry, "fieldsV1")):
-            if path[0] not in _UNTRACKED_FIELDS and get_part(existing, path) is not None:
+            is_tracked = path[0] not in _UNTRACKED_FIELDS
+            if is_tracked and get_part(existing, path) is not None:
                 managers.setdefault(path, []).append(other_manager)
     return {path: " and ".join(dict.fromkeys(names)) for path, names in sorted(managers.items())}
 
@@ -129,7 +133,10 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
 
 
 def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`)."""
+    """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`).
+
+    Of {"f:spec": {"f:policy": {"f:placementType": {}}}} it is ("spec", "policy", "placementType").
+    """
     names = sorted(fields.keys() - {"."})  # ".": the parent itself
     if parent and not names:
         yield parent
@@ -141,7 +148,10 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
 
 
 def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
-    """Yield the paths of values in a body (lists whole), except those of its identity: kind, name and namespace."""
+    """Yield the paths of values in a body (lists whole), except those of its identity: kind, name and namespace.
+
+    Of {"kind": "ConfigMap", "data": {"a": "1", "b": "2"}} they are ("data", "a") and ("data", "b").
+    """
     if isinstance(sent, Mapping) and sent:
         for name, value in sent.items():
             path = (*parent, str(name))
@@ -202,28 +212,26 @@ def build_hub_record(
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
         return {}
-    deleting = [_format_identity(hub_object) for hub_object, body in identified if is_deleting(body)]
-    deletion_record = {DELETING: deleting} if deleting and type_name != MEMBER_TYPE else {}
+    # An object has the key GROUP/KIND/NAMESPACE/NAME.
+    deleting = ["/".join(hub_object.identity) for hub_object, body in identified if is_deleting(body)]
+    deletion_record: dict[str, Any] = {}
+    if deleting and type_name != MEMBER_TYPE:
+        deletion_record = {DELETING: deleting}
     if type_name == MANIFEST_TYPE:
-        uids = {_format_identity(hub_object): get_uid(body) for hub_object, body in identified}
+        uids = {"/".join(hub_object.identity): get_uid(body) for hub_object, body in identified}
         return {ON_HUB: {UIDS: uids, **deletion_record}}
     _, body = identified[0]  # other resources have one object
     kept = dict(get_mapping(prior_note, ON_HUB))
     for name in (FOREIGN_FIELDS, OWNERS, DELETING):
         kept.pop(name, None)
-    foreign_record = _build_foreign_fields_record(type_name, body, manager) if type_name in PLACEMENT_TYPES else {}
+    managers = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
+    foreign_record: dict[str, Any] = {}
+    if managers:
+        foreign_record = {
+            FOREIGN_FIELDS: _convert_spec_to_arguments(type_name, _select_spec_paths(body, managers)),
+            OWNERS: {".".join(map(str, path)): name for path, name in managers.items()},  # by path: `spec.policy`
+        }
     return {ON_HUB: {**kept, UID: get_uid(body), **foreign_record, **deletion_record}}
-
-
-def _build_foreign_fields_record(type_name: str, body: Body, manager: str) -> dict[str, Any]:
-    """Build the part of a placement's record about fields applied by others: their arguments, and their managers by
-    path (`spec.policy`). {} without such fields.
-    """
-    managers = find_foreign_fields(body, manager)
-    if not managers:
-        return {}
-    arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, managers))
-    return {FOREIGN_FIELDS: arguments, OWNERS: {_format_path(path): name for path, name in managers.items()}}
 
 
 def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:
@@ -243,7 +251,8 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
             if is_applied or is_sent:
                 continue
             if other_manager != _UNKNOWN_MANAGER and _has_non_default_value(type_name, body, path):
-                fields_by_manager.setdefault(other_manager, []).append(f"{title}{_format_path(path)}")
+                field_name = ".".join(map(str, path))  # such as spec.policy
+                fields_by_manager.setdefault(other_manager, []).append(f"{title}{field_name}")
     return "; ".join(
         f"{other_manager} sets {format_first_items(paths, _MAX_NAMES)}"
         for other_manager, paths in sorted(fields_by_manager.items())
@@ -269,13 +278,20 @@ def _convert_spec_to_arguments(type_name: str, spec: Body) -> dict[str, Any]:
 
 
 def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments without empty ones."""
-    cleaned = {name: _remove_empty(value) if isinstance(value, Mapping) else value for name, value in values.items()}
-    return {name: value for name, value in cleaned.items() if value not in (None, [], {})}
+    """Return the arguments without empty ones, also in nested blocks. 0, False and "" are no empty arguments."""
+    cleaned: dict[str, Any] = {}
+    for name, value in values.items():
+        cleaned_value = _remove_empty(value) if isinstance(value, Mapping) else value
+        if cleaned_value not in (None, [], {}):
+            cleaned[name] = cleaned_value
+    return cleaned
 
 
 def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
-    """Return the part of a spec at the `paths` of its body."""
+    """Return the part of a spec at the `paths` of its body.
+
+    With [("spec", "policy", "placementType")] it is {"policy": {"placementType": "PickAll"}}.
+    """
     parts: dict[str, Any] = {}
     for path in paths:
         if path[1:]:  # below the spec
@@ -286,15 +302,11 @@ def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
     return get_mapping(parts, "spec")
 
 
-def _format_path(path: Path) -> str:
-    return ".".join(map(str, path))
-
-
 def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, Any]) -> str:
     """Return the uid of an object in state, "" without one."""
     hub_record = get_mapping(note, ON_HUB)
     if type_name == MANIFEST_TYPE:
-        return get_text(hub_record, UIDS, _format_identity(hub_object))
+        return get_text(hub_record, UIDS, "/".join(hub_object.identity))  # GROUP/KIND/NAMESPACE/NAME
     return get_text(hub_record, UID)
 
 
@@ -306,18 +318,16 @@ def is_recreated(type_name: str, hub_object: HubObject, body: Body, note: Mappin
     return bool(recorded_uid) and type_name != MEMBER_TYPE and get_uid(body) not in ("", recorded_uid)
 
 
-def _format_identity(hub_object: HubObject) -> str:
-    """Return the key of a manifest's object in a note: group, kind, namespace and name."""
-    return "/".join(hub_object.identity)
-
-
 def build_recreation_warning(
     request: ReadRequest, hub_object: HubObject, body: Body, *, is_taken_over: bool
 ) -> Problem:
     """Build the warning about an object re-created by others; `is_taken_over`: the operator takes it over."""
-    names = (get_text(entry, "manager") for entry in list_managed_fields(body) if not entry.get("subresource"))
-    managers = list(filter(None, dict.fromkeys(names)))
-    by_managers = enclose(" by ", format_first_items(managers, _MAX_NAMES))
+    managers: dict[str, None] = {}  # an ordered set
+    for entry in list_managed_fields(body):
+        manager = get_text(entry, "manager")
+        if manager and not entry.get("subresource"):  # the status has other managers
+            managers[manager] = None
+    by_managers = enclose(" by ", format_first_items(list(managers), _MAX_NAMES))
     creation_text = f"{get_mapping(body, 'metadata').get('creationTimestamp')}{by_managers}"
     history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
     summary = f"{request.address}: re-created on the hub at {creation_text}"

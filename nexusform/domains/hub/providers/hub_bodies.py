@@ -69,7 +69,7 @@ def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[Hub
         return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]
     bodies = build_hub_bodies(type_name, RESOURCE_TYPES[type_name].schema, attributes)
     if type_name == MEMBER_TYPE and not bodies:  # without labels and taints
-        bodies = [_build_empty_member(attributes)]
+        bodies = [build_empty_member(str(attributes["name"]))]
     hub_objects: list[HubObject] = []
     for body in bodies:
         body.pop("status", None)  # written by controllers
@@ -94,17 +94,9 @@ def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
     return build_hub_objects(request.key.type, attributes)
 
 
-def _build_empty_member(attributes: Mapping[str, Any]) -> Body:
-    return {
-        "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
-        "kind": "MemberCluster",
-        "metadata": {"name": attributes["name"]},
-    }
-
-
-def build_released_member(member: HubObject) -> HubObject:
-    """Return a member object without any own fields."""
-    return HubObject(_build_empty_member({"name": member.body["metadata"]["name"]}), member.path)
+def build_empty_member(name: str) -> Body:
+    """Return the body of a member without labels and taints: applied to a member, it releases those applied before."""
+    return {"apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster", "metadata": {"name": name}}
 
 
 def build_fleet_object(type_name: str, attributes: Mapping[str, Any]) -> Any:
@@ -112,11 +104,6 @@ def build_fleet_object(type_name: str, attributes: Mapping[str, Any]) -> Any:
     build = RESOURCE_TYPES[type_name].build_fleet_object
     assert build is not None, "all fleet types but manifests have one"
     return build(attributes)
-
-
-def get_approval_run(type_name: str, attributes: Mapping[str, Any]) -> str:
-    """Return the name of the run of an approval request."""
-    return str(build_fleet_object(type_name, attributes).run)
 
 
 def build_fleet_object_path(body: Mapping[str, Any]) -> str:
@@ -165,9 +152,13 @@ _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
 
 
 def select_sent_fields(sent: Any, observed: Any) -> Any:
-    """Return the observed value with only the sent keys of mappings, also in lists of equal length; others whole."""
+    """Return the observed value with only the sent keys of mappings, also in lists of equal length; others whole.
+
+    Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2, "c": 3}, "d": 4} it is {"a": {"b": 2}}.
+    """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
-        return {name: select_sent_fields(value, observed[name]) for name, value in sent.items() if name in observed}
+        common_names = [name for name in sent if name in observed]
+        return {name: select_sent_fields(sent[name], observed[name]) for name in common_names}
     if type(sent) is type(observed) is list and len(sent) == len(observed):
         return list(map(select_sent_fields, sent, observed))
     return observed
@@ -176,6 +167,8 @@ def select_sent_fields(sent: Any, observed: Any) -> Any:
 def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path]:
     """Yield the paths with an observed value different from the sent one, or missing; fields not sent do not count.
     Lists of another length differ as a whole. `path` is the one of the two values.
+
+    Of the sent {"a": {"b": 1}} and the observed {"a": {"b": 2}, "c": 3} it is only ("a", "b").
     """
     if isinstance(sent, Mapping) and isinstance(observed, Mapping):
         for name, value in sent.items():
@@ -216,7 +209,8 @@ def build_observed_attributes(
     ]
     if type_name == MANIFEST_TYPE:
         documents = [json.dumps(part, ensure_ascii=False, indent=2) for part in parts]
-        return add_derived_attributes(type_name, {**attributes, "yaml_body": "\n---\n".join(documents)})
+        manifest = {**attributes, "yaml_body": "\n---\n".join(documents)}
+        return {**manifest, **RESOURCE_TYPES[type_name].derive(manifest)}
     body = parts[0]  # other resources have one object
     if type_name == MEMBER_TYPE:  # only the configured ones of its labels and taints are compared
         observed_attributes = dict(attributes)
@@ -242,11 +236,6 @@ def _read_changed_arguments(type_name: str, sent_body: Mapping[str, Any], body: 
         if changed_fields & {field_name, f"{field_name}s"}:  # fields of repeated blocks are plural
             changed_arguments[name] = value
     return changed_arguments
-
-
-def add_derived_attributes(type_name: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of a manifest together with those derived from them by its type."""
-    return {**attributes, **RESOURCE_TYPES[type_name].derive(attributes)}
 
 
 def read_member_taints(body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -313,11 +302,14 @@ _HUB_DEFAULTS: Final = {
 def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
     """Set arguments without a default of their own to None (in place) if they are "" or a default of the hub."""
     for name, attribute in schema.attributes.items():
-        if attribute.default is None and values.get(name) in (_HUB_DEFAULTS.get(name), ""):
+        is_hub_default = values.get(name) in (_HUB_DEFAULTS.get(name), "")
+        if is_hub_default and attribute.default is None:
             values[name] = None
     for name, block in schema.blocks.items():
-        value = values.get(name)
-        for nested_values in list_objects(value if isinstance(value, list) else [value]):  # of one block, or several
+        blocks = values.get(name)
+        if not isinstance(blocks, list):  # one block, or None
+            blocks = [blocks]
+        for nested_values in list_objects(blocks):  # without None
             _remove_hub_defaults(block.schema, nested_values)
 
 
@@ -329,7 +321,9 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
         if value.get(name) not in (None, attribute.default, "Disabled"):  # filled in by the hub
             return False
     for name, nested_block in block.schema.blocks.items():
-        is_absent = value.get(name) in (None, [])
-        if not is_absent and not _has_defaults_only(nested_block, value[name]):
+        nested_value = value.get(name)
+        if nested_value in (None, []):
+            continue  # absent
+        if not _has_defaults_only(nested_block, nested_value):
             return False
     return True

@@ -167,11 +167,11 @@ class HubDryRun:
             reserved, over_limit = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
 
             def check_number(number: int) -> list[Finding]:
-                return [
-                    (number, problem)
-                    for hub_object in reserved[number]
-                    for problem in self._check_deletion(hub, hub_object, requests[number], is_validated=is_validated)
-                ]
+                """Return the findings about the deletion with this number."""
+                problems: list[Problem] = []
+                for hub_object in reserved[number]:
+                    problems += self._check_deletion(hub, hub_object, requests[number], is_validated=is_validated)
+                return [(number, problem) for problem in problems]
 
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
                 findings = list(chain.from_iterable(pool.map(check_number, reserved)))
@@ -498,11 +498,12 @@ def find_affected_placements(
     """Yield a warning for each manifest with objects selected by placements outside the plan. `hub_objects` are the
     objects to send by number of their change. Raises HubProblem.
     """
-    changed_objects = {  # of manifests, by number of the change
-        number: _select_changed_objects(objects, requests[number])
-        for number, objects in hub_objects.items()
-        if requests[number].key.type == MANIFEST_TYPE
-    }
+    changed_objects: dict[int, list[HubObject]] = {}  # new or changed ones of manifests, by number of the change
+    for number, objects in hub_objects.items():
+        request = requests[number]
+        if request.key.type == MANIFEST_TYPE:
+            prior_objects = index_hub_objects(MANIFEST_TYPE, request.prior)
+            changed_objects[number] = [item for item in objects if prior_objects.get(item.identity) != item]
     if not any(changed_objects.values()):
         return  # no placement can be affected
     planned_placements = {
@@ -517,7 +518,9 @@ def find_affected_placements(
     # The plan predicts its own placements.
     index = _index_selections(item for item in placements if _get_key(item) not in planned_placements)
     for number, objects in changed_objects.items():
-        descriptions = [text for hub_object in objects for text in _describe_selections(hub_object, index)]
+        descriptions: list[str] = []
+        for hub_object in objects:
+            descriptions += _describe_selections(hub_object, index)
         if descriptions:
             detail = (
                 f"{format_first_items(descriptions, _MAX_NAMES, separator='; ')}. The hub applies the changes "
@@ -540,14 +543,9 @@ def _index_selections(placements: Iterable[Body]) -> SelectionIndex:
             group, kind, namespace, name = map(partial(get_text, selected), ("group", "kind", "namespace", "name"))
             index.setdefault((group, kind, namespace, name), []).append(placement)
             if includes_content and _is_namespace(selected):
-                index.setdefault(("", "", name, ""), []).append(placement)
+                all_in_namespace = ("", "", name, "")  # the key of all objects in the namespace
+                index.setdefault(all_in_namespace, []).append(placement)
     return index
-
-
-def _select_changed_objects(hub_objects: Sequence[HubObject], request: ChangeRequest) -> list[HubObject]:
-    """Return the new and the changed objects."""
-    prior_objects = index_hub_objects(request.key.type, request.prior)
-    return [item for item in hub_objects if prior_objects.get(item.identity) != item]
 
 
 def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:

@@ -65,12 +65,10 @@ class FleetHubProvider:
         """Return warnings about re-created objects, blocked rollouts, placements in progress without a
         waiting apply, objects in deletion, fields set by others, and the connection.
         """
-        warnings = [
-            problem
-            for address, item in self._findings.recreated.items()
-            if address not in self._existing_addresses  # an error of the plan reports it
-            for problem in item.values()
-        ]
+        warnings: list[Problem] = []
+        for address, problems_by_title in self._findings.recreated.items():
+            if address not in self._existing_addresses:  # else an error of the plan reports it
+                warnings += problems_by_title.values()
         warnings += self._findings.blocked.values()
         for address, message in self._findings.pending.items():
             detail = f"The hub is not done with {address}: {message}. Nothing to send changes that; look there."
@@ -94,7 +92,11 @@ class FleetHubProvider:
             names_in_objects = (name for attributes in objects for name in _list_namespaces(attributes))
             # A tenant may not read kube-system, but a namespace of its objects.
             namespaces = [_SYSTEM_NAMESPACE, *get_mapping(recorded, "uids"), *islice(names_in_objects, 1)]
-            uids = {name: uid for name in dict.fromkeys(namespaces) if (uid := _read_namespace_uid(hub, name))}
+            uids: dict[str, str] = {}
+            for name in dict.fromkeys(namespaces):  # each once
+                uid = _read_namespace_uid(hub, name)
+                if uid:  # else the namespace is missing, or may not be read
+                    uids[name] = uid
             tag = _TAG.search(read_hub_version(hub))
             return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
 
@@ -102,6 +104,7 @@ class FleetHubProvider:
         """Compare the uids of kube-system, else of another namespace in both; without one, name the obstacle."""
         recorded_uids, observed_uids = get_mapping(recorded, "uids"), observed["uids"]
         common = recorded_uids.keys() & observed_uids.keys()
+        # Prefer kube-system, then the other namespaces in their recorded order.
         name = next((name for name in (_SYSTEM_NAMESPACE, *recorded_uids) if name in common), None)
         if name is None:
             if not recorded_uids:

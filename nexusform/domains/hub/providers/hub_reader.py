@@ -11,11 +11,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.diagnostics.phrases import format_first_items
+from nexusform.diagnostics.phrases import format_first_items, group_by
 from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting
-from nexusform.domains.fleet.scheduling.rolling_update import BlockedRollout
 from nexusform.domains.fleet.types.fleet_hub_export import build_placement_attributes
-from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, get_namespaced_name
+from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, PARENT_LABEL, get_namespaced_name, get_parent_placement
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.field_ownership import (
@@ -35,7 +34,6 @@ from nexusform.domains.hub.providers.hub_bodies import (
     RECORD_TYPES,
     RUN_TYPES,
     HubObject,
-    add_derived_attributes,
     build_hub_objects,
     build_observed_attributes,
     find_differences,
@@ -46,7 +44,6 @@ from nexusform.domains.hub.providers.hub_wait import (
     has_been_scheduled,
     has_external_rollout,
     list_created_kinds,
-    list_objects_by_placement,
     list_remaining_objects,
     read_created_objects,
     read_eviction_result,
@@ -56,7 +53,7 @@ from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
     find_object_path,
     get_identity,
-    is_applied_by,
+    list_applied_fields,
     list_existing_object_bodies,
     list_in_namespaces,
     reject_tool_managed_object,
@@ -167,11 +164,15 @@ def _read_observed_placement(
     placement = reader.read_created_objects(body, *get_identity(request.key.type, recorded))
     evictions = () if recorded.get("namespace") else reader.evictions  # of cluster-scoped placements alone
     observed = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
-    pending = find_pending_rollout(placement)
-    if isinstance(pending, BlockedRollout):
-        findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)
+    is_run_managed = has_external_rollout(body)
+    progress = check_placement_progress(placement, planned={}, is_external=is_run_managed)
+    if progress.is_done:
         return observed, ""
-    return observed, pending
+    blocked = find_blocked_rollout(placement) if progress.is_decided else None  # the hub has picked clusters
+    if blocked is not None:
+        findings.blocked[request.address] = replace(blocked.build_problem(), address=request.address)
+        return observed, ""
+    return observed, progress.message
 
 
 def _add_deletion_and_pending_work_findings(
@@ -291,16 +292,18 @@ def find_manifest(
         raise ProviderProblem(f"The hub {hub.server} has no {format_first_items(missing, _MAX_NAMES)}.")
     for hub_object, body in zip(hub_objects, existing, strict=True):
         reject_tool_managed_object(options, body, "import")
-        is_own = is_identity_only(hub_object.body) or is_applied_by(body, options.manager)
+        # An apply of an identity alone leaves no trace of its manager.
+        is_own = is_identity_only(hub_object.body) or list_applied_fields(body, options.manager)
         if not is_own and not options.takes_ownership:
             raise ProviderProblem(
                 f"{hub_object.title} was not applied by the field manager {options.manager}. To import it, repeat the "
                 "command with -take-ownership."
             )
-    attributes = add_derived_attributes(resource_type, arguments)
+    manifest_type = RESOURCE_TYPES[resource_type]
+    attributes = {**arguments, **manifest_type.derive(arguments)}
     if _has_differences(zip(hub_objects, existing, strict=True)):
         attributes = build_observed_attributes(resource_type, attributes, hub_objects, existing)
-    object_id = RESOURCE_TYPES[resource_type].build_id(arguments)
+    object_id = manifest_type.build_id(arguments)
     return ObjectKey(resource_type, object_id, creation=0), {**attributes, "id": object_id}
 
 
@@ -351,8 +354,9 @@ class _HubObjectReader:
         created = []  # lists of bindings, policies and snapshots
         for created_kind in list_created_kinds(kind):
             if created_kind not in self._by_placement:
-                by_placement = list_objects_by_placement(self.hub, created_kind, self._namespaces[kind])
-                self._by_placement[created_kind] = by_placement
+                namespaces = self._namespaces[kind]
+                bodies = list_in_namespaces(self.hub, KINDS[created_kind], namespaces, labelSelector=PARENT_LABEL)
+                self._by_placement[created_kind] = group_by(bodies, get_parent_placement)
             created.append(self._by_placement[created_kind].get((namespace, name), []))
         bindings, policies, snapshots = created
         return ObservedPlacementObjects(body, bindings, policies, snapshots)
@@ -363,16 +367,6 @@ class _HubObjectReader:
         if path not in self._bodies:
             self._bodies[path] = self.hub.get(path)
         return self._bodies[path]
-
-
-def find_pending_rollout(placement_objects: ObservedPlacementObjects) -> str | BlockedRollout:
-    """Return the blocked rollout of a placement, else its pending work, "" if done."""
-    is_run_managed = has_external_rollout(placement_objects.placement)
-    progress = check_placement_progress(placement_objects, planned={}, is_external=is_run_managed)
-    if progress.is_done:
-        return ""
-    blocked = find_blocked_rollout(placement_objects) if progress.is_decided else None
-    return blocked or progress.message
 
 
 def describe_pending_work(type_name: str, body: Values) -> str:
@@ -397,11 +391,11 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
         return {}
     if not message:
         return {UNFINISHED_KEY: None}
-    is_deletion = is_deletion_in_progress(request)
-    action = "to delete it" if is_deletion else "to write it"
+    action, marks = "to write it", {"in_progress": True}
+    if is_deletion_in_progress(request):
+        action, marks = "to delete it", {"in_progress": True, "deletes": True}
     sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
-    note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
-    return {UNFINISHED_KEY: note | {"deletes": True} if is_deletion else note}
+    return {UNFINISHED_KEY: {"words": sentence, "brief": f"{title} waits: {message}", **marks}}
 
 
 def _has_differences(existing: Iterable[tuple[HubObject, Values]]) -> bool:

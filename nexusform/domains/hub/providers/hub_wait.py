@@ -1,6 +1,6 @@
 """Waiting for a hub to complete a request, and approval of stages."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,14 +13,13 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions
 from nexusform.domains.hub.api.api_errors import ApiError
-from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, HubCache, get_namespaced_name, get_parent_placement
+from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, HubCache, get_namespaced_name
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK, get_scoped_kind
 from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.object_access import (
     describe_deletion_blockers,
     get_uid,
-    list_finalizers,
     list_in_namespaces,
     list_objects_if_permitted,
 )
@@ -43,7 +42,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     list_predicted_failures,
 )
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
-from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings, list_texts
 
 _FIRST_INTERVAL: Final = 0.3  # seconds
 _MAX_INTERVAL: Final = 5.0
@@ -100,8 +99,10 @@ class HubWaiter(Struct, frozen=True):
                 if self.step.should_stop():
                     raise StepPending(f"{subject}: {message}. {_RESUME_HINT}")
                 remaining = deadline - self.timing.read_time()
-                if remaining <= 0 or (change_count is not None and count_changes() != change_count):
+                if remaining <= 0:
                     break  # check again
+                if change_count is not None and count_changes() != change_count:
+                    break  # check again, since the object was changed
                 self.timing.sleep(min(remaining, _SLICE))
             interval = min(interval * 1.5, _MAX_INTERVAL)
 
@@ -252,14 +253,15 @@ class HubWaiter(Struct, frozen=True):
             selector = f"kubernetes-fleet.io/targetUpdateRun={name}"
             requests = self.hub.list_objects(requests_kind.build_collection(namespace), labelSelector=selector)
             progress = check_run_progress(body, requests)
+            approval_path = requests_kind.build_path(progress.approval, namespace)  # of the request, if one is pending
             if progress.approval in granted:  # "" if no approval is pending
-                approve_request(self.hub, requests_kind.build_path(progress.approval, namespace), self.step)
+                approve_request(self.hub, approval_path, self.step)
                 return False, progress.message
             if progress.approval:
                 # The first time, the step that grants it may not have started yet.
                 is_new = progress.approval != pending_approval
                 pending_approval = progress.approval
-                if is_new or requests_kind.build_path(progress.approval, namespace) in other_approvals:
+                if is_new or approval_path in other_approvals:
                     return False, progress.message
                 raise StepPending(
                     f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it there, and "
@@ -344,18 +346,19 @@ def _describe_unobserved_change(
             return "the hub has not taken a snapshot of the new content yet"
         if message := _describe_empty_selection(placement, predicted) or describe_outdated(progress):
             return message
+    if not planned or elapsed >= _DECISION_DELAY:
+        return ""  # nothing is predicted, or another pick is final
     is_other_pick = list_picked_clusters(planned) != list_picked_clusters(progress.bindings)
-    if planned and elapsed < _DECISION_DELAY and is_other_pick:
-        return "the hub has not picked the predicted clusters"
-    return ""
+    return "the hub has not picked the predicted clusters" if is_other_pick else ""
 
 
 def _describe_empty_selection(placement: Values, predicted: Values) -> str:
     """Return a message if a hub selects nothing although objects were predicted; "" otherwise, and with staged runs."""
-    objects = predicted.get("selected_resources") or ()
-    if not objects or has_external_rollout(placement) or list_mappings(placement, "status", "selectedResources"):
+    predicted_objects = predicted.get("selected_resources") or ()
+    selected_objects = list_mappings(placement, "status", "selectedResources")
+    if selected_objects or not predicted_objects or has_external_rollout(placement):
         return ""
-    return f"the hub selects no objects; predicted: {len(objects)}"
+    return f"the hub selects no objects; predicted: {len(predicted_objects)}"
 
 
 def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:
@@ -409,16 +412,6 @@ def list_created_kinds(kind: str) -> tuple[str, str, str]:
     return f"{prefix}ResourceBinding", f"{prefix}SchedulingPolicySnapshot", f"{prefix}ResourceSnapshot"
 
 
-def list_objects_by_placement(
-    hub: HubClient, kind: str, namespaces: Collection[str]
-) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return the hub-created objects of a kind by namespace and name of their placement."""
-    created: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for body in list_in_namespaces(hub, KINDS[kind], namespaces, labelSelector=PARENT_LABEL):
-        created.setdefault(get_parent_placement(body), []).append(body)
-    return created
-
-
 def list_created_objects(hub: HubClient, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
     """Return the hub-created objects of a kind for a placement."""
     return list_in_namespaces(hub, KINDS[kind], [namespace], labelSelector=f"{PARENT_LABEL}={name}")
@@ -456,7 +449,7 @@ def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _describe_finalizers(body: Mapping[str, Any]) -> str:
-    names = list_finalizers(body)
+    names = list_texts(body, "metadata", "finalizers")
     return enclose(f" (held by {format_count(len(names), 'finalizer')}: ", ", ".join(names), ")")
 
 
@@ -505,14 +498,10 @@ def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
     request = hub.get(path)
     if request is None:
         return False
-    if not is_approved(request):
-        step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
-        hub.merge(f"{path}/status", {"status": {"conditions": _build_conditions(request)}}, _APPROVAL_MANAGER)
-    return True
-
-
-def _build_conditions(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the conditions of a request with the approval."""
+    if is_approved(request):
+        return True
+    step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
+    # The approval is a condition of the request; a merge patch replaces the whole list of conditions.
     other_conditions = [dict(each) for each in list_conditions(request) if each.get("type") != "Approved"]
     approval = {
         "type": "Approved",
@@ -522,4 +511,6 @@ def _build_conditions(request: dict[str, Any]) -> list[dict[str, Any]]:
         "observedGeneration": get_generation(request),
         "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    return [*other_conditions, approval]
+    status = {"conditions": [*other_conditions, approval]}
+    hub.merge(f"{path}/status", {"status": status}, _APPROVAL_MANAGER)
+    return True

@@ -77,7 +77,9 @@ def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]
         except ApiError:
             continue
         existing |= dict.fromkeys(paths)  # missing, unless listed
-        existing |= {f"{collection}/{get_mapping(body, 'metadata').get('name')}": body for body in bodies}
+        for body in bodies:
+            name = get_mapping(body, "metadata").get("name")
+            existing[f"{collection}/{name}"] = body
     return existing
 
 
@@ -112,14 +114,9 @@ def get_uid(body: Body | None) -> str:
     return get_text(body, "metadata", "uid")
 
 
-def list_finalizers(body: Body) -> list[str]:
-    """Return the finalizers of an object."""
-    return list_texts(body, "metadata", "finalizers")
-
-
 def describe_deletion_blockers(body: Body) -> str:
     """Return the blockers of a deletion as the end of a sentence: finalizers, content of a namespace; "" for none."""
-    blockers = enclose(", held by ", ", ".join(list_finalizers(body)))
+    blockers = enclose(", held by ", ", ".join(list_texts(body, "metadata", "finalizers")))
     for condition in list_conditions(body):
         if condition.get("status") == "True" and condition.get("type") in _NAMESPACE_CONDITIONS:
             blockers += f"; {condition.get('message')}"
@@ -136,13 +133,8 @@ def list_applied_fields(body: Body, manager: str) -> list[Mapping[str, Any]]:
     return [
         get_mapping(entry, "fieldsV1")
         for entry in list_managed_fields(body)
-        if entry.get("manager") == manager and entry.get("operation") == "Apply"
+        if (entry.get("manager"), entry.get("operation")) == (manager, "Apply")
     ]
-
-
-def is_applied_by(body: Body, manager: str) -> bool:
-    """Return True if a manager applied fields of an object."""
-    return bool(list_applied_fields(body, manager))
 
 
 def find_tool_manager(body: Body) -> str:
@@ -226,13 +218,14 @@ def suggest_azure_command(hub_object: HubObject) -> str:
     if hub_object.body.get("kind") != "MemberCluster" or not labels:
         return ""
     group = labels.get("fleet.azure.com/resource-group", "RG")
-    pairs = " ".join(
-        f"{name}={value}" for name, value in sorted(labels.items()) if not name.startswith("fleet.azure.com/")
-    )
+    pairs: list[str] = []
+    for name, value in sorted(labels.items()):
+        if not name.startswith("fleet.azure.com/"):
+            pairs.append(f"{name}={value}")
     return (
         ". On Azure Kubernetes Fleet Manager labels of members belong to Azure: take them out here, and run: "
         f"az fleet member update --resource-group {group} --fleet-name FLEET --name {metadata.get('name')} "
-        f'--labels "{pairs}"'
+        f'--labels "{" ".join(pairs)}"'
     )
 
 

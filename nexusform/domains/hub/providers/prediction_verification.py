@@ -80,21 +80,24 @@ class VerificationResult(Struct, frozen=True):
         """Return the result with clusters at a resource snapshot with other objects than predicted. Clusters
         with right content do not count, since no decision was open.
         """
-        predicted, observed = f"at resource snapshot {index}", "there with other content"
-        added = [
-            WrongClusterPrediction(CONTENT_PREDICTION, cluster, predicted, observed, DIFFERENT_CONTENT, (difference,))
-            for cluster in sorted(clusters)
-        ]
-        wrong = [
-            VerifiedPrediction(CONTENT_PREDICTION, 1.0, chance=0.5, was_correct=False, is_certain=True, text=w.message)
-            for w in added
-        ]
-        return replace(
-            self, predictions=(*self.predictions, *wrong), wrong_predictions=(*self.wrong_predictions, *added)
-        )
+        subject = CONTENT_PREDICTION
+        states = (f"at resource snapshot {index}", "there with other content")  # predicted and observed
+        predictions = list(self.predictions)
+        wrong_predictions = list(self.wrong_predictions)
+        for cluster in sorted(clusters):
+            wrong = WrongClusterPrediction(subject, cluster, *states, DIFFERENT_CONTENT, (difference,))
+            wrong_predictions.append(wrong)
+            predictions.append(
+                VerifiedPrediction(subject, 1.0, chance=0.5, was_correct=False, is_certain=True, text=wrong.message)
+            )
+        return replace(self, predictions=tuple(predictions), wrong_predictions=tuple(wrong_predictions))
 
     def build_note(self) -> dict[str, Any]:
-        """Return the wrong predictions as recorded in a placement's note in state; {} without any."""
+        """Return the wrong predictions as recorded in a placement's note in state; {} without any.
+
+        Example: {"misses": [{"about": "cluster", "cluster": "ams1", "predicted": "picked", "observed": "not picked",
+        "kind": "figures", "changed": ["ams1: health Healthy -> Unhealthy"]}]}.
+        """
         names = ("about", "cluster", "predicted", "observed", "kind")
         records = [
             {**{name: getattr(item, name) for name in names}, "changed": list(item.changes[:_MAX_NAMES])}
@@ -180,15 +183,13 @@ class PredictionVerifier(Struct, frozen=True):
         if self.plan_figures:  # else only the picks are predicted
             compared_clusters |= {*self.current_figures, *observed}
         picks = self._verify_picks(name, compared_clusters, predicted, observed)
+        # Predicted and observed binding of each cluster picked in both.
         pairs = {name: (predicted_bindings[name], observed_bindings[name]) for name in sorted(predicted & observed)}
         scores = self._verify_scores(pairs, chance=1 / max(len(compared_clusters), 1))
         return VerificationResult(
-            picks.predictions + scores.predictions, picks.wrong_predictions + scores.wrong_predictions
+            predictions=picks.predictions + scores.predictions,
+            wrong_predictions=picks.wrong_predictions + scores.wrong_predictions,
         )
-
-    def _list_changes(self) -> list[tuple[str, str]]:
-        """Return the changes of members since the plan: member, and change as text."""
-        return list(_find_changes(self.plan_figures, self.current_figures))
 
     def _verify_picks(
         self, name: str, clusters: AbstractSet[str], predicted: AbstractSet[str], observed: AbstractSet[str]
@@ -201,7 +202,8 @@ class PredictionVerifier(Struct, frozen=True):
         is_certain = False
         if self.plan_figures:
             healths = {figures.get("health") for figures in self.plan_figures.values()}
-            is_certain = not self._list_changes() and UNKNOWN_HEALTH not in healths  # the plan knew all current figures
+            changes = list(_find_changes(self.plan_figures, self.current_figures))
+            is_certain = not changes and UNKNOWN_HEALTH not in healths  # the plan knew all current figures
         for cluster in sorted(clusters):
             was_picked, is_picked = cluster in predicted, cluster in observed
             about = _PICK_SUBJECTS[was_picked]
@@ -243,7 +245,7 @@ class PredictionVerifier(Struct, frozen=True):
         """Build a wrong prediction with its cause. `states` are the predicted and the observed one."""
         if not self.plan_figures:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
-        changes = self._list_changes()
+        changes = list(_find_changes(self.plan_figures, self.current_figures))
         if changes:
             # The changes of the cluster come first; those of each member keep their order.
             texts = tuple(text for _, text in sorted(changes, key=lambda change: change[0] != cluster))
@@ -254,11 +256,15 @@ class PredictionVerifier(Struct, frozen=True):
 
 
 def has_scheduling_decision(prior: Bindings, planned: Bindings) -> bool:
-    """Return True if a plan predicts a decision of the scheduler, not only a rollout."""
-    if list_picked_clusters(prior) != list_picked_clusters(planned):
+    """Return True if a plan predicts a decision of the scheduler, not only a rollout. `prior` and `planned` are the
+    bindings of a placement before and after it, by cluster.
+    """
+    planned_clusters = list_picked_clusters(planned)
+    if planned_clusters != list_picked_clusters(prior):
         return True
-    names = list_picked_clusters(planned) & prior.keys()
-    return any(prior[name].get("policy_snapshot") != planned[name].get("policy_snapshot") for name in names)
+    # With the same clusters, a decision shows in the name of the policy snapshot.
+    kept_clusters = planned_clusters & prior.keys()
+    return any(prior[name].get("policy_snapshot") != planned[name].get("policy_snapshot") for name in kept_clusters)
 
 
 def _format_scores(scores: tuple[Any, ...]) -> str:

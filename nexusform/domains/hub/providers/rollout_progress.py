@@ -4,7 +4,7 @@ has to name the expected snapshot and have conditions of its own generation.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -29,9 +29,8 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
     simulate_rollout,
 )
 from nexusform.domains.hub.providers.hub_bodies import build_fleet_object, read_imported_arguments
-from nexusform.domains.hub.providers.object_access import list_finalizers
 from nexusform.domains.pods.importers.manifest_parser import Manifest
-from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
+from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings, list_texts
 
 LATEST_LABEL: Final = "kubernetes-fleet.io/is-latest-snapshot"
 PARENT_NAMESPACE_LABEL: Final = "kubernetes-fleet.io/parent-placement-namespace"
@@ -90,7 +89,8 @@ def get_labels(body: Body) -> Mapping[str, Any]:
 def find_condition(body: Body, kind: str) -> Mapping[str, Any]:
     """Return the condition `kind` of an object's current generation; {} if it is missing, or of an older one."""
     for item in list_conditions(body):
-        if item.get("type") == kind and int(item.get("observedGeneration") or 0) >= get_generation(body):
+        observed_generation = int(item.get("observedGeneration") or 0)
+        if item.get("type") == kind and observed_generation >= get_generation(body):
             return item
     return {}
 
@@ -180,8 +180,10 @@ def find_blocked_rollout(
     """
     placement = placement_objects.placement
     latest = _get_latest_index(placement_objects)
-    if latest is None or any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
-        return None  # without a snapshot, or not waiting for the budget
+    if latest is None:
+        return None  # without a resource snapshot
+    if any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
+        return None  # it continues after this cluster
     type_name = API_KINDS[str(placement.get("kind"))].type_name
     arguments = {"name": get_name(placement), **read_imported_arguments(type_name, placement)}
     configuration: FleetPlacement = build_fleet_object(type_name, arguments)
@@ -203,9 +205,12 @@ def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
 
 
 def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
+    """Return True if the latest policy snapshot was made for the current generation of the placement."""
     policy = _find_latest(placement_objects.policies)
-    observed = int(get_mapping(policy, "status").get("observedCRPGeneration") or 0)
-    return policy is not None and observed >= get_generation(placement_objects.placement)
+    if policy is None:
+        return False
+    observed_generation = int(get_mapping(policy, "status").get("observedCRPGeneration") or 0)
+    return observed_generation >= get_generation(placement_objects.placement)
 
 
 def get_observed_index(placement: Body) -> int | None:
@@ -235,8 +240,12 @@ def _find_pending_clusters(
         else:
             message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
             is_predicted = message in failing
-        if message:
-            (expected_failures if is_predicted else pending).append(message)
+        if not message:
+            continue  # nothing is left to do there
+        if is_predicted:
+            expected_failures.append(message)
+        else:
+            pending.append(message)
     return pending, expected_failures
 
 
@@ -246,7 +255,8 @@ def _describe_pending_cluster(placement: Body, binding: Body, predicted: Body) -
     """
     spec, cluster = get_mapping(binding, "spec"), get_target_cluster(binding)
     if is_deleting(binding):
-        return f"{cluster} still goes{enclose(' (held by ', ', '.join(list_finalizers(binding)), ')')}"
+        finalizers = ", ".join(list_texts(binding, "metadata", "finalizers"))
+        return f"{cluster} still goes{enclose(' (held by ', finalizers, ')')}"
     state = str(spec.get("state"))
     if state == "Unscheduled":
         return "" if predicted.get("state") == state else f"{cluster} is to be left"
@@ -339,24 +349,26 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
         return StagedRunProgress(has_ended=is_stopped, message=message)
     if state == "Initialize":
         return StagedRunProgress(has_ended=bool(initialized), message="it is to initialize")
-    approval = next((get_name(request) for request in requests if not is_approved(request)), "")
+    pending_approvals = [get_name(request) for request in requests if not is_approved(request)]
+    approval = next(iter(pending_approvals), "")  # "": the run waits for none
     message = f"{stage}{enclose('; ', approval, ' waits for approval')}"
     return StagedRunProgress(has_ended=False, approval=approval, message=message)
 
 
 def is_approved(request: Body) -> bool:
     """Return True if a request is granted."""
-    return _is_condition_true(list_conditions(request), "Approved")
+    return _has_true_condition(get_mapping(request, "status"), "Approved")
 
 
 def _describe_current_stage(run: Body) -> str:
     """Return the current stage: `stage canary: 1 of 2 clusters done (ams1 to come)`."""
     status = get_mapping(run, "status")
     for stage in (*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")):
-        if not stage.get("stageName") or _has_succeeded(stage):
+        if not stage.get("stageName") or _has_true_condition(stage, "Succeeded"):
             continue  # not started, or complete
         clusters = list_mappings(stage, "clusters")
-        remaining = [str(cluster.get("clusterName")) for cluster in clusters if not _has_succeeded(cluster)]
+        unfinished = [cluster for cluster in clusters if not _has_true_condition(cluster, "Succeeded")]
+        remaining = [str(cluster.get("clusterName")) for cluster in unfinished]
         done_count = len(clusters) - len(remaining)
         remaining_text = enclose(" (", format_first_items(remaining, _MAX_NAMES), " to come)")
         cluster_count = format_count(len(clusters), "cluster")
@@ -364,10 +376,7 @@ def _describe_current_stage(run: Body) -> str:
     return "all stages are done" if status.get("stagesStatus") else "it begins"
 
 
-def _has_succeeded(status: Mapping[str, Any]) -> bool:
-    """Return True if a stage of a run, or a cluster of a stage, is complete."""
-    return _is_condition_true(list_mappings(status, "conditions"), "Succeeded")
-
-
-def _is_condition_true(conditions: Iterable[Mapping[str, Any]], kind: str) -> bool:
+def _has_true_condition(status: Mapping[str, Any], kind: str) -> bool:
+    """Return True if the conditions in a status (of an object, a stage of a run or its cluster) have a true `kind`."""
+    conditions = list_mappings(status, "conditions")
     return (kind, "True") in ((condition.get("type"), condition.get("status")) for condition in conditions)

@@ -39,10 +39,10 @@ from nexusform.domains.hub.providers.hub_bodies import (
     PLACEMENT_TYPES,
     RUN_TYPES,
     HubObject,
+    build_empty_member,
+    build_fleet_object,
     build_hub_objects,
-    build_released_member,
     build_sent_objects,
-    get_approval_run,
     index_hub_objects,
     is_different,
 )
@@ -66,7 +66,7 @@ from nexusform.domains.hub.providers.object_access import (
     get_ownership_source,
     get_uid,
     hide_sensitive_values,
-    is_applied_by,
+    list_applied_fields,
     list_objects_if_permitted,
     reject_tool_managed_object,
     require_object_path,
@@ -132,7 +132,8 @@ class HubStepWriter(Struct, frozen=True):
         hub_objects = build_hub_objects(self._type_name, prior)
         if self._type_name == MEMBER_TYPE:  # it stays; its labels and taints are released
             if not self.options.is_read_only and self._read_existing(hub_objects[0]) is not None:
-                self.hub.apply(hub_objects[0].path, build_released_member(hub_objects[0]).body, self.options.manager)
+                released_body = build_empty_member(hub_objects[0].body["metadata"]["name"])
+                self.hub.apply(hub_objects[0].path, released_body, self.options.manager)
             return
         if self.options.is_read_only:
             # The remaining objects are for another tool to delete.
@@ -186,8 +187,9 @@ class HubStepWriter(Struct, frozen=True):
         if self._type_name in APPROVAL_TYPES:
             return self._approve_request()
         if self._type_name in RUN_TYPES:
-            _, namespace, name = get_identity(self._type_name, self._planned)
-            with self.coordination.track_run(_build_run_path(namespace, name)):  # its approvals learn its end
+            kind, namespace, name = get_identity(self._type_name, self._planned)
+            path = KINDS[kind].build_path(name, namespace)
+            with self.coordination.track_run(path):  # its approvals learn its end
                 return self._write_resource()
         return self._write_resource()
 
@@ -201,7 +203,7 @@ class HubStepWriter(Struct, frozen=True):
         self._wait_until_schedulable(hub_objects[0])
         if self._type_name != EVICTION_TYPE:
             return self._write_and_wait(hub_objects)
-        name = _get_placement(hub_objects[0])
+        name = str(get_mapping(hub_objects[0].body, "spec").get("placementName"))
         placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", name)
         former_count = len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
         result = self._write_and_wait(hub_objects)
@@ -223,14 +225,17 @@ class HubStepWriter(Struct, frozen=True):
 
     def _wait_until_schedulable(self, hub_object: HubObject) -> None:
         """Wait until the placement of a new run or eviction is scheduled; not for other objects. Raises StepPending."""
-        if self.request.prior is not None or self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
-            return  # it has its placement, or needs none
+        if self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
+            return  # it needs no placement
+        if self.request.prior is not None:
+            return  # it is not new
         namespace = get_text(self._planned, "namespace")
         kind = get_scoped_kind("ResourcePlacement", namespace)
-        name = _get_placement(hub_object)
+        name = str(get_mapping(hub_object.body, "spec").get("placementName"))
         if self._type_name == EVICTION_TYPE and self.hub.get(KINDS[kind].build_path(name, namespace)) is None:
             return  # the plan predicts an invalid eviction
-        if self.request.resumed_operation is None or self._read_existing(hub_object) is None:  # it is not sent yet
+        is_first_run = self.request.resumed_operation is None
+        if is_first_run or self._read_existing(hub_object) is None:  # it is not sent yet
             self._waiter.wait_for_scheduling(kind, namespace, name)
 
     def _write_objects(self, hub_objects: Sequence[HubObject]) -> list[ExistingObject]:
@@ -283,13 +288,14 @@ class HubStepWriter(Struct, frozen=True):
         """
         if self.request.resumed_operation is None:
             return False  # this is the first run
-        if is_applied_by(body, self.options.manager):
+        if list_applied_fields(body, self.options.manager):
             return True  # it owns fields
         if not is_identity_only(hub_object.body):
             return False  # an apply would own fields
         # An earlier run recorded each operation before its request, in the order of the objects.
-        operations = [_format_operation(item) for item in build_hub_objects(self._type_name, self._planned)]
-        return self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
+        titles = [item.title for item in build_hub_objects(self._type_name, self._planned)]
+        later_titles = titles[titles.index(hub_object.title) :]  # its own and the following ones
+        return self.request.resumed_operation in [f"apply {title}" for title in later_titles]
 
     def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
         """Apply an object; return its new body. `body` is the existing one, None if new. Raises ProviderProblem."""
@@ -302,7 +308,7 @@ class HubStepWriter(Struct, frozen=True):
         is_resumed = self.request.resumed_operation is not None
         if is_resumed and body is not None and is_already_applied(body_to_send, body, manager):
             return dict(body)  # sent by an earlier run
-        self.request.report_progress(StepProgress(operation=_format_operation(hub_object)))
+        self.request.report_progress(StepProgress(operation=f"apply {hub_object.title}"))
         try:
             # Fields of others are overwritten with the user's consent alone; a new object has none.
             force = body is not None and bool(get_ownership_source(self.options, self.request))
@@ -445,8 +451,9 @@ class HubStepWriter(Struct, frozen=True):
         if planned.get("approved") is False:
             return ChangeResult(planned)  # nothing to send
         path, name = build_hub_objects(self._type_name, planned)[0].path, str(planned["name"])
-        run_name = get_approval_run(self._type_name, planned)
-        run_path = _build_run_path(get_text(planned, "namespace"), run_name)
+        run_name = str(build_fleet_object(self._type_name, planned).run)
+        namespace = get_text(planned, "namespace")
+        run_path = KINDS[get_scoped_kind("StagedUpdateRun", namespace)].build_path(run_name, namespace)
         if self.options.is_read_only:
             if not is_approved(get_mapping(self.hub.get(path))):
                 raise ManualStepPending(f"read_only: another person must approve {name} on {self.hub.server}.")
@@ -464,20 +471,6 @@ class HubStepWriter(Struct, frozen=True):
         with self.coordination.track_approval(path):
             self._waiter.wait_until(check_approval, f"The approval {name}")
         return ChangeResult(planned)
-
-
-def _build_run_path(namespace: str, name: str) -> str:
-    return KINDS[get_scoped_kind("StagedUpdateRun", namespace)].build_path(name, namespace)
-
-
-def _format_operation(hub_object: HubObject) -> str:
-    """Return the operation reported before an object is sent."""
-    return f"apply {hub_object.title}"
-
-
-def _get_placement(hub_object: HubObject) -> str:
-    """Return the placement of a run or an eviction."""
-    return str(get_mapping(hub_object.body, "spec").get("placementName"))
 
 
 def is_switching_to_external(sent_body: Values, existing: Values) -> bool:

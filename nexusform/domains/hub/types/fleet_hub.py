@@ -1,6 +1,6 @@
 """data fleet_hub: a hub as currently reported by its API server. Plans start from its objects."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -63,16 +63,29 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 
 
 def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Read the hub; its response is parsed like an export. Return problems without attributes if it is unreadable."""
+    """Read the hub; its response is parsed like an export. Return problems without attributes if it is unreadable.
+
+    The query names the objects selected by configured placements, so the answer includes these. For a tenant it names
+    the namespaces as well, for others the kinds possibly missing in the answer.
+    """
     import json
 
     arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")}
-    if selectors := _list_selectors(context):
+    placements: list[FleetPlacement] = []  # the configured ones, from blocks or manifests
+    for type_name in _PLACEMENT_TYPES:
+        build_placement = context.types[type_name].build_fleet_object
+        assert build_placement is not None, "placements have one"
+        placements += map(build_placement, context.list_configured(type_name))
+    namespaces = sorted({placement.namespace for placement in placements})
+    if selectors := _list_selectors(placements):
         arguments["selectors"] = selectors
-    if namespaces := _list_tenant_namespaces(context):  # a tenant reads no cluster-scoped kinds, such as members
+    if namespaces and "" not in namespaces:  # a tenant reads no cluster-scoped kinds, such as members
         arguments["namespaces"] = namespaces
-    elif optional := _list_optional_kinds(context):
-        arguments["optional"] = optional
+    elif placements:
+        # Reading kinds without use for configured objects may be forbidden.
+        unused = [kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)]
+        if unused:
+            arguments["optional"] = list(chain.from_iterable(unused))
     try:
         dump = json.loads(context.query_server(ServerQuery(READER, arguments)))
     except ExternalQueryProblem as problem:
@@ -129,8 +142,8 @@ def is_heartbeat_age_unknown(dump: Mapping[str, Any]) -> bool:
     return abs(float(dump.get("heartbeat_age", 0))) > _MAX_HEARTBEAT_AGE
 
 
-def _list_selectors(context: ReadContext) -> list[dict[str, str]]:
-    """Return the selectors of the configured placements, each once."""
+def _list_selectors(placements: Iterable[FleetPlacement]) -> list[dict[str, str]]:
+    """Return the selectors of the placements, each once."""
     selectors = [
         {
             "group": selector.group,
@@ -140,32 +153,12 @@ def _list_selectors(context: ReadContext) -> list[dict[str, str]]:
             "namespace": placement.namespace,
             "scope": selector.scope,
         }
-        for placement in _list_placements(context)
+        for placement in placements
         for selector in placement.selectors
     ]
-    return sorted({tuple(item.items()): item for item in selectors}.values(), key=lambda item: tuple(item.values()))
-
-
-def _list_placements(context: ReadContext) -> Iterator[FleetPlacement]:
-    """Yield the configured placements, from blocks or manifests."""
-    for type_name in _PLACEMENT_TYPES:
-        build = context.types[type_name].build_fleet_object
-        assert build is not None, "placements have one"
-        yield from map(build, context.list_configured(type_name))
-
-
-def _list_tenant_namespaces(context: ReadContext) -> list[str]:
-    """Return the namespaces of the configured placements; [] if any of these is cluster-scoped."""
-    namespaces = {placement.namespace for placement in _list_placements(context)}
-    return [] if "" in namespaces else sorted(namespaces)
-
-
-def _list_optional_kinds(context: ReadContext) -> list[str]:
-    """Return the kinds without use for configured objects: reading them may be forbidden. [] without placements."""
-    if next(_list_placements(context), None) is None:
-        return []
-    unused = [kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)]
-    return list(chain.from_iterable(unused))
+    # All have the same keys, so their values identify and order them.
+    selectors_by_values = {tuple(item.values()): item for item in selectors}
+    return sorted(selectors_by_values.values(), key=lambda item: tuple(item.values()))
 
 
 _UNKNOWN_MEMBERS: Final = Problem(

@@ -152,7 +152,8 @@ def _read_hub_objects_to_import(
 
 def _choose_label(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> str:
     """Return a label for a new block, with a number if it is used already; `names` counts the uses of labels."""
-    label = re.sub(r"^(?![A-Za-z])", "_", re.sub(r"[^A-Za-z0-9_-]", "_", object_id))
+    valid_text = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
+    label = re.sub(r"^(?![A-Za-z])", "_", valid_text)  # "_" before anything but a letter
     names[type_name, label] += 1
     number = names[type_name, label]
     return label if number == 1 else f"{label}_{number}"
@@ -168,11 +169,14 @@ def _find_block(configuration: Configuration, type_name: str, object_id: str) ->
 
 
 def _build_object_id(block: ResourceBlock) -> str:
-    """Return the id from literal arguments of a block; the name defaults to the label, also for another expression."""
-    attributes = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
-    defaults = {"namespace": "", "name": block.name}
-    parts = (str(getattr(attributes.get(argument), "value", default)) for argument, default in defaults.items())
-    return "/".join(filter(None, parts))
+    """Return the id from literal arguments of a block: NAME, or NAMESPACE/NAME. The name defaults to the label, also
+    for an expression that is no literal.
+    """
+    expressions = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
+    # Only a literal has a value.
+    namespace = str(getattr(expressions.get("namespace"), "value", ""))
+    name = str(getattr(expressions.get("name"), "value", block.name))
+    return "/".join(filter(None, (namespace, name)))
 
 
 def _list_user_objects(hub: HubClient, configuration: Configuration) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -181,8 +185,10 @@ def _list_user_objects(hub: HubClient, configuration: Configuration) -> Iterator
     further_types = {name: kind for name, kind in _BLOCK_TYPES.items() if name in configured_types}
     for type_name, kind in {**_IMPORTED_TYPES, **further_types}.items():
         for body in hub.list_objects(KINDS[kind].collection):
-            if not is_deleting(body):
-                yield type_name, "/".join(filter(None, get_namespaced_name(body))), body
+            if is_deleting(body):
+                continue  # it will be gone
+            object_id = "/".join(filter(None, get_namespaced_name(body)))  # NAME, or NAMESPACE/NAME
+            yield type_name, object_id, body
 
 
 def _build_skipped_objects_warning(skipped: list[str]) -> Iterator[Diagnostic]:

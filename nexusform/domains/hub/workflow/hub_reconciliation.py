@@ -46,12 +46,14 @@ class PlacementComparison(Struct, frozen=True):
     @property
     def differences(self) -> tuple[tuple[str, str, str], ...]:
         """Different bindings by cluster: in state and on the hub."""
-        observed = self.observed or {}
-        return tuple(
-            (cluster, _format_binding(self.recorded.get(cluster)), _format_binding(observed.get(cluster)))
-            for cluster in sorted({*self.recorded, *observed})
-            if _select_compared_fields(self.recorded.get(cluster)) != _select_compared_fields(observed.get(cluster))
-        )
+        observed_bindings = self.observed or {}
+        differences: list[tuple[str, str, str]] = []
+        for cluster in sorted({*self.recorded, *observed_bindings}):
+            recorded = self.recorded.get(cluster)
+            observed = observed_bindings.get(cluster)
+            if _select_compared_fields(recorded) != _select_compared_fields(observed):
+                differences.append((cluster, _format_binding(recorded), _format_binding(observed)))
+        return tuple(differences)
 
 
 class HubReconciliation(Struct, frozen=True):
@@ -139,11 +141,11 @@ def _read_placements(
             continue
         # Configured arguments are kept: their differences are drift, reported by plans.
         schema = types[address.type].schema.attributes
-        observed = {
-            name: value
-            for name, value in answer.attributes.items()
-            if name in schema and schema[name].computed and not schema[name].optional
-        }
+        observed: dict[str, object] = {}
+        for name, value in answer.attributes.items():
+            attribute = schema.get(name)
+            if attribute is not None and attribute.computed and not attribute.optional:
+                observed[name] = value
         yield address, current, {**current.attributes, **observed}
 
 

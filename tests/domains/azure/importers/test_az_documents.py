@@ -156,7 +156,7 @@ def test_nexus_cluster_alone_is_a_planned_site() -> None:
     assert [finding.id for finding in findings] == ["derived-value"]
     assert site.name == "lon1"
     assert [(one.name, one.availability_zone) for one in site.inventory.racks] == [("r1", "1")]
-    assert [(one.name, one.machine_sku, one.roles) for one in site.inventory.machines] == [
+    assert [(one.name, one.machine_sku, tuple(one.facts["roles"])) for one in site.inventory.machines] == [
         ("c1", "bom-1.7.3", ("compute-plane",)),
         ("c2", "bom-1.7.3", ("management-plane",)),
     ]
