@@ -38,11 +38,6 @@ ACTION_KINDS: Final[Mapping[str, MachineActionKind]] = {
 }
 
 
-def is_action_pending(attributes: Mapping[str, Any]) -> bool:
-    """Return True until an action has succeeded: the state of its machine is unknown."""
-    return bool(attributes.get("result") != SUCCEEDED)
-
-
 def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> dict[str, Any]:
     """Return the observed facts of a machine after a successful action at a `time`, from those `before`. A machine is
     on, ready and provisioned after all actions but Cordon and PowerOff; a cordon and its owner stay.

@@ -127,8 +127,3 @@ CATALOGUES: Mapping[str, SkuCatalogue] = MappingProxyType(
     }
 )
 NEWEST = "2026-03"
-
-
-def get_catalogue(version: str) -> SkuCatalogue | None:
-    """Return the catalogue of a version, or None for an unknown version."""
-    return CATALOGUES.get(version)

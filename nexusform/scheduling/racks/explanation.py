@@ -37,7 +37,7 @@ class _ShortageContext:
         return self._ledger.site
 
     def get_free_capacity(self, machine: int) -> FreeCapacity:
-        return self._ledger.site.capacity_table.get_free_capacity(self._ledger.capacities[machine])
+        return self._ledger.site.capacity_table.free_capacities[self._ledger.capacities[machine]]
 
     def can_host_when_empty(self, machine: int) -> bool:
         site = self._ledger.site
@@ -47,7 +47,7 @@ class _ShortageContext:
         site = self._ledger.site
         for _, record in self._ledger.list_vms():
             sku = site.shapes[record.shape].sku
-            yield MachineVm(site.pools[record.pool], sku, record.machine, site.capacity_table.get_cells(record.cells))
+            yield MachineVm(site.pools[record.pool], sku, record.machine, site.capacity_table.cells[record.cells])
 
 
 def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
@@ -155,7 +155,7 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
     else:
         racks, machines = _rank_by_keys(ledger, demand, candidates, spread, seed)
     chosen = site.machine_index[machines[0].name]
-    free_capacity = site.capacity_table.get_free_capacity(ledger.capacities[chosen])
+    free_capacity = site.capacity_table.free_capacities[ledger.capacities[chosen]]
     fitting_cells = rank_cells(Share.compute(demand.sku), free_capacity)  # best first
     cells = tuple(sorted(fitting_cells[: demand.sku.numa_cells]))
     if chosen in ledger.unknown_cells:  # next to VMs in unknown cells, the free cells are only assumed
@@ -260,7 +260,7 @@ class MachineRanking:
         rivals_by_rack: dict[int, list[int]] = {}
         for machine in rivals:
             rivals_by_rack.setdefault(self._site.rack_by_machine[machine], []).append(machine)
-        lowest_rack_figures = self._racks.find_lowest(rivals_by_rack)
+        lowest_rack_figures = min(map(self._racks.compute, rivals_by_rack), default=None)  # None without rivals
         lowest_machine_figures: dict[int, tuple[int, ...] | None] = {}
         first_machines: set[str] = set()
         for machine in candidates:
@@ -268,7 +268,8 @@ class MachineRanking:
             if not _is_ranked_first(self._racks.compute(rack), lowest_rack_figures):
                 continue
             if rack not in lowest_machine_figures:
-                lowest_machine_figures[rack] = self._machines.find_lowest(rivals_by_rack.get(rack, ()))
+                rivals_on_rack = rivals_by_rack.get(rack, ())
+                lowest_machine_figures[rack] = min(map(self._machines.compute, rivals_on_rack), default=None)
             if _is_ranked_first(self._machines.compute(machine), lowest_machine_figures[rack]):
                 first_machines.add(self._site.machines[machine].name)
         return frozenset(first_machines)
@@ -292,10 +293,6 @@ class _FigureCache:
         if figures is None:
             figures = self._known[item] = tuple(figure(item) for figure in self._keys)
         return figures
-
-    def find_lowest(self, items: Iterable[int]) -> tuple[int, ...] | None:
-        """Return the lowest figures, or None for no items."""
-        return min(map(self.compute, items), default=None)
 
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
@@ -386,7 +383,7 @@ class _PossibleCapacities:
             self._remaining[machine] = [
                 capacity
                 for capacity in capacities
-                if check_capacity(self._capacity_table.get_free_capacity(capacity)) is None
+                if check_capacity(self._capacity_table.free_capacities[capacity]) is None
             ]
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:

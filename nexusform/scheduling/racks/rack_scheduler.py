@@ -71,7 +71,8 @@ class RackScheduler:
         self._close_session()  # its counts are valid only until the ledger is copied
         ledger = self._ledger.copy()
         if split_choice is not None and split_choice != self.split_choice:
-            ledger.invalidate_splits()  # to be chosen again
+            for unknown_vms in ledger.unknown_cells.values():
+                unknown_vms.is_stale = True  # its split (assumed NUMA layout) is to be chosen again
         return RackScheduler(
             self.machines,
             self.spread,
@@ -98,7 +99,18 @@ class RackScheduler:
 
     def place(self, demand: Demand) -> tuple[int, Placement] | NoFitReason:
         """Place one more VM. Return its handle and placement, or why no machine fits."""
-        return self.try_place(demand) or self._find_shortage(demand)
+        placed_vm = self.try_place(demand)
+        if placed_vm is not None:
+            return placed_vm
+        session = self._session
+        if session is not None and session.shortage is not None:
+            return session.shortage  # the reason holds for all later VMs of the pool
+        from nexusform.scheduling.racks.explanation import find_shortage
+
+        shortage = find_shortage(self._ledger, demand)
+        if session is not None:
+            session.shortage = shortage
+        return shortage
 
     def try_place(self, demand: Demand) -> tuple[int, Placement] | None:
         """Place one more VM and return its handle and placement, like `place`; None without reasons if no machine fits.
@@ -146,9 +158,9 @@ class RackScheduler:
         if self._site.machine_index[machine] in self._ledger.unknown_cells:
             return ()
         number = self._ledger.capacities[self._site.machine_index[machine]]
-        cells = rank_cells(Share.compute(sku), self._site.capacity_table.get_free_capacity(number))
+        cells = rank_cells(Share.compute(sku), self._site.capacity_table.free_capacities[number])
         if len(cells) < sku.numa_cells:
-            capacity = self._site.capacity_table.get_capacity(number)
+            capacity = self._site.capacity_table.capacities[number]
             cells = sorted(range(len(capacity.memory)), key=lambda cell: (-capacity.memory[cell], cell))
         return tuple(sorted(cells[: sku.numa_cells]))
 
@@ -249,7 +261,9 @@ class RackScheduler:
     def _copy_with_capacities(self, capacities: Mapping[int, int]) -> RackScheduler:
         """Return a copy in which machines with unknown cells have these fixed capacities."""
         ledger = self._ledger.copy()
-        ledger.set_fixed_capacities(capacities)
+        for machine, capacity in capacities.items():
+            ledger.capacities[machine] = capacity
+        ledger.unknown_cells.clear()
         return RackScheduler(self.machines, self.spread, self.seed, ledger=ledger)
 
     def explain(self, demand: Demand) -> DecisionExplanation:
@@ -383,18 +397,6 @@ class RackScheduler:
         if self.tied_machines is None:
             return None
         return self.tied_machines.setdefault((demand.vm.owner, demand.vm.pool), set())
-
-    def _find_shortage(self, demand: Demand) -> NoFitReason:
-        """Return why no machine fits. In a session the reason holds for all later VMs of the pool."""
-        from nexusform.scheduling.racks.explanation import find_shortage
-
-        session = self._session
-        if session is not None and session.shortage is not None:
-            return session.shortage
-        shortage = find_shortage(self._ledger, demand)
-        if session is not None:
-            session.shortage = shortage
-        return shortage
 
     def _add(self, record: VmRecord) -> int:
         """Add a VM on known cells, and return its handle."""

@@ -57,7 +57,7 @@ class CapacitySteps(dict[int, CapacityStep | None]):
 
     def _compute_capacity_after_vm(self, number: int) -> CapacityStep | None:
         """Compute the cells and the remaining capacity of one more VM; None if a capacity filter rejects it."""
-        capacity = self._capacity_table.get_free_capacity(number)
+        capacity = self._capacity_table.free_capacities[number]
         if any(find_rejection(capacity) is not None for find_rejection in self._checks):
             return None
         share = self._share
@@ -89,7 +89,7 @@ class SplitCapacities:
         """
         from nexusform.scheduling.racks.uncertainty.splits import CellSplits
 
-        free = table.get_free_capacity(known_capacity)
+        free = table.free_capacities[known_capacity]
         self._table = table
         self._known_capacity = known_capacity
         self.splits = CellSplits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
@@ -102,7 +102,7 @@ class SplitCapacities:
 
     def _get_capacity_number(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
         """Return the capacity number of a split (possible NUMA layout), with these VFs in each cell."""
-        capacity = self._table.get_free_capacity(self._known_capacity)
+        capacity = self._table.free_capacities[self._known_capacity]
         cpus, memory = tuple(cpus for cpus, _ in cells), tuple(memory for _, memory in cells)
         return self._table.add(capacity._replace(cpus=cpus, memory=memory, vfs=vfs))
 
@@ -132,7 +132,7 @@ class SplitCapacities:
             return Interval(min(counts), max(counts))
         if self.splits.is_known or shape.steps[self._known_capacity] is None:
             return NONE_FITS  # there is no split, or none with capacity
-        return compute_bounds(self._table.get_free_capacity(self._known_capacity), self.splits.shares, shape.share)
+        return compute_bounds(self._table.free_capacities[self._known_capacity], self.splits.shares, shape.share)
 
     def find_extreme_capacities(self, shape: VmShape) -> tuple[int, int]:
         """Return the capacities for the fewest and the most VMs of a SKU."""
@@ -178,7 +178,10 @@ class SiteTables(NumberedSite):
         super().__init__(machines)
         self.profile = profile or profiles.NEXUS
         self.demand_filters = [rule for rule in self.profile.filters if isinstance(rule, DemandFilter | CountFilter)]
-        self.is_open = [_is_machine_open(machine, self.profile) for machine in self.machines]  # to new VMs
+        machine_filters = [rule for rule in self.profile.filters if isinstance(rule, MachineFilter)]
+        self.is_open = [  # to new VMs: no machine filter rejects the machine
+            all(rule.find_rejection(machine) is None for rule in machine_filters) for machine in self.machines
+        ]
         self.open_machines_by_rack = [list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack]
         self.capacity_table = CapacityTable()
         self.start_capacities = [self.capacity_table.add_machine(machine) for machine in self.machines]
@@ -227,13 +230,7 @@ class SiteTables(NumberedSite):
         key = machine << CELLS_BITS | cells
         placement = self._placements.get(key)
         if placement is None:
-            record, cell_numbers = self.machines[machine], self.capacity_table.get_cells(cells)
+            record, cell_numbers = self.machines[machine], self.capacity_table.cells[cells]
             placement = Placement(record.name, record.rack, record.availability_zone, cell_numbers)
             self._placements[key] = placement
         return placement
-
-
-def _is_machine_open(machine: Machine, profile: profiles.SchedulerProfile) -> bool:
-    """Check whether no machine filter rejects the machine."""
-    checks = [rule.find_rejection for rule in profile.filters if isinstance(rule, MachineFilter)]
-    return all(find_rejection(machine) is None for find_rejection in checks)
