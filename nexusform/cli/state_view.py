@@ -1,7 +1,6 @@
 """`nexusform state list`, `state show`, `state verify`, `state pull`, `state history` and `output`."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import click
 from msgspec import Struct
@@ -242,10 +241,12 @@ def output(arguments: OutputArguments) -> int:
 def _print_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
     """Print all outputs as JSON (including sensitive values) or as text; return the exit code 0, also without any."""
     if arguments.as_json:
+        from nexusform.rendering.notation.json_values import encode_value
+
         document = {}
         for name, state in sorted(outputs.items()):
             document[name] = {"sensitive": state.sensitive, "type": build_type_json(state.type), "value": state.value}
-        screen.print_text(_encode_json(document))
+        screen.print_text(encode_value(document, pretty=True).decode())
         return 0
     if not outputs:
         detail = "The state has no outputs. Declare an output and apply the configuration."
@@ -265,7 +266,9 @@ def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Ma
         detail = f'The state has no output "{name}".{suggest_name(name, outputs)} `nexusform apply` records outputs.'
         return screen.print_failure([build_error("output-not-found", detail, headline=f'Output "{name}" not found')])
     if arguments.as_json:
-        screen.print_text(_encode_json(output_state.value))
+        from nexusform.rendering.notation.json_values import encode_value
+
+        screen.print_text(encode_value(output_state.value, pretty=True).decode())
         return 0
     from nexusform.rendering.notation.hcl_text import format_scalar, render_hcl_value
 
@@ -279,9 +282,3 @@ def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Ma
     text = output_state.value if isinstance(output_state.value, str) else format_scalar(output_state.value)
     click.echo(text, nl=False)
     return 0
-
-
-def _encode_json(value: Any) -> str:
-    from nexusform.rendering.notation.json_values import encode_value
-
-    return encode_value(value, pretty=True).decode()

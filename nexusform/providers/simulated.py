@@ -37,7 +37,6 @@ if TYPE_CHECKING:  # most sites are simulated from state alone
 
 OPERATIONS: Final = ("create", "read", "update", "delete")
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _STEP: Final = re.compile(r'\.?([^\W\d][\w-]*)|\[([0-9]{1,18})\]|\["((?:[^"\\]++|\\.)*+)"\]')
 
 
@@ -73,10 +72,6 @@ class Faults(Struct):
                     triggered.append(fault)
         return triggered
 
-    def has_faults(self, operation: str) -> bool:
-        """Return whether any fault may affect such a call."""
-        return any(fault.operation == operation for fault in self.faults)
-
 
 def parse_fault(block: Mapping[str, Any]) -> Fault:
     """Parse the values of a `fault` block. Raises ProviderProblem with a sentence for the user."""
@@ -101,7 +96,8 @@ def parse_delay(text: str) -> float:
     match = _DELAY.fullmatch(text.strip())
     if match is None:
         raise ProviderProblem(f'fault: delay "{text}" is not a duration such as "2s" or "300ms".')
-    return float(match.group(1)) * _SECONDS[match.group(2) or "s"]
+    seconds_by_unit = {"ms": 0.001, "s": 1.0, "m": 60.0}
+    return float(match.group(1)) * seconds_by_unit[match.group(2) or "s"]
 
 
 def parse_path(text: str) -> Path:
@@ -214,7 +210,8 @@ class SimulatedProvider:
         self._reality = reality
         self._faults = faults or Faults(())
         self._sleep = sleep
-        self.observes_objects = reality is not None or self._faults.has_faults("read")
+        has_read_faults = any(fault.operation == "read" for fault in self._faults.faults)
+        self.observes_objects = reality is not None or has_read_faults
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Return the objects; without a reality file those of the state. Raises ProviderProblem."""

@@ -34,7 +34,6 @@ EVACUATING: Final = "being evacuated"
 _OFF: Final = "powered off"
 _NOT_READY: Final = "not ready"
 _NOT_PROVISIONED: Final = "not provisioned"
-_HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that are not set on purpose
 DETAILED_STATUSES: Final = ("Available", "Deprovisioning", "Error", "Preparing", "Provisioned", "Provisioning")
 
 
@@ -61,20 +60,18 @@ class MachineFact(Struct, frozen=True):
     absent_value: str = ""
 
 
-def is_compute_plane_role(role: str) -> bool:
-    """Return whether a role is compute-plane: plain, or `platform.afo-nc.microsoft.com/compute-plane=true`."""
-    return list_role_names([role]) == (COMPUTE_PLANE,)
-
-
 def list_role_names(roles: Any) -> tuple[str, ...]:
-    """Return the short names of roles, sorted: `platform.afo-nc.microsoft.com/control-plane=true` is control-plane."""
+    """Return the short names of roles, sorted: `platform.afo-nc.microsoft.com/control-plane=true` is control-plane.
+
+    A role with the value `false` does not apply, so it is left out. `roles` may be None.
+    """
     parts = [role.lower().rpartition("/")[2].partition("=") for role in roles or ()]
     return tuple(sorted({name for name, _, flag in parts if flag in {"", "true"}}))
 
 
 def _explain_wrong_roles(roles: Any) -> str:
     """Return the reason of the roles against VMs: none of them is compute-plane; "" if one is."""
-    if any(map(is_compute_plane_role, roles)):
+    if COMPUTE_PLANE in list_role_names(roles):
         return ""
     role_list = ", ".join(sorted(roles))
     return f"not a compute-plane machine (roles: {role_list})" if role_list else "without the role compute-plane"
@@ -161,11 +158,6 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (  # in the order in which reaso
 EXPORTED_FACTS: Final = tuple(fact for fact in MACHINE_FACTS if fact.export_field)
 
 
-def build_fact_attributes() -> dict[str, AttributeSchema]:
-    """Return the attributes of nexus_bare_metal_machine, by name."""
-    return {fact.name: fact.attribute for fact in MACHINE_FACTS}
-
-
 def build_override_attributes() -> dict[str, AttributeSchema]:
     """Return the arguments of a rack's machine_override, by name."""
     overrides = sorted((fact for fact in MACHINE_FACTS if fact.is_override), key=lambda fact: fact.name)
@@ -229,7 +221,8 @@ def find_observed_reasons(facts: Mapping[str, Any]) -> str:
 
 def find_health_reasons(reasons: str) -> str:
     """Return the health problems among the joined reasons against new VMs; "" for a healthy machine."""
-    return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(_HEALTH_REASONS))
+    health_reasons = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that are not set on purpose
+    return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(health_reasons))
 
 
 MAXIMUM_CELLS: Final = 64  # of one machine; each is processed separately
@@ -263,7 +256,6 @@ VFS: Final = build_optional_argument(
     "SR-IOV virtual functions per VM, from its NUMA cells. A cell has 30 (inferred). A change moves no VM. Default: 0.",
     minimum=0,
 )
-_FIGURES: Final = ("numa_cells", "cpus_per_cell", "memory_gib_per_cell", "ephemeral_disk_gib")
 
 
 class Hardware(NamedTuple):
@@ -286,8 +278,10 @@ def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
     """Return the hardware of the block `machine` (None if incomplete), or without it of `machine_sku` (or None)."""
     block = attributes.get("machine")
     if isinstance(block, Mapping):
-        figures = [block[name] for name in _FIGURES if isinstance(block.get(name), int)]  # from cells to disk_gib
-        if len(figures) < len(_FIGURES):
+        # In the order of the fields of Hardware, from `cells` to `disk_gib`.
+        figure_names = ("numa_cells", "cpus_per_cell", "memory_gib_per_cell", "ephemeral_disk_gib")
+        figures = [block[name] for name in figure_names if isinstance(block.get(name), int)]
+        if len(figures) < len(figure_names):
             return None
         vfs = block.get("vfs_per_cell")
         return Hardware(None, *figures)._replace(vfs_per_cell=vfs if isinstance(vfs, int) else VFS_PER_CELL)

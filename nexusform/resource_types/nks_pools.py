@@ -34,8 +34,6 @@ from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, Obj
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 MACHINE_LABEL: Final = "topology.kubernetes.io/baremetalmachine"
-HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 
 MAXIMUM_NODES: Final = 1_000_000  # more nodes than any pool has; a limit, so that a typing error cannot exhaust memory
 
@@ -298,10 +296,10 @@ def build_node_properties(
     pool, is_control_plane = pools.get(vm.pool, {}), vm.pool == CONTROL_PLANE
     labels = {} if is_control_plane else dict(get_mapping(pool, "labels"))
     labels |= list_registered_labels(vm.name, control_plane=is_control_plane)
-    labels[INSTANCE_TYPE_LABEL] = vm.sku_name
+    labels["node.kubernetes.io/instance-type"] = vm.sku_name
     labels[ZONE_LABEL] = vm.placement.availability_zone
     labels[MACHINE_LABEL] = vm.placement.machine
-    labels[HOSTNAME_LABEL] = vm.name
+    labels["kubernetes.io/hostname"] = vm.name
     kubelet = build_node_kubelet(pool, cluster)
     if is_control_plane:
         return NodeProperties(labels, (CONTROL_PLANE_TAINT,), kubelet)

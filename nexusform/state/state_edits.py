@@ -49,9 +49,9 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
     if source == target:
         raise _build_error("nothing-to-move", f"Source and target are both {source}.")
     if bool(source.type) != bool(target.type):
-        detail = (
-            f"{_describe_address_kind(source)} ({source}) cannot become {_describe_address_kind(target)} ({target})."
-        )
+        kinds = ("a resource", "a module") if source.type else ("a module", "a resource")
+        source_kind, target_kind = kinds
+        detail = f"{source_kind} ({source}) cannot become {target_kind} ({target})."
         raise _build_error("moved-between-kinds", detail)
     if (source.mode, source.type) != (target.mode, target.type):
         raise _build_error("moved-between-types", f"{source} and {target} must have the same resource type.")
@@ -68,10 +68,6 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
         )
     _check_move_targets(state, pairs, target)
     return pairs
-
-
-def _describe_address_kind(pattern: AddressPattern) -> str:
-    return "a resource" if pattern.type else "a module"
 
 
 def _compute_moved_address(address: Address, source: AddressPattern, target: AddressPattern) -> Address:

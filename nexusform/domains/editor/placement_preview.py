@@ -20,7 +20,6 @@ from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
-_MAX_NAMES = 4
 _SAVED_TEXT_NOTE = "Prediction for the saved text; unsaved changes are not included."
 
 
@@ -99,8 +98,9 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
 
 
 def _join_first_texts(texts: list[str], separator: str) -> str:
-    text = separator.join(texts[:_MAX_NAMES])
-    return f"{text}{separator}{len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else text
+    max_names = 4
+    text = separator.join(texts[:max_names])
+    return f"{text}{separator}{len(texts) - max_names} more" if len(texts) > max_names else text
 
 
 def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:

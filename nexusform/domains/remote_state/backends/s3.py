@@ -30,11 +30,8 @@ from nexusform.network.web_errors import check_plain_credentials
 
 _LEASE: Final = "Lease"  # members of the lock object in addition to those of LockInfo
 _RENEWED: Final = "Renewed"
-_CONFLICT_CODES: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 _AMAZON: Final = re.compile(r"https://[^/@]+\.amazonaws\.com(?:\.cn)?/?")
 _MISSING_CODE: Final = "NoSuchKey"  # a bare 404 may be from a proxy
-_MISSING_CODES: Final = frozenset({_MISSING_CODE, "NotFound", "404"})
-_JOURNAL_KEEP_LEASES: Final = 2  # journal objects are removed once they are older than so many leases
 
 
 class S3Backend(LineJournalBackend):
@@ -94,7 +91,8 @@ class S3Backend(LineJournalBackend):
         self.write(document)
         if has_lines:  # newer objects before the mark may stay: readers skip them
             with self._convert_errors("empty the journal"):
-                self._journal.delete_old_objects(_JOURNAL_KEEP_LEASES * read_lease_seconds())
+                kept_leases = 2  # objects older than so many leases are removed
+                self._journal.delete_old_objects(kept_leases * read_lease_seconds())
 
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked; an expired one is replaced, with a warning."""
@@ -308,7 +306,9 @@ class _BucketObjects:
         try:
             answer = self._client.put_object(Bucket=self._bucket, Key=key, Body=content, **condition)
         except ClientError as problem:
-            if _get_error_code(problem) not in _CONFLICT_CODES | _MISSING_CODES:
+            conflict_codes = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+            missing_codes = (_MISSING_CODE, "NotFound", "404")
+            if _get_error_code(problem) not in (*conflict_codes, *missing_codes):
                 raise
             # The response to an earlier attempt may be lost: then the object has our content.
             current, current_etag = self.get_content(key)
