@@ -120,9 +120,11 @@ class Command(click.Command):
         previous_word = ""  # the word before `extra`, without dashes
         if extra in words[1:]:
             previous_word = words[words.index(extra) - 1].lstrip("-")
+        # The value of a switch: `-lock false` instead of `-lock=false`.
         for flag in flags:
             if flag.is_switch and f"-{previous_word}" in flag.opts:
                 return f" Write -{previous_word}={extra}."
+        # An id without its flag: `NAME` instead of `-id=NAME`.
         ids = [f"{flag.opts[0]}={extra}" for flag in flags if flag.metavar == "ID"]
         if ids:
             return f" Write {' or '.join(ids)}."
@@ -257,9 +259,17 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
 
 
 def _list_argument_words(value: object) -> list[str]:
-    """Return the words of an argument: one, those of a repeatable flag, or each path of `(("var-file", path), ...)`."""
+    """Return the words of an argument's value, without empty ones.
+
+    A value is one word, a tuple of the words of a repeatable flag, or for ordered flags a tuple of pairs of flag
+    and word: `(("var-file", "a.nfvars"), ("var", "b=1"))` gives ["a.nfvars", "b=1"].
+    """
     parts = value if isinstance(value, tuple) else (value,)
-    return [str(part[-1] if isinstance(part, tuple) else part) for part in parts if part]
+    words = []
+    for part in filter(None, parts):
+        word = part[-1] if isinstance(part, tuple) else part
+        words.append(str(word))
+    return words
 
 
 def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:

@@ -291,10 +291,16 @@ def _report_internal_error(bug: Exception) -> int:
 
 def _is_out_of_memory(problem: Exception) -> bool:
     """Return whether memory was missing, also for a library or a thread."""
-    if isinstance(problem, MemoryError) or (isinstance(problem, OSError) and problem.errno == errno.ENOMEM):
+    if isinstance(problem, MemoryError):
         return True
-    text = str(problem).lower() if isinstance(problem, ImportError | RuntimeError | OSError) else ""
-    return any(sign in text for sign in ("cannot allocate memory", "failed to map segment", "can't start new thread"))
+    if isinstance(problem, OSError) and problem.errno == errno.ENOMEM:
+        return True
+    if not isinstance(problem, ImportError | RuntimeError | OSError):
+        return False
+    # The import of a library and the start of a thread report it by a message only.
+    message = str(problem).lower()
+    signs = ("cannot allocate memory", "failed to map segment", "can't start new thread")
+    return any(sign in message for sign in signs)
 
 
 def _print_to_stderr(text: str) -> None:

@@ -177,7 +177,10 @@ def explain_untrusted_file(name: str, path: str, content: str) -> str:
 
 
 def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of an entry; of a default path only if it exists."""
+    """Yield the paths of an entry, as given by its form: the value of a variable, or a default path if it exists.
+
+    The name of an entry is that of a variable, a path below HOME (`~/.kube/config`), or a program.
+    """
     value = environment.get(entry.name, "")
     if entry.form is PathValueForm.HOME:
         home = environment.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
@@ -189,7 +192,7 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
         if path and not Path(path).is_relative_to(sys.prefix):  # the job's own Python environment is trusted
             yield path
     elif entry.form in (PathValueForm.FLAG, PathValueForm.CURRENT) or not value:
-        return  # a flag or file of the current directory is checked by its reader; a variable without value names none
+        return  # the reader of a flag or file of the current directory checks it; an unset variable names no file
     elif entry.form is PathValueForm.COMMAND:
         # The program of a command, and the existing files of its arguments.
         with suppress(ValueError):  # reported where the command is run

@@ -175,10 +175,11 @@ def _read_declared_length(answer: Any) -> int | None:
 
 def _format_connection_error(problem: object) -> str:
     """Return the first line of an error's message for display, at most 200 printable characters."""
-    text = str(getattr(problem, "strerror", None) or problem) or type(problem).__name__
-    line = text.splitlines()[0]
-    printable = "".join(letter if letter.isprintable() else "?" for letter in line)
-    return printable[:200] or type(problem).__name__
+    class_name = type(problem).__name__  # for an error without a message
+    text = str(getattr(problem, "strerror", None) or problem) or class_name
+    first_line = text.splitlines()[0]
+    printable_line = "".join(letter if letter.isprintable() else "?" for letter in first_line)
+    return printable_line[:200] or class_name
 
 
 def build_limited_session(endpoint: str) -> Any:

@@ -323,13 +323,18 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
 
 
 def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`. Raises ValidationError."""
+    """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`. Raises ValidationError.
+
+    The result is a list of pairs, because a header may repeat: one for each group, and for each value of an extra.
+    """
     headers: list[tuple[str, str]] = []
     for field_name, header in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
         if user.get(field_name):
             headers.append((header, str(user[field_name])))
-    headers += [("Impersonate-Group", group) for group in convert(user.get("as-groups") or [], list[str])]
-    for key, values in convert(user.get("as-user-extra") or {}, dict[str, list[str]]).items():
+    groups = convert(user.get("as-groups") or [], list[str])
+    headers += [("Impersonate-Group", group) for group in groups]
+    extras = convert(user.get("as-user-extra") or {}, dict[str, list[str]])
+    for key, values in extras.items():
         headers += [(f"Impersonate-Extra-{key}", value) for value in values]
     return headers
 

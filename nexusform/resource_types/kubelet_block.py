@@ -127,13 +127,13 @@ def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:
         if isinstance(block, Mapping):
             values |= {name: value for name, value in block.items() if is_set_and_known(value)}
             extended_resources |= parse_extended_resources(block.get("extended_resources"))
-    eviction = values.get("eviction_memory")
-    cpus = values.get("reserved_cpus")
+    cpu_list = values.get("reserved_cpus")
+    reservations = map(values.get, _RESERVE_ARGUMENTS)  # the blocks kube_reserved and system_reserved, None if absent
     return KubeletConfiguration(
         platform=platform,
-        eviction_memory=EVICTION_MEMORY if eviction is None else _parse_whole_amount(eviction),
-        reserved=_sum_reservations(values.get(name) for name in _RESERVE_ARGUMENTS),
-        reserved_cpus=None if cpus is None else _parse_cpu_list(cpus),
+        eviction_memory=_parse_whole_amount(values.get("eviction_memory", EVICTION_MEMORY)),
+        reserved=_sum_reservations(reservations),
+        reserved_cpus=None if cpu_list is None else _parse_cpu_list(cpu_list),
         extended=extended_resources,
         policy=TopologyPolicy(values.get("topology_manager_policy") or TopologyPolicy.NONE),
         cells=int(values.get("numa_nodes") or 0),
@@ -163,18 +163,28 @@ def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
 
 
 def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
-    """Return an amount, or those of a list by NUMA cell; None if any is invalid, or for an empty list."""
+    """Return an amount, or those of a list by NUMA cell; None if any is invalid, or for an empty list.
+
+    "2" gives (2,), and ["1", "1"] gives (1, 1): one amount for each cell.
+    """
     items = amount if isinstance(amount, list) else [amount]
-    amounts = [parsed for item in items if (parsed := _parse_reservation_amount(item)) is not None]
-    return tuple(amounts) if amounts and len(amounts) == len(items) else None
+    amounts = []
+    for item in items:
+        whole_amount = _parse_reservation_amount(item)
+        if whole_amount is None:
+            return None
+        amounts.append(whole_amount)
+    return tuple(amounts) or None
 
 
 def _parse_reservation_amount(value: Any) -> int | None:
-    """Return a whole number of units, None for an invalid amount."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    """Return the whole number of units of a quantity (3, "3" or "2Gi"), None for an invalid or negative one."""
+    if isinstance(value, bool) or not isinstance(value, int | str):  # True is an int, too
         return None
     quantity = parse_quantity(str(value))
-    return None if isinstance(quantity, InvalidQuantity) or quantity.nano < 0 else quantity.round_to_units()
+    if isinstance(quantity, InvalidQuantity) or quantity.nano < 0:
+        return None
+    return quantity.round_to_units()
 
 
 def _parse_whole_amount(value: Any) -> int:

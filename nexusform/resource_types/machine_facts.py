@@ -65,8 +65,13 @@ def list_role_names(roles: Any) -> tuple[str, ...]:
 
     A role with the value `false` does not apply, so it is left out. `roles` may be None.
     """
-    parts = [role.lower().rpartition("/")[2].partition("=") for role in roles or ()]
-    return tuple(sorted({name for name, _, flag in parts if flag in {"", "true"}}))
+    names = set()
+    for role in roles or ():
+        label = role.lower().rpartition("/")[2]  # without the prefix: `control-plane=true`
+        name, _, flag = label.partition("=")
+        if flag in ("", "true"):
+            names.add(name)
+    return tuple(sorted(names))
 
 
 def _explain_wrong_roles(roles: Any) -> str:
@@ -284,9 +289,12 @@ def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
         if len(figures) < len(figure_names):
             return None
         vfs = block.get("vfs_per_cell")
-        return Hardware(None, *figures)._replace(vfs_per_cell=vfs if isinstance(vfs, int) else VFS_PER_CELL)
+        vfs_per_cell = vfs if isinstance(vfs, int) else VFS_PER_CELL  # the default also for an unknown number
+        return Hardware(None, *figures)._replace(vfs_per_cell=vfs_per_cell)
     name = attributes.get("machine_sku")
-    sku = CATALOGUES[NEWEST].machine_skus.get(name) if isinstance(name, str) else None
+    if not isinstance(name, str):
+        return None
+    sku = CATALOGUES[NEWEST].machine_skus.get(name)
     return None if sku is None else build_hardware(sku, sku.name)
 
 

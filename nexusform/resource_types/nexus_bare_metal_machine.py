@@ -127,12 +127,14 @@ def _check_occupied_block(attributes: Mapping[str, Any], index: int, block: Mapp
     problems = check_whole_numbers(block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path)
     cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)  # a list of cells, or else their number
     hardware = read_hardware(attributes)
-    if hardware is not None and not cells and isinstance(numa_cells, int) and numa_cells > hardware.cells:
-        detail = f"It spans {numa_cells} cells, and the machine has {hardware.cells}. Compare with the real hardware."
+    machine_cells = hardware.cells if hardware is not None else None  # None: unknown
+    if machine_cells is not None and not cells and isinstance(numa_cells, int) and numa_cells > machine_cells:
+        detail = f"It spans {numa_cells} cells, and the machine has {machine_cells}. Compare with the real hardware."
         return [*problems, Problem((*path, "numa_cells"), "invalid-numa-cell", detail)]
+    # Only a list without unknown cells is checked.
     if isinstance(cells, list) and all(isinstance(cell, int | float | Fraction) for cell in cells):
-        last = hardware.cells - 1 if hardware is not None else None
-        problems += _check_numa_cell_list(cells, last, (*path, "cells"))
+        last_cell = machine_cells - 1 if machine_cells is not None else None
+        problems += _check_numa_cell_list(cells, last_cell, (*path, "cells"))
     return problems
 
 

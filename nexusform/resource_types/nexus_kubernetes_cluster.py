@@ -222,18 +222,25 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the running version for a request of equal meaning (none, `v1.30.3`, `1.30`); {} keeps the request."""
-    current, target = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
-    if not isinstance(current, str) or not current:
+    """Return the running version for a request of equal meaning; {} keeps the request. There are never problems.
+
+    The requests None, `v1.30.3` and `1.30` mean the running version 1.30.3: they plan no upgrade.
+    """
+    running, requested = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
+    if not isinstance(running, str) or not running:
         return {}, []  # no version is recorded
-    if target is None:
-        return {"kubernetes_version": current}, []
+    if requested is None:
+        return {"kubernetes_version": running}, []
+    if not isinstance(requested, str):
+        return {}, []  # unknown in this plan
     from nexusform.kubernetes.releases.kubernetes_versions import VersionStep, determine_upgrade_kind, parse_version
 
-    start, end = parse_version(current), parse_version(target) if isinstance(target, str) else None
-    if start is None or end is None or determine_upgrade_kind(start, end) is not VersionStep.NONE:
-        return {}, []  # an invalid or another version
-    return {"kubernetes_version": current}, []
+    start, end = parse_version(running), parse_version(requested)
+    if start is None or end is None:
+        return {}, []  # an invalid version
+    if determine_upgrade_kind(start, end) is not VersionStep.NONE:
+        return {}, []  # another version
+    return {"kubernetes_version": running}, []
 
 
 NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(

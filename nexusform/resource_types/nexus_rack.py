@@ -94,7 +94,10 @@ def build_machine_name(rack: str, slot: int) -> str:
 
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the zone, the hardware and the machines by name, with defaults; unknown without the name or count."""
+    """Return the zone, the hardware and the machines by name, with defaults; unknown without the name or count.
+
+    `machines` is {"rack1-bm01": {"slot": 1}, ...}. The hardware stays None with a block `machine`, which replaces it.
+    """
     name, count = attributes.get("name"), attributes.get("machine_count")
     zone, sku = attributes.get("availability_zone"), attributes.get("machine_sku")
     if zone is None:

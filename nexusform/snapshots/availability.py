@@ -100,15 +100,18 @@ def build_pool_availability(
 
 
 def list_affected_pools(site: SiteSnapshot, machines: Collection[str]) -> tuple[PoolAvailability, ...]:
-    """Return the pools with VMs on these machines, in order of creation."""
+    """Return the pools with VMs on these machines, in order of creation.
+
+    Their availability counts the VMs on these machines as down, besides the VMs on other machines already down.
+    """
     affected: list[PoolAvailability] = []
-    down_now = site.machines_down.difference(machines)
+    other_machines_down = site.machines_down.difference(machines)
     for cluster in site.clusters:
         for pool in cluster.pools:
-            down = [vm for vm in pool.vms if vm.placement.machine in machines]
-            if down:
-                already_down = sum(vm.placement.machine in down_now for vm in pool.vms)
-                affected.append(build_pool_availability(cluster, pool, down, already_down))
+            affected_vms = [vm for vm in pool.vms if vm.placement.machine in machines]
+            if affected_vms:
+                already_down = sum(vm.placement.machine in other_machines_down for vm in pool.vms)
+                affected.append(build_pool_availability(cluster, pool, affected_vms, already_down))
     return tuple(affected)
 
 

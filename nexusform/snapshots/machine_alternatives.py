@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 
 from msgspec import Struct
 
@@ -102,14 +103,15 @@ def _describe_violated_hint(demand: Demand, machine: Machine) -> str:
 
 def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]) -> list[ScheduledVm]:
     """Return the VMs to remove for a VM of `sku`: from the NUMA cells with the fewest removals, and more for disk."""
+    # The VMs to remove from each cell, cells with the fewest first; for equal numbers those with the least memory.
     by_cell = [_select_vms_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
-    by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))  # fewest first
-    selected: dict[int, ScheduledVm] = {}
-    for removals in by_cell[: sku.numa_cells]:
-        selected |= {vm.handle: vm for vm in removals}
+    by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))
+    cheapest_removals = chain.from_iterable(by_cell[: sku.numa_cells])
+    selected = {vm.handle: vm for vm in cheapest_removals}  # a VM may be in two cells
+    # If the disk is still short, remove the VMs with the largest disks, until it is sufficient.
     remaining = [vm for vm in vms if vm.handle not in selected]
     free_disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in remaining)
-    for vm in sorted(remaining, key=lambda vm: -vm.sku.disk_gib):  # the largest first
+    for vm in sorted(remaining, key=lambda vm: -vm.sku.disk_gib):
         if free_disk >= sku.disk_gib:
             break
         selected[vm.handle] = vm

@@ -202,7 +202,11 @@ def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> I
 
 
 def _build_wrong_type_problem(path: Path, value: Any, expected: str) -> Problem:
-    """Build the problem of a value; the subject is the last name in its path."""
+    """Build the problem of a value, such as `"cells" must be a list, not null`.
+
+    The subject is the last name in its path, without list positions. The kind of a string or number is not named.
+    """
+    names = [step for step in path if isinstance(step, str)]
+    subject = names[-1] if names else ""
     actual = "" if value.__class__ in {str, int, float} else f", not {describe_json_kind(value)}"
-    name = next((step for step in reversed(path) if isinstance(step, str)), "")
-    return build_invalid_member_problem(path, f'"{name}" must be {expected}{actual}.')
+    return build_invalid_member_problem(path, f'"{subject}" must be {expected}{actual}.')

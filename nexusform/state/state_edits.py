@@ -95,14 +95,14 @@ def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModuleP
 
 def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
     """Raise DiagnosticsError if two new addresses are equal, or another instance of the state is in the way."""
-    targets = {new for _, new in pairs}
+    moved_addresses, targets = {old for old, _ in pairs}, {new for _, new in pairs}
     if len(targets) < len(pairs):
         raise _build_error(
             "ambiguous-instance-address",
             "More than one instance would get the same address. Write one full address, or move them one "
             f"by one to keys of {target}.",
         )
-    moved_addresses = {old for old, _ in pairs}
+    # An address that is moved away, too, is free: a swap or a chain is possible.
     occupied_addresses = sorted((targets & state.instances.keys()) - moved_addresses, key=compute_address_order)
     # A resource has either one instance without a key, or several with keys. So a new address without a key conflicts
     # with every instance of that resource with a key, and the other way round. A conflict is (resource, has a key).
@@ -159,7 +159,8 @@ def find_instance(state: State, pattern: AddressPattern) -> Address | None:
         raise _build_error("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
     if pattern.mode == "data":
         raise _build_error("not-a-resource", f"{pattern} is a data source; every plan reads it again.")
-    matches = [a for a in select_instances(state, [pattern]) if state.instances[a].current is not None]
+    selected_addresses = select_instances(state, [pattern])
+    matches = [address for address in selected_addresses if state.instances[address].current is not None]
     if len(matches) > 1:
         address_list = format_list((str(address) for address in matches), max_items=5)
         raise _build_error("several-instances", f"{pattern} names {len(matches)} instances; name one: {address_list}.")

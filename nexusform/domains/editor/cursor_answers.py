@@ -56,13 +56,18 @@ def get_schemas(block_type: str) -> Mapping[str, BlockSchema]:
 
 
 def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
-    """Return the schema of the innermost block, the last of `blocks`, or UNKNOWN_SCHEMA. The first is a resource."""
+    """Return the schema of the innermost block, the last of `blocks`, or UNKNOWN_SCHEMA.
+
+    The first block is at the top level, and each other one is inside the block before it. A block `dynamic "taint"`
+    and the block `content` in it have the schema of `taint`.
+    """
     if not blocks or not blocks[0].labels:  # no resource, or one without its type yet
         return UNKNOWN_SCHEMA
-    schema = get_schemas(blocks[0].type).get(blocks[0].labels[0].value, UNKNOWN_SCHEMA)
+    resource = blocks[0]
+    schema = get_schemas(resource.type).get(resource.labels[0].value, UNKNOWN_SCHEMA)
     for block in blocks[1:]:
         block_type = block.labels[0].value if block.type == "dynamic" and block.labels else block.type
-        if block_type != "content":  # part of a dynamic block, so its schema is already found
+        if block_type != "content":  # the schema of a content block is already found
             schema = schema.blocks.get(block_type, _UNKNOWN_BLOCK).schema
     return schema
 

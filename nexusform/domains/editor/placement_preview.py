@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
@@ -52,9 +53,9 @@ def build_saved_preview(directory: str) -> PlacementPreview:
 
 def build_preview(plan: Plan) -> PlacementPreview:
     """Return the preview of a plan. Texts of the instances of one block are joined."""
-    # By address of the block and pool ("": no pool), a text per instance.
-    hints: dict[tuple[str, str], list[str]] = {}
-    texts: dict[tuple[str, str], list[str]] = {}
+    # By address of the block and pool ("": no pool), a text per instance. The block of `a.b[0]` is `a.b`.
+    hints: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    texts: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     zones: dict[tuple[str, str], list[str]] = {}  # by address of the instance and pool
     for site in plan.sites:
         for pool in site.pools:
@@ -62,11 +63,13 @@ def build_preview(plan: Plan) -> PlacementPreview:
             zones[str(pool.address), pool.pool] = sorted({vm.placement.availability_zone for vm in vms})
     for table in plan.placement_tables:
         key = (str(table.address.config_address), table.pool)
-        hints.setdefault(key, []).append(_format_vms_per_rack(table))
-        texts.setdefault(key, []).append(_format_pool(table, plan, zones.get((str(table.address), table.pool), [])))
+        pool_zones = zones.get((str(table.address), table.pool), [])
+        hints[key].append(_format_vms_per_rack(table))
+        texts[key].append(_format_pool(table, plan, pool_zones))
     for row in plan.placements:
-        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):  # objects without a table
-            hints.setdefault((str(row.address.config_address), ""), []).append(format_location_text(row.target))
+        # VMs and bindings without a pool are in no table; a hint has the location of each.
+        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):
+            hints[str(row.address.config_address), ""].append(format_location_text(row.target))
     return PlacementPreview(
         hints={key: _join_first_texts(parts, "; ") for key, parts in hints.items()},
         texts={key: _join_first_texts(parts, "\n\n") for key, parts in texts.items()},

@@ -154,15 +154,18 @@ class PlanExploration:
 
     def _check_request(self, request: ExplorationRequest) -> None:
         """Raise ExplorationRequestError for unknown pools or racks and for counts out of range."""
+        rack_keys = (*request.lost, *request.active, *request.added)
         unknown_keys = [key for key in request.counts if key not in self._count_paths]
-        unknown_keys += [key for key in (*request.lost, *request.active, *request.added) if key not in self._racks]
+        unknown_keys += [key for key in rack_keys if key not in self._racks]
         if unknown_keys:
             raise ExplorationRequestError(f'Unknown pool or rack "{unknown_keys[0]}".')
-        if any(not 0 <= count <= MAX_VMS for count in request.counts.values()):
-            raise ExplorationRequestError(f"A pool can have 0 to {MAX_VMS:,} VMs.")
-        max_added_racks = 50  # racks
-        if any(not 0 <= count <= max_added_racks for count in request.added.values()):
-            raise ExplorationRequestError(f"At most {max_added_racks} racks can be added at a time.")
+        for vm_count in request.counts.values():
+            if not 0 <= vm_count <= MAX_VMS:
+                raise ExplorationRequestError(f"A pool can have 0 to {MAX_VMS:,} VMs.")
+        max_added_racks = 50
+        for rack_count in request.added.values():
+            if not 0 <= rack_count <= max_added_racks:
+                raise ExplorationRequestError(f"At most {max_added_racks} racks can be added at a time.")
 
     def _list_requested_adjustments(self, request: ExplorationRequest) -> list[ArgumentAdjustment]:
         """Return the changed arguments of a request; a lost rack has no machines."""

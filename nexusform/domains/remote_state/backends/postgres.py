@@ -397,16 +397,23 @@ class _Database:
 
 
 def _choose_tls_settings(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the TLS settings to add: required for another machine, else none. Raises BackendProblem."""
-    hosts = str(parts.get("hostaddr") or parts.get("host") or read_variable("PGHOST") or "localhost").split(",")
+    """Return the settings to add to a connection string, so that credentials are sent over TLS only.
+
+    `parts` are the settings of the string, by name. A connection to this machine needs no TLS. For another machine,
+    a mode that permits plain connections raises BackendProblem; without a mode, TLS is required.
+    """
     if parts.get("service") or read_variable("PGSERVICE"):
         return {}  # the file of the service may set host and encryption; `connect` checks the connection
+    host_list = parts.get("hostaddr") or parts.get("host") or read_variable("PGHOST") or "localhost"
+    hosts = str(host_list).split(",")
     if all(map(_is_this_machine, hosts)):
-        return {}  # local connections need no TLS
+        return {}
     mode = parts.get("sslmode") or read_variable("PGSSLMODE")
+    if not mode:
+        return {"sslmode": "require"}
     if mode in ("disable", "allow", "prefer"):
         raise BackendProblem(f"sslmode is {mode}: {_PLAIN}")
-    return {} if mode else {"sslmode": "require"}  # a stricter mode is kept
+    return {}  # the mode is strict enough
 
 
 def _is_this_machine(host: str) -> bool:

@@ -157,9 +157,12 @@ class S3Backend(LineJournalBackend):
         """Return the default workspace and those with a state."""
         with self._convert_errors("list the workspaces"):
             keys = self._objects.list_keys(f"{self._prefix}/")
-        ends = f"/{self._base_key}"
-        names = [key[len(self._prefix) + 1 : -len(ends)] for key in keys if key.endswith(ends)]  # PREFIX/NAME/KEY
-        return [DEFAULT_WORKSPACE, *sorted(name for name in names if "/" not in name)]  # "/": of another state
+        # The key of the state of a workspace is PREFIX/NAME/KEY.
+        suffix = f"/{self._base_key}"
+        start = len(self._prefix) + 1
+        names = [key[start : -len(suffix)] for key in keys if key.endswith(suffix)]
+        own_names = sorted(name for name in names if "/" not in name)  # with "/" it is of another state
+        return [DEFAULT_WORKSPACE, *own_names]
 
     def select_workspace(self, name: str) -> S3Backend:
         """Return the backend of another workspace in the same bucket and key."""
@@ -430,11 +433,16 @@ class _BucketJournal:
 
 
 def _strip_added_line_ends(content: bytes | None) -> bytes | None:
-    """Return the document with at most one line end (a lock takeover adds one); None if it is absent or empty."""
+    """Return the document with at most one line end; None if it is absent or empty.
+
+    Each replacement of a former lock holder adds a line end to the object (see `_block_former_holder`).
+    """
     if content is None:
         return None
-    stripped = content.rstrip(b"\n")
-    return stripped + b"\n" if stripped and content.endswith(b"\n") else stripped or None
+    document = content.rstrip(b"\n")
+    if not document:
+        return None
+    return document + b"\n" if content.endswith(b"\n") else document
 
 
 def _build_lock_content(info: LockInfo, seconds: int, renewals: int) -> bytes:
