@@ -124,7 +124,10 @@ def _render_vm_explanation(reason: VmExplanation, arguments: ExplainArguments, s
     )
 
     explanation = reason.explained_vm.explanation
-    facts = [*_describe_current_placement(reason), *_describe_reschedule_trigger(reason)]
+    facts = _describe_current_placement(reason)
+    trigger = reason.explained_vm.trigger
+    if trigger and reason.current_placement is None:  # a planned VM; a running one is described by its location
+        facts.append(f"Trigger: {trigger}{_describe_machine(trigger, reason.previous_machine)}.")
     if certainty := format_vm_certainty(reason.certainty, reason.samples):
         facts.append(certainty)
     alternatives = describe_alternatives(reason.alternatives, explanation.demand, reason.pool_size)
@@ -139,14 +142,6 @@ def _render_vm_explanation(reason: VmExplanation, arguments: ExplainArguments, s
         verdict = f"If placed again now, with everything else unchanged: {report.verdict}"
         report = replace(report, verdict=verdict)
     return _render_report(report, arguments, screen)
-
-
-def _describe_reschedule_trigger(reason: VmExplanation) -> list[str]:
-    """Return a sentence about the trigger of a planned VM; [] for a running one, described by its current location."""
-    trigger = reason.explained_vm.trigger
-    if not trigger or reason.current_placement is not None:
-        return []
-    return [f"Trigger: {trigger}{_describe_machine(trigger, reason.previous_machine)}."]
 
 
 def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:

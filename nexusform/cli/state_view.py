@@ -18,7 +18,7 @@ from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_count
-from nexusform.resources.address import Address, AddressPattern, AddressProblem, parse_pattern
+from nexusform.resources.address import Address, AddressProblem, parse_pattern
 from nexusform.schemas.value_types import build_type_json
 from nexusform.state import state_edits
 from nexusform.state.objects import OutputState, State
@@ -62,19 +62,16 @@ def list_instances(arguments: ListArguments) -> int:
         return 1
     if not has_been_written(state):
         return screen.print_failure([NO_STATE])
-    unknown_patterns = [pattern for pattern in patterns if not state_edits.select_instances(state, [pattern])]
-    if unknown_patterns:  # every given address must match
-        return screen.print_failure([_build_unknown_address_error(pattern, state) for pattern in unknown_patterns])
+    for pattern in patterns:
+        if not state_edits.select_instances(state, [pattern]):
+            hint = suggest_name(str(pattern), map(str, state.instances))
+            detail = f"The state has no object at {pattern}.{hint} `nexusform state list` shows all addresses."
+            problems.append(build_error("no-such-resource-instance", detail))
+    if problems:  # every given address must match
+        return screen.print_failure(problems)
     for address in state_edits.select_instances(state, patterns, arguments.object_id):
         screen.print_text(str(address))
     return 0
-
-
-def _build_unknown_address_error(pattern: AddressPattern, state: State) -> Diagnostic:
-    """Return the error for an address without an object."""
-    hint = suggest_name(str(pattern), map(str, state.instances))
-    detail = f"The state has no object at {pattern}.{hint} `nexusform state list` shows all addresses."
-    return build_error("no-such-resource-instance", detail)
 
 
 class ShowInstanceArguments(Struct, frozen=True, kw_only=True):

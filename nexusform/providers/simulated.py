@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path as FilePath
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -301,7 +302,8 @@ class SimulatedProvider:
 
 
 def _list_answers(faults: Sequence[Fault]) -> list[tuple[Path, Any]]:
-    return [pair for fault in faults for pair in fault.answer]
+    """Return the values injected by the faults into an answer, as pairs of path and value."""
+    return list(chain.from_iterable(fault.answer for fault in faults))
 
 
 def _build_answer(planned: Mapping[str, Any], result: Mapping[str, Any], faults: Sequence[Fault]) -> ChangeResult:

@@ -259,17 +259,21 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
         raise ProviderProblem(f"The reality file {path} must be a list of {{type, id, creation, attributes}}.")
     objects: dict[ObjectKey, Attributes] = {}
     for position, row in enumerate(rows):
-        key = _parse_object_key(row)
-        if key is None:
-            raise ProviderProblem(
-                f"The reality file {path}: entry {position} must be an object with type and id (texts), "
-                "creation (a whole number) and attributes (an object)."
-            )
+        match row:
+            case {"type": str(kind), "id": str(name), "attributes": dict(attributes)} if (
+                type(creation := row.get("creation", 0)) is int  # true is an int, too
+            ):
+                key = ObjectKey(kind, name, creation)
+            case _:
+                raise ProviderProblem(
+                    f"The reality file {path}: entry {position} must be an object with type and id (texts), "
+                    "creation (a whole number) and attributes (an object)."
+                )
         if key in objects:
             raise ProviderProblem(
                 f"The reality file {path}: entry {position} repeats {key.type} {key.id}, creation {key.creation}."
             )
-        objects[key] = row["attributes"]
+        objects[key] = attributes
     return objects
 
 
@@ -280,11 +284,3 @@ def _parse_change_record(line: bytes, path: Path) -> tuple[ObjectKey, Attributes
             case [str(kind), str(name), int(creation), dict() | None as attributes]:
                 return ObjectKey(kind, name, creation), attributes
     raise ProviderProblem(f"{path} is damaged: a line is not a change record.")
-
-
-def _parse_object_key(row: Any) -> ObjectKey | None:
-    match row:
-        case {"type": str(kind), "id": str(name), "attributes": dict(), **rest}:
-            creation = rest.get("creation", 0)
-            return ObjectKey(kind, name, creation) if type(creation) is int else None
-    return None

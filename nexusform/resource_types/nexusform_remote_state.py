@@ -7,7 +7,6 @@ from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, 
 from nexusform.json_data.plain_data import Path
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, compute_implied_type
 from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType, Type
-from nexusform.state.objects import ObjectState
 
 OUTPUTS: Final = "outputs"
 RESOURCES: Final = "resources"
@@ -57,20 +56,16 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         kind = context.types.get(address.type)
         if kind is not None:  # else of a type unknown to this version
             key = str(address)
-            resource_values[key] = _build_displayed_values(current, kind)
+            # The attributes as read by expressions, which a type may present in another form.
+            attributes_of_object = dict(current.attributes)
+            if kind.present is not None:
+                attributes_of_object = {name: kind.present(current.attributes, name) for name in current.attributes}
+            resource_values[key] = attributes_of_object
             resource_types[key] = compute_implied_type(kind.schema)
             sensitive_paths += [(RESOURCES, key, *path) for path in current.sensitive]
     values = {"id": state.lineage, "sku_catalogue": state.catalogue, OUTPUTS: output_values, RESOURCES: resource_values}
     types = {OUTPUTS: ObjectType.create(output_types), RESOURCES: ObjectType.create(resource_types)}
     return DataResult(values, problems, tuple(sensitive_paths), types)
-
-
-def _build_displayed_values(current: ObjectState, kind: ResourceType) -> dict[str, Any]:
-    """Return an object's attributes as read by expressions."""
-    attributes = current.attributes
-    if kind.present is None:
-        return dict(attributes)
-    return {name: kind.present(attributes, name) for name in attributes}
 
 
 NEXUSFORM_REMOTE_STATE: Final = ResourceType(

@@ -70,14 +70,17 @@ def _build_alternative(
     removed_vms: tuple[str, ...] = ()  # by name; VMs without a name by their cluster
     if is_supported and is_size_sufficient:
         removed_vms = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms))
-    hint = _describe_violated_hint(demand, machine)
+    violated_hints = (
+        hint for hint in demand.hints if hint.is_hard and hints.is_hint_violated(hint, machine.name, machine.rack)
+    )
+    hint_text = next(map(hints.describe_hint_requirement, violated_hints), "")  # the first one, "" for none
     obstacles = {
         MachineObstacle.OPEN: bool(machine.unschedulable_reason),
         MachineObstacle.HARDWARE: not is_supported,
         MachineObstacle.SIZE: is_supported and not is_size_sufficient,
         MachineObstacle.LEAVE: bool(removed_vms),
         MachineObstacle.ZONE: demand.zones is not None and zone not in demand.zones,
-        MachineObstacle.HINT: bool(hint),
+        MachineObstacle.HINT: bool(hint_text),
         MachineObstacle.RULE: bool(rule),
     }
     requirements = tuple(requirement for requirement, applies in obstacles.items() if applies)
@@ -89,16 +92,8 @@ def _build_alternative(
         removed_vms=removed_vms,
         unschedulable_reason=machine.unschedulable_reason,
         rule=rule,
-        hint=hint,
+        hint=hint_text,
     )
-
-
-def _describe_violated_hint(demand: Demand, machine: Machine) -> str:
-    """Describe the first hard hint of the VM against this machine, or return ""."""
-    for hint in demand.hints:
-        if hint.is_hard and hints.is_hint_violated(hint, machine.name, machine.rack):
-            return hints.describe_hint_requirement(hint)
-    return ""
 
 
 def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]) -> list[ScheduledVm]:

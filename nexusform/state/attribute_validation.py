@@ -74,14 +74,6 @@ def _check_object(
             yield build_invalid_member_problem((*path, name), f'"{name}" is missing.')
 
 
-def _build_attribute_check(attribute: AttributeSchema) -> _Check:
-    """Build the check of an attribute: its type, and for a primitive its choices or bounds."""
-    check_type = _build_type_check(attribute.type)
-    if attribute.type.__class__ is not PrimitiveType or (attribute.minimum is None and not attribute.choices):
-        return check_type
-    return partial(_check_choices_and_bounds, attribute, check_type)
-
-
 def _check_choices_and_bounds(
     attribute: AttributeSchema, check_type: _Check, value: Any, path: Path
 ) -> Iterator[Problem]:
@@ -145,13 +137,6 @@ def _build_member_check(name: str, member_type: Type) -> _Check:
 
 def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:
     return _check_whole_number(path, value, 0, None)
-
-
-def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
-    """Build the check of a string, a bool or a number (an int, a float, or a fraction of a large precision)."""
-    classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(primitive_type.name, (int, float, Fraction))
-    expected = {"string": "a string", "bool": "true or false"}.get(primitive_type.name, "a number")
-    return partial(_check_class, classes, expected)
 
 
 def _check_class(classes: tuple[type, ...], expected: str, value: Any, path: Path) -> Iterator[Problem]:

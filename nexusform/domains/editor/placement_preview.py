@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import enclose, format_count, group_by, select_word_form
@@ -21,8 +20,6 @@ from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
-_SAVED_TEXT_NOTE = "Prediction for the saved text; unsaved changes are not included."
-
 
 class PlacementPreview(Struct, frozen=True):
     """Placement by block (`nexus_kubernetes_cluster.a`) and pool, "" for the whole block. `hints` are short,
@@ -32,10 +29,6 @@ class PlacementPreview(Struct, frozen=True):
     hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
     texts: Mapping[tuple[str, str], str] = field(default_factory=dict)
     findings: tuple[Diagnostic, ...] = ()
-
-    def mark_unsaved_changes(self) -> PlacementPreview:
-        """Return the preview with a note about unsaved changes."""
-        return replace(self, texts={key: f"{text}\n\n{_SAVED_TEXT_NOTE}" for key, text in self.texts.items()})
 
 
 def build_saved_preview(directory: str) -> PlacementPreview:

@@ -11,6 +11,7 @@ from lsprotocol import types as lsp
 from lsprotocol.types import Diagnostic as Marker
 from lsprotocol.types import Position
 from msgspec import Struct, field
+from msgspec.structs import replace
 from pygls import uris
 from pygls.exceptions import JsonRpcInvalidParams
 from pygls.lsp.server import LanguageServer
@@ -105,7 +106,10 @@ class EditorState(Struct):
         """Return the placement preview of the last plan of a file's module."""
         directory = str(Path(path).parent)
         preview = self.previews.get(directory, PlacementPreview())
-        return preview.mark_unsaved_changes() if self._has_unsaved_changes(directory) else preview
+        if not self._has_unsaved_changes(directory):
+            return preview
+        note = "Prediction for the saved text; unsaved changes are not included."
+        return replace(preview, texts={key: f"{text}\n\n{note}" for key, text in preview.texts.items()})
 
 
 def create_server() -> LanguageServer:

@@ -403,18 +403,14 @@ def _rank_candidates(
     """
     ranked: list[RankedCandidate] = []
     for number in numbers:
-        figures = tuple(_build_ranking_figure(key, demand, number) for key in keys)
+        figures: list[RankingFigure] = []
+        for key, figure in keys:
+            value = figure(number) if figure is not None else 0
+            figures.append(RankingFigure(key.rule, key.convert_figure(value), key.describe(demand, value)))
         digest = compute_digest(seed, demand.vm, names[number]).hex()
-        ranked.append(RankedCandidate(names[number], figures, digest))
+        ranked.append(RankedCandidate(names[number], tuple(figures), digest))
     ranked.sort(key=lambda candidate: (candidate.values, candidate.digest))
     tied_count = sum(candidate.values == ranked[0].values for candidate in ranked)
     digest_count = tied_count if tied_count > 1 else 0  # a single best candidate needs no tie-break
     others = [replace(candidate, digest="") for candidate in ranked[digest_count:]]
     return (*ranked[:digest_count], *others)
-
-
-def _build_ranking_figure(opened_key: OpenKey, demand: Demand, number: int) -> RankingFigure:
-    """Build one key of a rack or machine (its number), with text."""
-    key, figure = opened_key
-    value = figure(number) if figure is not None else 0
-    return RankingFigure(key.rule, key.convert_figure(value), key.describe(demand, value))

@@ -250,12 +250,12 @@ class RackScheduler:
         the most in the second.
         """
         shape = self._site.get_shape(sku)
-        extremes = {
-            machine: self._ledger.find_split_capacities(machine).find_extreme_capacities(shape)
-            for machine in self._ledger.unknown_cells
-        }
-        minimum_capacities = {machine: minimum for machine, (minimum, _) in extremes.items()}
-        maximum_capacities = {machine: maximum for machine, (_, maximum) in extremes.items()}
+        minimum_capacities: dict[int, int] = {}  # by machine
+        maximum_capacities: dict[int, int] = {}
+        for machine in self._ledger.unknown_cells:
+            capacities = self._ledger.find_split_capacities(machine).list_possible()
+            minimum_capacities[machine] = min(capacities, key=shape.steps.count)
+            maximum_capacities[machine] = max(capacities, key=shape.steps.count)
         return self._copy_with_capacities(minimum_capacities), self._copy_with_capacities(maximum_capacities)
 
     def _copy_with_capacities(self, capacities: Mapping[int, int]) -> RackScheduler:

@@ -134,11 +134,6 @@ class SplitCapacities:
             return NONE_FITS  # there is no split, or none with capacity
         return compute_bounds(self._table.free_capacities[self._known_capacity], self.splits.shares, shape.share)
 
-    def find_extreme_capacities(self, shape: VmShape) -> tuple[int, int]:
-        """Return the capacities for the fewest and the most VMs of a SKU."""
-        capacities = self.list_possible()
-        return min(capacities, key=shape.steps.count), max(capacities, key=shape.steps.count)
-
     def find_roomiest(self, shapes: Sequence[VmShape]) -> tuple[Cells, ...] | None:
         """Return the cells of the VMs in the split with capacity for most VMs of the first SKU, then of the next; None
         without a known split.

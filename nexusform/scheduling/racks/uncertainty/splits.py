@@ -137,7 +137,14 @@ class CellSplits:
         """
         if self.is_known and not self.legal_splits:
             return None
-        cells = _SplitSearch(self._base, self.shares, order, _build_memory_order(packed=packed)).find_cells()
+        sign = 1 if packed else -1
+        search = _SplitSearch(
+            self._base,
+            self.shares,
+            order,
+            lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell)),  # by free memory
+        )
+        cells = search.find_cells()
         # The search is bounded: if it found none, take the first of the known splits (possible assignments).
         return self.find_split_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
@@ -202,12 +209,6 @@ def _compute_digest(text: str) -> bytes:
 
 # Returns the cells of a machine in the order in which a VM tries them.
 _Ranked: TypeAlias = Callable[[FreeCells], Sequence[int]]
-
-
-def _build_memory_order(*, packed: bool) -> _Ranked:
-    """Build a function to sort cells by free memory, ascending if packed, then by number."""
-    sign = 1 if packed else -1
-    return lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell))
 
 
 class _SplitSearch:
