@@ -93,7 +93,10 @@ class LocalBackend:
         return self._journal.list_pending(self.read)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal, so that nothing counts twice after a crash in between."""
+        """Write the document and empty the journal, so that nothing counts twice after a crash in between.
+
+        A mark with the digest of the document goes first. Lines before it count until that document is written.
+        """
         self._lock.check_still_held()
         self._journal.mark_compacted(document, keep)
         self.write(document)

@@ -96,18 +96,23 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Format the command's own flags and examples; with -help=all also shared and rare flags."""
-        path = " ".join(ctx.command_path.split()[1:])
-        help_rows = {
+        path = " ".join(ctx.command_path.split()[1:])  # without the name of the program: "state list"
+        help_rows: Mapping[str, tuple[str, str]] = {
             parameter.opts[0].lstrip("-"): row
             for parameter in self.get_params(ctx)
             if (row := parameter.get_help_record(ctx))  # None: a hidden flag
         }
         shows_all = ctx.meta.get(_HELP_KEY, False)
-        sections = group_flags(help_rows.items() if shows_all else select_main_help_rows(path, help_rows).items())
-        for title, rows in {**sections, "Examples": get_command_examples(path)}.items():
+        if not shows_all:
+            help_rows = select_main_help_rows(path, help_rows)
+        for title, rows in group_flags(help_rows.items()).items():
             if rows:
                 with formatter.section(title):
-                    formatter.write_dl(rows, col_max=45 if title == "Examples" else 30)
+                    formatter.write_dl(rows, col_max=30)
+        examples = get_command_examples(path)
+        if examples:
+            with formatter.section("Examples"):
+                formatter.write_dl(examples, col_max=45)
         if not shows_all:
             formatter.write(f"\nAll flags: {ctx.command_path} -help=all\n")
 
@@ -535,13 +540,19 @@ def group_flags(flags: Iterable[tuple[str, tuple[str, str]]]) -> dict[str, list[
 def _group_help_rows(
     rows: Mapping[str, tuple[str, str]], names_by_title: Mapping[str, Sequence[str]], other_title: str
 ) -> dict[str, list[tuple[str, str]]]:
-    """Group help rows by title; those under no title come last. Titles without rows are omitted."""
+    """Group help rows by title; those under no title come last. Titles without rows are omitted.
+
+    `rows` have pairs of usage and help, by name of a flag or command; `names_by_title` has the names of each title.
+    """
     remaining = dict(rows)
-    groups = {
-        title: [remaining.pop(name) for name in names if name in remaining] for title, names in names_by_title.items()
-    }
-    groups[other_title] = list(remaining.values())
-    return {title: group_rows for title, group_rows in groups.items() if group_rows}
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for title, names in names_by_title.items():
+        group = [remaining.pop(name) for name in names if name in remaining]
+        if group:
+            groups[title] = group
+    if remaining:
+        groups[other_title] = list(remaining.values())
+    return groups
 
 
 def get_command_examples(command: str) -> tuple[tuple[str, str], ...]:

@@ -97,10 +97,9 @@ class PlanDisplay(Struct, frozen=True):
 
     def report_plan(self, plan: Plan, run: Run, *, saved_path: str = "", next_step: bool = True) -> None:
         """Report the plan, unless a report replaces the text on stdout; write the reports."""
-        from nexusform.cli.report_flag import has_stdout_report
-
         project = run.project
-        if not has_stdout_report(self.reports):
+        is_stdout_report = any(report.path == "-" for report in self.reports)
+        if not is_stdout_report:
             view = PlanDisplayOptions(
                 registries=project.registries,
                 placement_flags=self.placement_flags,

@@ -81,8 +81,9 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
     def list_flags_set(self) -> list[str]:
         """List the flags set by the user, without the dash."""
         defaults = build_arguments_record(PlanningFlags, values={})
-        names = [name for name in self.__struct_fields__ if getattr(self, name) != getattr(defaults, name)]
-        return [name.replace("_", "-") for name in names]
+        return [
+            name.replace("_", "-") for name in self.__struct_fields__ if getattr(self, name) != getattr(defaults, name)
+        ]
 
 
 class PlanDisplayFlags(Struct, frozen=True, kw_only=True):

@@ -206,6 +206,7 @@ def build_token_auth(fetch_token: Callable[[], str]) -> Any:
         token = ""
 
         def sync_auth_flow(self, request: Request) -> Generator[Request, Response, None]:
+            """Send the request with the token of an earlier one; without one, or if it expired, with a new token."""
             if self.token:
                 request.headers["Authorization"] = f"Bearer {self.token}"
                 answer = yield request

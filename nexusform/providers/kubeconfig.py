@@ -299,17 +299,21 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
     if rejection:
         raise KubeconfigProblem(f"{account.source} cannot be used: {rejection}.")
     user_entry = {key: value for key, value in account.user.items() if key != "exec"}  # `_build_plugin` reads exec
-    needs_tls = not account.server.startswith("http:") or any(
+    # The certificates of the system take 20 ms to load, so a plain HTTP server without settings of TLS needs none.
+    has_tls_settings = any(
         name.startswith(("certificate", "client", "proxy")) for name in (*account.cluster, *account.user)
     )
+    needs_tls = has_tls_settings or not account.server.startswith("http:")
     try:
         cluster, user = convert(account.cluster, Cluster), convert(user_entry, User)
+        verify = needs_tls and verify_cluster(cluster, user, lambda path: path)
+        has_plugin = bool(account.user.get("exec"))
+        auth = build_token_auth(_build_plugin(account).fetch_token) if has_plugin else user_auth(user)
         return ApiClient(
             account.server,
             get_text(account.cluster, "tls-server-name"),
-            # Not without need: the certificates of the system take 20 ms to load.
-            verify=needs_tls and verify_cluster(cluster, user, lambda path: path),
-            auth=build_token_auth(_build_plugin(account).fetch_token) if account.user.get("exec") else user_auth(user),
+            verify=verify,
+            auth=auth,
             proxy=account.cluster.get("proxy-url") or None,
             headers=_build_impersonation_headers(account.user),
         )

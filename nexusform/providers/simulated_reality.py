@@ -223,6 +223,7 @@ class _PendingChange(Struct, frozen=True):
 
 
 def _set_object(objects: dict[ObjectKey, Attributes], key: ObjectKey, attributes: Attributes | None) -> None:
+    """Set the attributes of an object, or remove it (None)."""
     if attributes is None:
         objects.pop(key, None)
     else:

@@ -67,7 +67,7 @@ KUBELET_BLOCK: Final = NestedBlock(
 
 
 def check_kubelet(values: Any, path: Path) -> list[Problem]:
-    """Return the problems of a kubelet block; `path` is its location."""
+    """Return the problems of a kubelet block; `path` is its location. Amounts that are unknown yet have none."""
     if not isinstance(values, Mapping):
         return []  # absent or unknown
     problems: list[Problem] = []
@@ -75,12 +75,11 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
     reservable_resources = ("cpu", "memory", STORAGE)
     for name in _RESERVE_ARGUMENTS:
         reserve = get_known_blocks(values, name)
-        amounts += [((name, key), amount) for key, amount in reserve.items()]
-        problems += [
-            _build_problem((*path, name, key), f'"{key}" cannot be reserved; write "cpu", "memory" or "{STORAGE}".')
-            for key in reserve
-            if key not in reservable_resources
-        ]
+        for key, reserved_amount in reserve.items():
+            amounts.append(((name, key), reserved_amount))
+            if key not in reservable_resources:
+                text = f'"{key}" cannot be reserved; write "cpu", "memory" or "{STORAGE}".'
+                problems.append(_build_problem((*path, name, key), text))
     for amount_path, amount in amounts:
         if isinstance(amount, str) and _parse_reservation_amount(amount) is None:
             text = f'"{amount}" is not an amount such as "100Mi" or "500m".'

@@ -257,11 +257,15 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:
-    """Return the nodes of a prior object without a machine."""
+    """Return the nodes of a prior object without a machine, with their names, by pool and number."""
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
         return {}  # it was not created
-    return {(n["pool"], n["number"]): {**n, "name": name} for name, n in nodes.items() if not n.get("machine")}
+    unplaced: dict[tuple[str, int | str], dict[str, Any]] = {}
+    for name, node in nodes.items():
+        if not node.get("machine"):
+            unplaced[node["pool"], node["number"]] = {**node, "name": name}
+    return unplaced
 
 
 def add_node_labels(
@@ -333,7 +337,8 @@ def compute_capacity(
 
 def _sum_node_sizes(sizes: Sequence[NodeSize]) -> dict[str, str]:
     """Return the total CPU and memory as quantities of Kubernetes, whole GiB as such."""
-    cpu, memory = sum(size.cpu for size in sizes), sum(size.memory for size in sizes)
-    in_gib, remainder = divmod(memory, GIB)
-    memory_text = str(build_quantity(memory, QuantityFormat.BINARY)) if remainder else f"{in_gib}Gi"
+    cpu = sum(size.cpu for size in sizes)  # in milli-CPUs
+    memory = sum(size.memory for size in sizes)  # in bytes
+    whole_gib, remaining_bytes = divmod(memory, GIB)
+    memory_text = str(build_quantity(memory, QuantityFormat.BINARY)) if remaining_bytes else f"{whole_gib}Gi"
     return {"cpu": str(build_cpu_quantity(cpu)), "memory": memory_text}

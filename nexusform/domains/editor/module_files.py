@@ -209,6 +209,7 @@ def _get_step_range(path: str, text: bytes, step: TraverseAttribute) -> FileRang
 
 
 def _get_label_range(path: str, text: bytes, span: Span) -> FileRange:
+    """Return the range of a label without its quotes; a label may be written without them."""
     start, end = span.start.byte, span.end.byte
     quote_length = 1 if text[start : start + 1] == b'"' else 0
     return FileRange(path, start + quote_length, end - quote_length)

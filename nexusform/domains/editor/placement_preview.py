@@ -94,9 +94,12 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
 
 
 def _join_first_texts(texts: list[str], separator: str) -> str:
-    max_names = 4
-    text = separator.join(texts[:max_names])
-    return f"{text}{separator}{len(texts) - max_names} more" if len(texts) > max_names else text
+    """Join the texts of the instances of a block, at most four of them: `a; b; c; d; 3 more`."""
+    maximum_texts = 4
+    shown_texts = texts[:maximum_texts]
+    if len(texts) > maximum_texts:
+        shown_texts.append(f"{len(texts) - maximum_texts} more")
+    return separator.join(shown_texts)
 
 
 def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:

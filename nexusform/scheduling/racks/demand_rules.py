@@ -287,6 +287,7 @@ def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[
 
 
 def _build_machine_load(ledger: Ledger, machine: int) -> MachineLoad:
+    """Build the load of a machine for weighers: what its VMs take, by comparison with the empty machine."""
     site = ledger.site
     empty = site.capacity_table.capacities[site.start_capacities[machine]]
     free = site.capacity_table.capacities[ledger.capacities[machine]]

@@ -249,6 +249,7 @@ class MachineRanking:
         return TiedMachines(self._select_first(fitting, always_fitting), self._select_first(always_fitting, fitting))
 
     def _remove_excluded_machines(self, numbers: Sequence[int], excluded: Collection[str]) -> Sequence[int]:
+        """Return the machines (by number) that are not excluded by name."""
         machines = self._site.machines
         return [number for number in numbers if machines[number].name not in excluded]
 

@@ -394,6 +394,7 @@ class RackScheduler:
         )
 
     def _get_tied_machines(self, demand: Demand) -> set[int] | None:
+        """Return the set to collect the tied machines of the demand's pool, None if none are collected."""
         if self.tied_machines is None:
             return None
         return self.tied_machines.setdefault((demand.vm.owner, demand.vm.pool), set())

@@ -101,8 +101,7 @@ def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -
 
 def _describe_blocking_pools(cells_by_pool: Counter[PoolKey]) -> str:
     """Describe the number of fragmented cells, in total and by pool: most cells first, then by name."""
-    pools = sorted(cells_by_pool, key=lambda pool: (-cells_by_pool[pool], pool))
-    ranked = [(pool, cells_by_pool[pool]) for pool in pools]
+    ranked = sorted(cells_by_pool.items(), key=lambda pool_and_count: (-pool_and_count[1], pool_and_count[0]))
     max_pools = 5
     names = ", ".join(f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:max_pools])
     unnamed = sum(count for _, count in ranked[max_pools:])

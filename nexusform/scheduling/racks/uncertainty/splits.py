@@ -104,10 +104,14 @@ class CellSplits:
         return _iterate_cell_choices(list(equal_cells.values()), share.cells)
 
     def _sort_equal_cells(self, cells: list[_Cell]) -> tuple[_Cell, ...]:
-        """Sort cells with equal base resources by their free resources."""
+        """Sort cells with equal base resources by their free resources.
+
+        Such cells are interchangeable: of the splits that differ in their order, one is left. `cells` is changed.
+        """
         for positions in self._equal_cells:
-            for cell, free in zip(positions, sorted([cells[cell] for cell in positions]), strict=True):
-                cells[cell] = free
+            sorted_resources = sorted([cells[position] for position in positions])
+            for position, free in zip(positions, sorted_resources, strict=True):
+                cells[position] = free
         return tuple(cells)
 
     def sample_cells(self, prefix: str, vm_names: Iterable[str]) -> tuple[Cells, ...] | None:
