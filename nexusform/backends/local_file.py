@@ -95,7 +95,7 @@ class LocalBackend:
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Write the document and empty the journal, so that nothing counts twice after a crash in between.
 
-        A mark with the digest of the document goes first. Lines before it count until that document is written.
+        The journal first gets a mark of the new document: lines before it count only until this document is written.
         """
         self._lock.check_still_held()
         self._journal.mark_compacted(document, keep)

@@ -177,10 +177,7 @@ def explain_untrusted_file(name: str, path: str, content: str) -> str:
 
 
 def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of an entry, as given by its form: the value of a variable, or a default path if it exists.
-
-    The name of an entry is that of a variable, a path below HOME (`~/.kube/config`), or a program.
-    """
+    """Yield the paths of an entry by its form: in the value of a variable, or an existing default path or program."""
     value = environment.get(entry.name, "")
     if entry.form is PathValueForm.HOME:
         home = environment.get("HOME") or os.path.expanduser("~")  # noqa: PTH111

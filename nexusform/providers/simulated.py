@@ -268,7 +268,7 @@ class SimulatedProvider:
         """Remove the object. Raises ProviderProblem."""
         faults = self._trigger_faults_before_effect("delete", request)
         if self._reality:
-            self._reality.remove_object(request.key)
+            self._reality.set_attributes(request.key, None)
         self._run_faults_after(faults, attributes=None, exists=False)
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:

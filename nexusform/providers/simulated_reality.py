@@ -72,22 +72,14 @@ class Reality:
             matches = [(k, a) for k, a in self._get_objects().items() if (k.type, k.id) == (resource_type, object_id)]
         return sorted(matches, key=lambda pair: pair[0].creation)
 
-    def set_attributes(self, key: ObjectKey, attributes: Attributes) -> None:
-        """Set the attributes under a key; durable on return."""
-        self._change_object(key, attributes)
-
-    def remove_object(self, key: ObjectKey) -> None:
-        """Remove an object; durable on return. A missing object is no error."""
-        self._change_object(key, attributes=None)
-
     def close(self) -> None:
         """Merge the log into the file. On failure, everything stays durable in the log."""
         with self._flushing, self._lock, suppress(ProviderProblem):
             if self._log is not None:
                 self._rewrite_file()
 
-    def _change_object(self, key: ObjectKey, attributes: Attributes | None) -> None:
-        """Set an object, or remove it with None; durable on return."""
+    def set_attributes(self, key: ObjectKey, attributes: Attributes | None) -> None:
+        """Set the attributes of an object, or remove it (None), if it exists; durable on return."""
         with self._lock:
             objects = self._get_objects()
             before = objects.get(key)

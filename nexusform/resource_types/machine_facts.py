@@ -61,15 +61,12 @@ class MachineFact(Struct, frozen=True):
 
 
 def list_role_names(roles: Any) -> tuple[str, ...]:
-    """Return the short names of roles, sorted: `platform.afo-nc.microsoft.com/control-plane=true` is control-plane.
-
-    A role with the value `false` does not apply, so it is left out. `roles` may be None.
-    """
+    """Return the short names of roles, sorted: `platform.afo-nc.microsoft.com/control-plane=true` is control-plane."""
     names = set()
     for role in roles or ():
         label = role.lower().rpartition("/")[2]  # without the prefix: `control-plane=true`
         name, _, flag = label.partition("=")
-        if flag in ("", "true"):
+        if flag in ("", "true"):  # a role may be set to false
             names.add(name)
     return tuple(sorted(names))
 
@@ -161,12 +158,6 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (  # in the order in which reaso
     ),
 )
 EXPORTED_FACTS: Final = tuple(fact for fact in MACHINE_FACTS if fact.export_field)
-
-
-def build_override_attributes() -> dict[str, AttributeSchema]:
-    """Return the arguments of a rack's machine_override, by name."""
-    overrides = sorted((fact for fact in MACHINE_FACTS if fact.is_override), key=lambda fact: fact.name)
-    return {fact.name: replace(fact.attribute, default=False) for fact in overrides}
 
 
 def get_default_facts() -> dict[str, Any]:

@@ -261,11 +261,8 @@ def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
         return {}  # it was not created
-    unplaced: dict[tuple[str, int | str], dict[str, Any]] = {}
-    for name, node in nodes.items():
-        if not node.get("machine"):
-            unplaced[node["pool"], node["number"]] = {**node, "name": name}
-    return unplaced
+    unplaced_nodes = [{**node, "name": name} for name, node in nodes.items() if not node.get("machine")]
+    return {(node["pool"], node["number"]): node for node in unplaced_nodes}
 
 
 def add_node_labels(

@@ -120,11 +120,12 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
 def move_instances(state: State, pairs: Pairs) -> State:
     """Return the state with instances moved by `pairs` (old, new address), and with dependencies on them updated."""
     new_addresses = dict(pairs)
-    instances = {new_addresses.get(address, address): instance for address, instance in state.instances.items()}
+    instances: dict[Address, InstanceState] = {}
     # Map every block to the blocks with its former instances, itself included if some stay.
     new_blocks: dict[str, set[str]] = {}
-    for address in state.instances:
+    for address, instance in state.instances.items():
         new_address = new_addresses.get(address, address)
+        instances[new_address] = instance
         new_blocks.setdefault(str(address.config_address), set()).add(str(new_address.config_address))
     return replace(state, instances=_rename_dependencies(instances, new_blocks))
 

@@ -46,8 +46,11 @@ class PackedSortKeys(NamedTuple):
 
 def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> list[OpenKey]:
     """Return the keys with their figures by item number for a demand, None for figures of 0 everywhere."""
-    opened_keys = [(key, key.build_figures(usage, demand)) for key in keys]
-    return [(key, None if figures is None else _convert_figures(figures)) for key, figures in opened_keys]
+    opened_keys: list[OpenKey] = []
+    for key in keys:
+        figures = key.build_figures(usage, demand)
+        opened_keys.append((key, None if figures is None else _convert_figures(figures)))
+    return opened_keys
 
 
 def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> PackedSortKeys:

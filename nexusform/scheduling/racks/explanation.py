@@ -55,18 +55,18 @@ def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
     demand are evaluated first: reasons and figures refer to the racks allowed by the demand.
     """
     context = _ShortageContext(ledger, demand)
-    filters = list(demand_rules.list_rejecting_checks(ledger, demand))
-    rack_filters = [(rule, find_rejection) for rule, find_rejection in filters if demand_rules.is_rack_selection(rule)]
+    rack_filters: list[tuple[Filter, RejectionCheck]] = []
+    other_filters: list[tuple[Filter, RejectionCheck]] = []
+    for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
+        group = rack_filters if demand_rules.is_rack_selection(rule) else other_filters
+        group.append((rule, find_rejection))
     shortage = _find_exhausting_filter(context, rack_filters)
     if shortage is not None:
         return shortage
     context.machines_in_requested_racks = context.machines
     if not context.machines_in_requested_racks:
         return NoFitReason(NO_MACHINE, "There is no machine on the site.")
-    machine_filters = [
-        (rule, find_rejection) for rule, find_rejection in filters if not demand_rules.is_rack_selection(rule)
-    ]
-    shortage = _find_exhausting_filter(context, machine_filters)
+    shortage = _find_exhausting_filter(context, other_filters)
     assert shortage is not None, "a machine passes every filter"
     return shortage
 
@@ -200,15 +200,15 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
     ranked = sorted(tied, key=digests.__getitem__)
     others = [machine for machine in candidates if machine not in tied]
     ranked += sorted(others, key=lambda machine: (-weights[machine], digests[machine]))
-    machines = tuple(
-        RankedCandidate(
-            names[machine],
-            (RankingFigure("weight", -weights[machine], f"weight {weights[machine]:g}"),),
-            digests[machine].hex() if machine in tied and len(tied) > 1 else "",  # the tie-break, if there is a tie
-        )
-        for machine in ranked
-    )
-    return (RankedCandidate(ledger.site.machines[ranked[0]].rack, machines[0].keys),), machines
+    shows_digests = len(tied) > 1
+    machines: list[RankedCandidate] = []
+    for machine in ranked:
+        weight = weights[machine]
+        figure = RankingFigure("weight", -weight, f"weight {weight:g}")  # negative: lower figures are better
+        digest = digests[machine].hex() if shows_digests and machine in tied else ""
+        machines.append(RankedCandidate(names[machine], (figure,), digest))
+    best_rack = RankedCandidate(ledger.site.machines[ranked[0]].rack, machines[0].keys)
+    return (best_rack,), tuple(machines)
 
 
 class TiedMachines(Struct, frozen=True):
@@ -338,13 +338,14 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
     before = Interval(len(passing), len(passing))
     for rule, find_rejection in demand_rules.build_machine_checks(ledger, demand):
         if find_rejection is not None:  # the filter applies to this demand
-            reasons = {machine: find_rejection(machine) for machine in passing}
-            rejections += [
-                Rejection(machines[machine].name, rule.name, reason)
-                for machine, reason in reasons.items()
-                if reason is not None
-            ]
-            passing = [machine for machine in passing if reasons[machine] is None]
+            not_rejected: list[int] = []
+            for machine in passing:
+                reason = find_rejection(machine)
+                if reason is None:
+                    not_rejected.append(machine)
+                else:
+                    rejections.append(Rejection(machines[machine].name, rule.name, reason))
+            passing = not_rejected
             possible_capacities.apply_filter(rule, find_rejection, demand)
         remaining = possible_capacities.count_remaining(passing)  # the fewest and the most over all NUMA layouts
         text = rule.describe_remaining(demand, remaining, before)

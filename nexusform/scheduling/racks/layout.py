@@ -17,13 +17,14 @@ class NumberedSite:
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.machines = tuple(machines)
-        self.machine_index = {machine.name: number for number, machine in enumerate(self.machines)}
+        self.machine_index: dict[str, int] = {}
         self.rack_index: dict[str, int] = {}
         self.rack_name: list[str] = []
         self.rack_zone: list[str] = []
         self.rack_by_machine: list[int] = []
         self.machines_by_rack: list[list[int]] = []
         for number, machine in enumerate(self.machines):
+            self.machine_index[machine.name] = number
             rack = self.rack_index.get(machine.rack)
             if rack is None:
                 rack = self.rack_index[machine.rack] = len(self.rack_name)

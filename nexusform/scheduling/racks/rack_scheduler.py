@@ -13,7 +13,7 @@ from nexusform.scheduling.racks.candidate_rankings import CandidateQueues
 from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Share, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.profile import SchedulerProfile
-from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, Filter, RankedItemKind
+from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, Filter
 from nexusform.scheduling.racks.session import NOWHERE, PoolPlacementSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, SiteTables, rank_cells
 from nexusform.scheduling.racks.vms import (
@@ -200,13 +200,11 @@ class RackScheduler:
         self._choose_missing_splits()
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         filters = demand_rules.prepare_filters(self._ledger, usage, demand)
-        passes_rack = demand_rules.build_combined_check(
-            [find_rejection for rule, find_rejection in filters if demand_rules.is_rack_selection(rule)]
-        )
+        rack_selections, _, machine_checks = demand_rules.split_filters(filters)
+        passes_rack = demand_rules.build_combined_check([find_rejection for _, find_rejection in rack_selections])
         if any(isinstance(rule, CountFilter) for rule, _ in filters):
             intervals = self._count_slots_by_placement(demand)
         else:
-            machine_checks = [find_rejection for rule, find_rejection in filters if rule.item is RankedItemKind.MACHINE]
             intervals = self._count_slots_by_capacity(demand.sku, demand_rules.build_combined_check(machine_checks))
         names = enumerate(self._site.rack_name)
         return {name: intervals[rack] for rack, name in names if passes_rack is None or passes_rack(rack)}

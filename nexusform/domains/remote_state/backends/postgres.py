@@ -397,10 +397,8 @@ class _Database:
 
 
 def _choose_tls_settings(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings to add to a connection string, so that credentials are sent over TLS only.
-
-    `parts` are the settings of the string, by name. A connection to this machine needs no TLS. For another machine,
-    a mode that permits plain connections raises BackendProblem; without a mode, TLS is required.
+    """Return the TLS settings to add: required for another machine, else none. Raises BackendProblem for a weak mode.
+    `parts` are the settings of a connection string by name.
     """
     if parts.get("service") or read_variable("PGSERVICE"):
         return {}  # the file of the service may set host and encryption; `connect` checks the connection

@@ -104,7 +104,8 @@ class S3Backend(LineJournalBackend):
                 raise StateLocked(current.holder)
             etag = current.etag if current is not None else ""  # the version to replace; "": none may exist
             try:
-                etag = self._objects.put(self._lock_key, _build_lock_content(info, seconds, renewals=0), etag)
+                content = locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: "0"})
+                etag = self._objects.put(self._lock_key, content, etag)
             except _WriteConflict:  # another process was faster
                 raise StateLocked(self.read_lock()) from None
             lock_state = _HeldLock(etag)
@@ -114,9 +115,9 @@ class S3Backend(LineJournalBackend):
 
         def renew() -> None:
             lock_state.renewals += 1
-            content = _build_lock_content(info, seconds, lock_state.renewals)
+            renewed_content = locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: str(lock_state.renewals)})
             try:
-                lock_state.etag = self._objects.put(self._lock_key, content, lock_state.etag)
+                lock_state.etag = self._objects.put(self._lock_key, renewed_content, lock_state.etag)
             except _WriteConflict:
                 raise LeaseLost("it was broken, or another run holds it") from None
 
@@ -157,12 +158,9 @@ class S3Backend(LineJournalBackend):
         """Return the default workspace and those with a state."""
         with self._convert_errors("list the workspaces"):
             keys = self._objects.list_keys(f"{self._prefix}/")
-        # The key of the state of a workspace is PREFIX/NAME/KEY.
-        suffix = f"/{self._base_key}"
-        start = len(self._prefix) + 1
+        start, suffix = len(self._prefix) + 1, f"/{self._base_key}"  # of the key of a state: PREFIX/NAME/KEY
         names = [key[start : -len(suffix)] for key in keys if key.endswith(suffix)]
-        own_names = sorted(name for name in names if "/" not in name)  # with "/" it is of another state
-        return [DEFAULT_WORKSPACE, *own_names]
+        return [DEFAULT_WORKSPACE, *sorted(name for name in names if "/" not in name)]  # "/": of another state
 
     def select_workspace(self, name: str) -> S3Backend:
         """Return the backend of another workspace in the same bucket and key."""
@@ -398,7 +396,7 @@ class _BucketJournal:
         while True:
             try:
                 seal = journal_lines.build_seal_record(lock_id) + b"\n"
-                self._objects.put(self._format_key(self._last_written + 1), seal, "")
+                self._objects.put(f"{self._prefix}{self._last_written + 1:010}", seal, "")
             except _WriteConflict:
                 self._last_written += 1  # the former holder was still writing, and took the number
             else:
@@ -420,7 +418,7 @@ class _BucketJournal:
         self._check_lease()
         if self._last_written is None:
             self._last_written = self._find_last_number()
-        self._objects.put(self._format_key(self._last_written + 1), b"\n".join([*lines, b""]), "")
+        self._objects.put(f"{self._prefix}{self._last_written + 1:010}", b"\n".join([*lines, b""]), "")
         self._last_written += 1
         self._check_lease()  # a holder that slept meanwhile must not act upon what it wrote
 
@@ -428,25 +426,15 @@ class _BucketJournal:
         keys = self._objects.list_keys(self._prefix)
         return int(keys[-1].removeprefix(self._prefix)) if keys else 0
 
-    def _format_key(self, number: int) -> str:
-        return f"{self._prefix}{number:010}"
-
 
 def _strip_added_line_ends(content: bytes | None) -> bytes | None:
-    """Return the document with at most one line end; None if it is absent or empty.
-
-    Each replacement of a former lock holder adds a line end to the object (see `_block_former_holder`).
-    """
+    """Return the document with at most one line end (a replaced lock adds one); None if it is absent or empty."""
     if content is None:
         return None
     document = content.rstrip(b"\n")
     if not document:
         return None
     return document + b"\n" if content.endswith(b"\n") else document
-
-
-def _build_lock_content(info: LockInfo, seconds: int, renewals: int) -> bytes:
-    return locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: str(renewals)})
 
 
 def _disable_region_redirects(context: dict[str, Any], **_arguments: Any) -> None:

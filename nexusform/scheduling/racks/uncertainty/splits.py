@@ -268,8 +268,10 @@ def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
-    cpus = sum(capacity.cpus) - sum(other.cpus * other.cells for other in shares)
-    memory = sum(capacity.memory) - sum(other.memory * other.cells for other in shares)
+    cpus, memory = sum(capacity.cpus), sum(capacity.memory)  # free on the machine; negative if short
+    for other in shares:
+        cpus -= other.cpus * other.cells
+        memory -= other.memory * other.cells
     parts_of_machine = _count_cell_parts(share, max(cpus, 0), max(memory, 0))
     maximum = min(maximum_parts, parts_of_machine) // share.cells
     if share.disk:
