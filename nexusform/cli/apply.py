@@ -438,11 +438,11 @@ def _describe_destroyed_objects(plan: Plan) -> str:
     addresses = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
     description = f"{format_count(len(addresses), 'object')} ({format_first_items(addresses, _MAX_NAMES)})"
     removals = [
-        effect_count for effect_count in count_effects(plan.placements) if effect_count.effect is Effect.REMOVED
+        format_count(effect_count.count, get_kind_noun(effect_count.kind))  # such as "33 VMs"
+        for effect_count in count_effects(plan.placements)
+        if effect_count.effect is Effect.REMOVED
     ]
-    if not removals:
-        return description
-    return f"{description} with {format_list(format_count(item.count, get_kind_noun(item.kind)) for item in removals)}"
+    return f"{description} with {format_list(removals)}" if removals else description
 
 
 _MAX_NAMES: Final = 4

@@ -31,8 +31,9 @@ class _FlagDeclaration(Struct, frozen=True):
 
     def create_parameter(self, name: str) -> click.Parameter:
         """Create the click parameter for the field of this name."""
-        flags = self.flags or name.replace("_", "-")
-        return Flag([*(f"-{flag}" for flag in flags.split()), name], **self.options)
+        names = self.flags or name.replace("_", "-")  # separated by blanks
+        flags = [f"-{flag_name}" for flag_name in names.split()]
+        return Flag([*flags, name], **self.options)
 
 
 class _PositionalDeclaration(Struct, frozen=True):

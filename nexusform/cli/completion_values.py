@@ -123,8 +123,8 @@ def _list_failure_targets(flag: Sequence[str]) -> list[str]:
         racks = _list_attributes_of_type("nexus_rack")
         machines = chain.from_iterable(rack.get("machines") or () for rack in racks)
         return sorted(machines, key=compute_natural_sort_key)
-    types_of_failure_flags = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}
-    objects = _list_attributes_of_type(types_of_failure_flags.get(flag[0], ""))
+    types_by_flag = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}
+    objects = _list_attributes_of_type(types_by_flag.get(flag[0], ""))
     name_counts = Counter(str(attributes.get("name")) for attributes in objects)
     words: list[str] = []
     for attributes in objects:

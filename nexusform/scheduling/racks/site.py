@@ -62,9 +62,8 @@ class CapacitySteps(dict[int, CapacityStep | None]):
             return None
         share = self._share
         cells = tuple(sorted(rank_cells(share, capacity)[: share.cells]))
-        return CapacityStep(
-            self._capacity_table.add_cells(cells), self._capacity_table.apply_share(number, share, cells, sign=-1)
-        )
+        capacity_after = self._capacity_table.apply_share(number, share, cells, sign=-1)
+        return CapacityStep(self._capacity_table.add_cells(cells), capacity_after)
 
 
 def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
@@ -93,17 +92,20 @@ class SplitCapacities:
         self._table = table
         self._known_capacity = known_capacity
         self.splits = CellSplits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
-        # VFs are no part of a split: either no VF is taken in any cell, or those of all `shares` in each.
+        # VFs are no part of a split: either no VF is taken in any cell, or those of all `shares` in each. So there are
+        # at most two cases: with 3 VFs of all shares, the VFs (8, 2) are (8, 2) or (5, 0).
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
-        self._free_vfs = sorted({free.vfs, tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)})
+        fewest_vfs = tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)
+        self._free_vfs = sorted({free.vfs, fewest_vfs})
         self.capacities = [
             self._get_capacity_number(split, vfs) for split in self.splits.legal_splits for vfs in self._free_vfs
         ]
 
     def _get_capacity_number(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
         """Return the capacity number of a split (possible NUMA layout), with these VFs in each cell."""
-        capacity = self._table.free_capacities[self._known_capacity]
-        cpus, memory = tuple(cpus for cpus, _ in cells), tuple(memory for _, memory in cells)
+        capacity = self._table.free_capacities[self._known_capacity]  # its hardware, disk and records stay
+        cpus = tuple(free_cpus for free_cpus, _ in cells)
+        memory = tuple(free_memory for _, free_memory in cells)
         return self._table.add(capacity._replace(cpus=cpus, memory=memory, vfs=vfs))
 
     def compute_capacity(self, cells: tuple[Cells, ...]) -> int:

@@ -289,11 +289,13 @@ def _count_cell_parts(share: Share, cpus: int, memory: int) -> int:
 
 def count_blocked_vms(other: Share, share: Share) -> int:
     """Return the maximum number of VMs of a share blocked by one VM (`other`) on a machine."""
-    by_disk = -(-other.disk // share.disk) if share.disk else 0
+    by_disk = -(-other.disk // share.disk) if share.disk else 0  # rounded up
     return max(_count_blocked_parts(other, share), by_disk)
 
 
 def _count_blocked_parts(other: Share, share: Share) -> int:
     """Return the maximum number of VMs of a share blocked by one VM's cells, each part in a separate cell."""
-    by_cpus, by_memory = -(-other.cpus // max(share.cpus, 1)), -(-other.memory // max(share.memory, 1))
-    return other.cells * max(by_cpus, by_memory)
+    # Rounded up: a part with only some of its vCPUs or memory taken is blocked, too.
+    blocked_by_cpus = -(-other.cpus // max(share.cpus, 1))
+    blocked_by_memory = -(-other.memory // max(share.memory, 1))
+    return other.cells * max(blocked_by_cpus, blocked_by_memory)
