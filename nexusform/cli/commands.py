@@ -105,7 +105,7 @@ class Command(click.Command):
         shows_all = ctx.meta.get(_HELP_KEY, False)
         if not shows_all:
             help_rows = select_main_help_rows(path, help_rows)
-        for title, rows in group_flags(help_rows.items()).items():
+        for title, rows in group_flags(help_rows).items():
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows, col_max=30)
@@ -513,9 +513,8 @@ def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> 
     return {name: row for name, row in rows.items() if name not in hidden_flags and row[1]}
 
 
-def group_flags(flags: Iterable[tuple[str, tuple[str, str]]]) -> dict[str, list[tuple[str, str]]]:
-    """Group pairs of a flag and its help row (usage, help) by title; few flags share one title."""
-    rows = dict(flags)
+def group_flags(rows: Mapping[str, tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
+    """Group the help rows of flags (usage, help) by title; few flags share one title."""
     max_ungrouped = 15  # flags under a single title
     if len(rows) <= max_ungrouped:
         return {"Options": list(rows.values())}
@@ -533,7 +532,7 @@ def group_flags(flags: Iterable[tuple[str, tuple[str, str]]]) -> dict[str, list[
         "State and backend": "state lock lock-timeout backup backend-config",
         "Confinement": "confine allow-remote limit",
     }
-    names_by_title = {title: flags.split() for title, flags in flags_by_title.items()}
+    names_by_title = {title: names.split() for title, names in flags_by_title.items()}
     return _group_help_rows(described_rows, names_by_title, "Other options")
 
 
