@@ -59,19 +59,20 @@ class LineBatcher:
     """
 
     def __init__(self, write: Callable[[list[bytes]], None]) -> None:
+        """Create a writer; `write` appends lines, durable on return. Calls of `add_lines` are numbered from 1."""
         self._write = write
-        self._queue = threading.Lock()
-        self._writing = threading.Lock()
-        self._pending: list[bytes] = []
-        self._last_added = 0
-        self._last_written = 0
+        self._queue = threading.Lock()  # for the pending lines
+        self._writing = threading.Lock()  # one write at a time
+        self._pending: list[bytes] = []  # lines of waiting calls, in order
+        self._last_added = 0  # the last call with its lines among the pending ones
+        self._last_written = 0  # the last call with durable lines
         self._failure: Exception | None = None
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
         """Write the lines in order, together with other waiting ones. Raises the exceptions of `write`."""
         with self._queue:
             self._pending.extend(lines)
-            self._last_added += 1  # calls are numbered
+            self._last_added += 1
             number = self._last_added
         with self._writing:
             if self._failure is not None:

@@ -32,7 +32,6 @@ from nexusform.schemas.value_types import STRING
 
 DEFAULT_PATH: Final = "state/nexusform.nfstate"
 
-_SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
 # Suffixes of temporary files next to a state: of the lock, and of atomic writes.
 _TEMPORARY_FILE: Final = re.compile(r"\.lock\.info\.[0-9a-f]{16}\.tmp|\.(?:\.[a-z.]+)?\.[0-9]+-[0-9a-f]{16}\.tmp")
 
@@ -94,7 +93,10 @@ class LocalBackend:
         return self._journal.list_pending(self.read)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal, so that nothing counts twice after a crash in between."""
+        """Write the document and empty the journal, so that nothing counts twice after a crash in between.
+
+        The journal first gets a mark of the new document: lines before it count only until this document is written.
+        """
         self._lock.check_still_held()
         self._journal.mark_compacted(document, keep)
         self.write(document)
@@ -189,7 +191,8 @@ class LocalBackend:
 
 def _is_nexusform_file(name: str, state: str) -> bool:
     """Return whether a file next to a state belongs to nexusform. Temporary files may remain after a crash."""
-    is_state_file = any(name == state + suffix for suffix in _SUFFIXES)
+    suffixes = ("", ".lock.info", ".journal", ".backup")
+    is_state_file = any(name == state + suffix for suffix in suffixes)
     rest = name.replace(state, "", 1)  # names of temporary files contain the name of the state
     return is_state_file or (rest != name and _TEMPORARY_FILE.fullmatch(rest) is not None)
 

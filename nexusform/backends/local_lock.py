@@ -25,14 +25,8 @@ from nexusform.files.regular_files import (
 )
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
 
-_READABLE: Final = 0o644  # other users may read the holder of the lock
-_ATTEMPTS: Final = 100
 _MAXIMUM_BYTES: Final = 1 << 20
 _START: Final = "Start"
-_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
-# Fields of /proc/PID/stat, counted from the one after the command's name.
-_STATE_FIELD: Final = 0
-_START_FIELD: Final = 19
 
 
 class _FlockResult(Enum):
@@ -65,8 +59,9 @@ class LocalLockFile:
 
     def acquire(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked; return warnings if a dead holder was replaced."""
+        attempts = 100
         with convert_os_errors("create the lock file", self._path):
-            for _ in range(_ATTEMPTS):
+            for _ in range(attempts):
                 try:
                     if self._create_lock_file(info):
                         return []  # acquired
@@ -79,8 +74,14 @@ class LocalLockFile:
 
     def read_holder(self) -> LockInfo | None:
         """Return the holder in the file, None without a lock."""
-        data = self._read_lock_file()
-        return locks.parse_lock(data) if data is not None else None
+        with convert_os_errors("read the lock file", self._path):
+            try:
+                data = read_regular(self._path, _MAXIMUM_BYTES, follow=False)
+            except FileNotFoundError:
+                return None
+            except (NotRegularFile, FileTooLarge):
+                data = b""  # a lock nevertheless, of an unknown holder
+        return locks.parse_lock(data)
 
     def release(self, lock_id: str) -> None:
         """Release the lock; a BackendProblem if it is no longer held under this id."""
@@ -103,16 +104,6 @@ class LocalLockFile:
         if self._descriptor is not None and not self._is_same_file_at_path(self._descriptor):
             detail = f'Another process broke the lock "{self._path}" during this run. This run writes nothing more.'
             raise BackendProblem(detail)
-
-    def _read_lock_file(self) -> bytes | None:
-        """Return the content of the lock file; None without one, b"" for anything else at its path."""
-        with convert_os_errors("read the lock file", self._path):
-            try:
-                return read_regular(self._path, _MAXIMUM_BYTES, follow=False)
-            except FileNotFoundError:
-                return None  # no lock
-            except (NotRegularFile, FileTooLarge):
-                return b""  # a lock nevertheless, of an unknown holder
 
     def _create_lock_file(self, info: LockInfo) -> bool:
         """Create the lock file, complete from the start; False if there is one."""
@@ -199,7 +190,8 @@ class LocalLockFile:
 
 def _write_lock_file(path: Path, info: LockInfo) -> int:
     """Create a complete lock file with its flock, and return its descriptor. Raises OSError."""
-    descriptor = create_file(path, _READABLE)
+    readable = 0o644  # other users may read the holder of the lock
+    descriptor = create_file(path, readable)
     _try_exclusive_file_lock(descriptor)
     write_all_bytes(descriptor, locks.format_lock(info, **{_START: read_process_start(info.pid)}))
     os.fsync(descriptor)
@@ -208,10 +200,12 @@ def _write_lock_file(path: Path, info: LockInfo) -> int:
 
 def read_process_start(pid: int) -> str:
     """Return a text unique to the process with this number; "" if the system does not provide it."""
-    boot, fields = _read_text(_BOOT_ID), _read_process_fields(pid)
-    if not boot or len(fields) <= _START_FIELD:
+    boot_id_path = "/proc/sys/kernel/random/boot_id"
+    boot, fields = _read_text(boot_id_path), _read_process_fields(pid)
+    start_field = 19  # the time of its start, as in proc(5), counted after the command's name
+    if not boot or len(fields) <= start_field:
         return ""  # no /proc, or no such process
-    return f"{boot.strip()}/{fields[_START_FIELD]}"
+    return f"{boot.strip()}/{fields[start_field]}"
 
 
 def is_process_dead(pid: int, mark: str) -> bool:
@@ -224,8 +218,8 @@ def is_process_dead(pid: int, mark: str) -> bool:
     except (ProcessLookupError, OverflowError):
         return True
     fields = _read_process_fields(pid)
-    if fields and fields[_STATE_FIELD] in ("Z", "X"):
-        return True  # ended, but not yet collected by its parent
+    if fields and fields[0] in ("Z", "X"):  # the state: ended, but not yet collected by its parent
+        return True
     return bool(mark) and read_process_start(pid) not in (mark, "")  # a later process; "": unknown
 
 

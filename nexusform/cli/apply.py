@@ -1,6 +1,6 @@
 """`nexusform apply` and `nexusform destroy`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -402,23 +402,21 @@ def _report_result(run: Run, job: _ApplyCommandRun, plan: Plan, outcome: ApplyOu
 _APPROVAL_HINT: Final = "Add -auto-approve, or save a plan with `nexusform plan -out=FILE` and apply that file."
 
 
-_QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
-    Mode.NORMAL: ("Do you want to perform these actions", "nexusform will perform the actions described above."),
-    Mode.DESTROY: (
-        "Do you really want to destroy all resources",
-        "nexusform will destroy all objects listed above. There is no undo.",
-    ),
-    Mode.REFRESH_ONLY: (
-        "Would you like to update the state to reflect these detected changes",
-        "nexusform will write these changes to the state without changing any object.",
-    ),
-}
-
-
 def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
     """Prompt whether to apply the plan; return whether the answer is `yes`. Without an answer on stdin it is not."""
     assert isinstance(reporter, TextReporter), "prompts need a terminal"
-    question, explanation = _QUESTIONS[plan.mode]
+    questions = {
+        Mode.NORMAL: ("Do you want to perform these actions", "nexusform will perform the actions described above."),
+        Mode.DESTROY: (
+            "Do you really want to destroy all resources",
+            "nexusform will destroy all objects listed above. There is no undo.",
+        ),
+        Mode.REFRESH_ONLY: (
+            "Would you like to update the state to reflect these detected changes",
+            "nexusform will write these changes to the state without changing any object.",
+        ),
+    }
+    question, explanation = questions[plan.mode]
     if plan.mode is Mode.DESTROY and (plan.targets or plan.excludes):
         question = f"Do you really want to destroy {_describe_destroyed_objects(plan)}"
     workspace_note = f' in workspace "{plan.workspace}"' if plan.workspace != "default" else ""
@@ -440,11 +438,11 @@ def _describe_destroyed_objects(plan: Plan) -> str:
     addresses = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
     description = f"{format_count(len(addresses), 'object')} ({format_first_items(addresses, _MAX_NAMES)})"
     removals = [
-        effect_count for effect_count in count_effects(plan.placements) if effect_count.effect is Effect.REMOVED
+        format_count(effect_count.count, get_kind_noun(effect_count.kind))  # such as "33 VMs"
+        for effect_count in count_effects(plan.placements)
+        if effect_count.effect is Effect.REMOVED
     ]
-    if not removals:
-        return description
-    return f"{description} with {format_list(format_count(item.count, get_kind_noun(item.kind)) for item in removals)}"
+    return f"{description} with {format_list(removals)}" if removals else description
 
 
 _MAX_NAMES: Final = 4

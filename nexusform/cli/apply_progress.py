@@ -113,13 +113,13 @@ class ApplyReporter(TextReporter):
             super()._print_line(text)
 
     def _print_wrong_prediction(self, miss: WrongPrediction) -> None:
-        self.screen.print_text("\n".join(wrap_line(f"  {_format_wrong_prediction(miss)}", 4, self.screen.width)))
-
-
-def _format_wrong_prediction(miss: WrongPrediction) -> str:
-    """Format the address of an object with the text of the prediction, or else with the path and both values."""
-    if miss.text:
-        return f"{miss.address}: {miss.text}"
-    if isinstance(miss.predicted, Mapping) and miss.observed is None:  # such as a missing VM
-        return f"{miss.address}: {format_path(miss.path)} was predicted but does not exist"
-    return f"{miss.address}: {format_path(miss.path)} predicted {miss.predicted}, observed {miss.observed}"
+        """Print the address of an object with the text of the prediction, or else with the path and both values."""
+        path = format_path(miss.path)
+        if miss.text:
+            detail = miss.text
+        elif isinstance(miss.predicted, Mapping) and miss.observed is None:  # such as a missing VM
+            detail = f"{path} was predicted but does not exist"
+        else:
+            detail = f"{path} predicted {miss.predicted}, observed {miss.observed}"
+        lines = wrap_line(f"  {miss.address}: {detail}", 4, self.screen.width)  # later lines are indented by 4
+        self.screen.print_text("\n".join(lines))

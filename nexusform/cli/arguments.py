@@ -7,7 +7,7 @@ are those of the click values, for mypy. Flags appear in the order of the fields
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import click
@@ -31,8 +31,9 @@ class _FlagDeclaration(Struct, frozen=True):
 
     def create_parameter(self, name: str) -> click.Parameter:
         """Create the click parameter for the field of this name."""
-        flags = self.flags or name.replace("_", "-")
-        return Flag([*(f"-{flag}" for flag in flags.split()), name], **self.options)
+        names = self.flags or name.replace("_", "-")  # separated by blanks
+        flags = [f"-{flag_name}" for flag_name in names.split()]
+        return Flag([*flags, name], **self.options)
 
 
 class _PositionalDeclaration(Struct, frozen=True):
@@ -215,7 +216,8 @@ def declare_flag_group(record: type[Record]) -> Record:
 def build_click_parameters(record: type[Struct]) -> list[click.Parameter]:
     """Build the click parameters of the fields of a record, in order."""
     parameters: list[click.Parameter] = []
-    for name, declaration in _list_declared_fields(record):
+    declarations: tuple[_Declaration, ...] = record.__struct_defaults__
+    for name, declaration in zip(record.__struct_fields__, declarations, strict=True):
         if isinstance(declaration, _FlagGroup):  # a record of further flags
             parameters += build_click_parameters(declaration.record)
         else:
@@ -226,13 +228,10 @@ def build_click_parameters(record: type[Struct]) -> list[click.Parameter]:
 def build_arguments_record(record: type[Record], values: Mapping[str, Any]) -> Record:
     """Fill the record with values of click by field name; missing ones have their defaults."""
     arguments: dict[str, Any] = {}
-    for name, declaration in _list_declared_fields(record):
+    declarations: tuple[_Declaration, ...] = record.__struct_defaults__
+    for name, declaration in zip(record.__struct_fields__, declarations, strict=True):
         if isinstance(declaration, _FlagGroup):  # a record of further flags
             arguments[name] = build_arguments_record(declaration.record, values)
         else:
             arguments[name] = values.get(name, declaration.default)
     return record(**arguments)
-
-
-def _list_declared_fields(record: type[Struct]) -> Iterator[tuple[str, _Declaration]]:
-    return zip(record.__struct_fields__, record.__struct_defaults__, strict=True)

@@ -30,19 +30,6 @@ from nexusform.diagnostics.diagnostic import suggest_name
 if TYPE_CHECKING:  # only shells that complete load it
     from click.shell_completion import CompletionItem
 
-_HELP_FLAGS: Final = frozenset({"help", "h"})
-_INPUT_SUFFIXES: Final = (
-    ".hcl",
-    ".nfvars",
-    ".nfstate",
-    ".nf.json",
-    ".nfvars.json",
-    ".nftest.json",
-    ".backup",
-    ".journal",
-)
-_CHECKED_OUTPUTS: Final = ("-out", "-generate-config-out")  # of commands handling older files themselves
-_PATH_METAVARS: Final = ("FILE", "PLANFILE", "KEYFILE", "DIR")
 _HELP_ALL: Final = "--help=all"
 _HELP_KEY: Final = "nexusform.help-all"
 _TRUST_KEY: Final = "nexusform.trust"
@@ -109,18 +96,23 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Format the command's own flags and examples; with -help=all also shared and rare flags."""
-        path = " ".join(ctx.command_path.split()[1:])
-        help_rows = {
+        path = " ".join(ctx.command_path.split()[1:])  # without the name of the program: "state list"
+        help_rows: Mapping[str, tuple[str, str]] = {
             parameter.opts[0].lstrip("-"): row
             for parameter in self.get_params(ctx)
             if (row := parameter.get_help_record(ctx))  # None: a hidden flag
         }
         shows_all = ctx.meta.get(_HELP_KEY, False)
-        sections = group_flags(help_rows.items() if shows_all else select_main_help_rows(path, help_rows).items())
-        for title, rows in {**sections, "Examples": get_command_examples(path)}.items():
+        if not shows_all:
+            help_rows = select_main_help_rows(path, help_rows)
+        for title, rows in group_flags(help_rows).items():
             if rows:
                 with formatter.section(title):
-                    formatter.write_dl(rows, col_max=45 if title == "Examples" else 30)
+                    formatter.write_dl(rows, col_max=30)
+        examples = get_command_examples(path)
+        if examples:
+            with formatter.section("Examples"):
+                formatter.write_dl(examples, col_max=45)
         if not shows_all:
             formatter.write(f"\nAll flags: {ctx.command_path} -help=all\n")
 
@@ -133,9 +125,11 @@ class Command(click.Command):
         previous_word = ""  # the word before `extra`, without dashes
         if extra in words[1:]:
             previous_word = words[words.index(extra) - 1].lstrip("-")
+        # The value of a switch: `-lock false` instead of `-lock=false`.
         for flag in flags:
             if flag.is_switch and f"-{previous_word}" in flag.opts:
                 return f" Write -{previous_word}={extra}."
+        # An id without its flag: `NAME` instead of `-id=NAME`.
         ids = [f"{flag.opts[0]}={extra}" for flag in flags if flag.metavar == "ID"]
         if ids:
             return f" Write {' or '.join(ids)}."
@@ -167,7 +161,7 @@ class Command(click.Command):
     ) -> list[str]:
         """Return the words of one flag for click; its value may be the next of `following`. Raises a usage error."""
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
-        if name in _HELP_FLAGS:
+        if name in ("help", "h"):
             ctx.meta[_HELP_KEY] = value == "all"  # True: the help lists all commands
             return ["--help"]
         if name not in flags:
@@ -180,7 +174,8 @@ class Command(click.Command):
             next_word = next(following, None)
             has_value = next_word is not None
             value = next_word or ""
-        if not has_value or (not value and flag.metavar in _PATH_METAVARS):  # an empty path: "-confine=$UNSET"
+        path_metavars = ("FILE", "PLANFILE", "KEYFILE", "DIR")
+        if not has_value or (not value and flag.metavar in path_metavars):  # an empty path: "-confine=$UNSET"
             raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
         # click reads a tagged flag as two values: its own name, and the value.
         return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]
@@ -192,7 +187,18 @@ def _build_unknown_flag_error(ctx: click.Context, name: str, value: str, flags: 
         command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
         return click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
     command = " ".join(ctx.command_path.split()[1:])
-    hint = _FLAG_HINTS.get(f"{command} {name}", "")
+    no_plugins = "Providers come with nexusform, so there is nothing to download."
+    hints = {  # for flags of other tools, by command and name
+        "plan terraform-plan": "Use: nexusform predict -terraform-plan=FILE -inventory=DIR",
+        "plan arm-what-if": "Use: nexusform predict -arm-what-if=FILE -inventory=DIR",
+        "init plugin-dir": no_plugins,
+        "init get-plugins": no_plugins,
+        "init lockfile": no_plugins,
+        "sites apply auto-approve": "A gate is approved by -wave=NAME, or by a typed yes.",
+    }
+    hint = hints.get(f"{command} {name}", "")
+    if command in ("apply", "destroy", "sites apply") and name in ("y", "yes", "approve", "force"):
+        hint = "Use -auto-approve."
     if hint:
         return click.UsageError(f"Unknown flag -{name}. {hint}", ctx)
     visible_flags = [f"-{known_name}" for known_name, known in flags.items() if not known.hidden]
@@ -236,11 +242,12 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
     """
     inputs: set[str] = set()  # real paths of all other arguments
     outputs: list[_OutputPath] = []
+    checked_outputs = ("-out", "-generate-config-out")  # of commands handling older files themselves
     for parameter in parameters:
         words = _list_argument_words(values.get(parameter.name or ""))
         flag = parameter.opts[0]
         is_deleted = isinstance(parameter, Flag) and parameter.is_output
-        if is_deleted or flag in _CHECKED_OUTPUTS:
+        if is_deleted or flag in checked_outputs:
             # The words of a repeatable output flag are FORMAT:PATH.
             paths = [word.partition(":")[2] if parameter.multiple else word for word in words]
             outputs += [_OutputPath(flag, path, is_deleted) for path in paths if path not in ("", "-")]
@@ -257,9 +264,17 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
 
 
 def _list_argument_words(value: object) -> list[str]:
-    """Return the words of an argument: one, those of a repeatable flag, or each path of `(("var-file", path), ...)`."""
+    """Return the words of an argument's value, without empty ones.
+
+    A value is one word, a tuple of the words of a repeatable flag, or for ordered flags a tuple of pairs of flag
+    and word: `(("var-file", "a.nfvars"), ("var", "b=1"))` gives ["a.nfvars", "b=1"].
+    """
     parts = value if isinstance(value, tuple) else (value,)
-    return [str(part[-1] if isinstance(part, tuple) else part) for part in parts if part]
+    words = []
+    for part in filter(None, parts):
+        word = part[-1] if isinstance(part, tuple) else part
+        words.append(str(word))
+    return words
 
 
 def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
@@ -277,7 +292,8 @@ def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
     except (OSError, ValueError) as problem:
         reason = str(getattr(problem, "strerror", problem)).rstrip(".")
         raise click.UsageError(f'{flag}: "{path}" cannot be written: {reason}.') from None
-    has_input_suffix = path.endswith(_INPUT_SUFFIXES) and flag != "-generate-config-out"
+    input_suffixes = (".hcl", ".nfvars", ".nfstate", ".nf.json", ".nfvars.json", ".nftest.json", ".backup", ".journal")
+    has_input_suffix = path.endswith(input_suffixes) and flag != "-generate-config-out"
     if has_input_suffix or (output.is_deleted and os.path.realpath(path) in inputs):
         raise click.UsageError(f'{flag}: "{path}" is an input and is not overwritten. Choose another name.')
     if output.is_deleted and may_be_input(path, confinement):
@@ -451,21 +467,6 @@ REMOVED_FLAGS: Final[Mapping[str, str]] = {
 }
 
 
-_APPROVE: Final = "Use -auto-approve."
-_NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to download."
-_APPROVED_COMMANDS: Final = ("apply", "destroy", "sites apply")
-# Flags of other tools, by command and name.
-_FLAG_HINTS: Final[Mapping[str, str]] = {
-    "plan terraform-plan": "Use: nexusform predict -terraform-plan=FILE -inventory=DIR",
-    "plan arm-what-if": "Use: nexusform predict -arm-what-if=FILE -inventory=DIR",
-    "init plugin-dir": _NO_PLUGINS,
-    "init get-plugins": _NO_PLUGINS,
-    "init lockfile": _NO_PLUGINS,
-    "sites apply auto-approve": "A gate is approved by -wave=NAME, or by a typed yes.",
-    **{f"{command} {name}": _APPROVE for command in _APPROVED_COMMANDS for name in ("y", "yes", "approve", "force")},
-}
-
-
 def find_removed_flag(command: str, words: Iterable[str]) -> str:
     """Return the first removed flag (`COMMAND -FLAG`, or one value of it) in a command line; "" if there is none."""
     for word in words:
@@ -476,26 +477,6 @@ def find_removed_flag(command: str, words: Iterable[str]) -> str:
     return ""
 
 
-_MAX_UNGROUPED: Final = 15  # flags under a single title
-_OTHER_TITLE: Final = "Other options"
-_FLAG_SECTIONS: Final[Mapping[str, str]] = {
-    "Plan options": "destroy refresh-only refresh target target-file exclude exclude-file replace var var-file samples",
-    "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on",
-    "Output": "details placements report diff source-url json compat no-color concise show-sensitive",
-    "Apply options": "auto-approve resume discard fail-fast verify take-ownership allow-other-hub parallelism input",
-    "State and backend": "state lock lock-timeout backup backend-config",
-    "Confinement": "confine allow-remote limit",
-}
-# Flags of many commands, and commands with one of them as their own.
-_SHARED_FLAGS: Final = frozenset(
-    ("confine", "allow-remote", "limit", "backend-config", "no-color", "state", "lock", "lock-timeout", "backup")
-)
-_OWN_FLAGS: Final[Mapping[str, frozenset[str]]] = {"init": frozenset({"backend-config"})}
-# Commands with too many flags of their own.
-_MAIN_FLAGS: Final[Mapping[str, str]] = {
-    "plan": "out var var-file target replace destroy report fail-on previous",
-    "apply": "auto-approve resume discard verify var var-file target replace destroy refresh-only report",
-}
 _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "": (
         ("nexusform plan -out=p.nfplan", "show what changes, save the plan"),
@@ -519,35 +500,58 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
     """Select the help rows of a command without -help=all: its main flags if defined, else its own ones."""
-    if command in _MAIN_FLAGS:
-        return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
-    own_flags = _OWN_FLAGS.get(command, frozenset())  # flags shared with other commands, but central here
-    hidden_flags = (_SHARED_FLAGS - own_flags) | {"help"}
+    main_flags = {  # of commands with too many flags of their own
+        "plan": "out var var-file target replace destroy report fail-on previous",
+        "apply": "auto-approve resume discard verify var var-file target replace destroy refresh-only report",
+    }
+    if command in main_flags:
+        return {name: rows[name] for name in main_flags[command].split() if name in rows}
+    hidden_flags = {"help", "confine", "allow-remote", "limit", "no-color", "state", "lock", "lock-timeout", "backup"}
+    if command != "init":  # backend-config is shared with other commands, too, but central for `init`
+        hidden_flags.add("backend-config")
     # Positional arguments without help are in the usage line.
     return {name: row for name, row in rows.items() if name not in hidden_flags and row[1]}
 
 
-def group_flags(flags: Iterable[tuple[str, tuple[str, str]]]) -> dict[str, list[tuple[str, str]]]:
-    """Group pairs of a flag and its help row (usage, help) by title; few flags share one title."""
-    rows = dict(flags)
-    if len(rows) <= _MAX_UNGROUPED:
+def group_flags(rows: Mapping[str, tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
+    """Group the help rows of flags (usage, help) by title; few flags share one title."""
+    max_ungrouped = 15  # flags under a single title
+    if len(rows) <= max_ungrouped:
         return {"Options": list(rows.values())}
     # Without help: positional arguments, named by the usage line.
     described_rows = {name: row for name, row in rows.items() if row[1]}
-    names_by_title = {title: names.split() for title, names in _FLAG_SECTIONS.items()}
-    return _group_help_rows(described_rows, names_by_title, _OTHER_TITLE)
+    flags_by_title = {
+        "Plan options": (
+            "destroy refresh-only refresh target target-file exclude exclude-file replace var var-file samples"
+        ),
+        "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on",
+        "Output": "details placements report diff source-url json compat no-color concise show-sensitive",
+        "Apply options": (
+            "auto-approve resume discard fail-fast verify take-ownership allow-other-hub parallelism input"
+        ),
+        "State and backend": "state lock lock-timeout backup backend-config",
+        "Confinement": "confine allow-remote limit",
+    }
+    names_by_title = {title: names.split() for title, names in flags_by_title.items()}
+    return _group_help_rows(described_rows, names_by_title, "Other options")
 
 
 def _group_help_rows(
     rows: Mapping[str, tuple[str, str]], names_by_title: Mapping[str, Sequence[str]], other_title: str
 ) -> dict[str, list[tuple[str, str]]]:
-    """Group help rows by title; those under no title come last. Titles without rows are omitted."""
+    """Group help rows by title; those under no title come last. Titles without rows are omitted.
+
+    `rows` have pairs of usage and help, by name of a flag or command; `names_by_title` has the names of each title.
+    """
     remaining = dict(rows)
-    groups = {
-        title: [remaining.pop(name) for name in names if name in remaining] for title, names in names_by_title.items()
-    }
-    groups[other_title] = list(remaining.values())
-    return {title: group_rows for title, group_rows in groups.items() if group_rows}
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for title, names in names_by_title.items():
+        group = [remaining.pop(name) for name in names if name in remaining]
+        if group:
+            groups[title] = group
+    if remaining:
+        groups[other_title] = list(remaining.values())
+    return groups
 
 
 def get_command_examples(command: str) -> tuple[tuple[str, str], ...]:

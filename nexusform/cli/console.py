@@ -142,7 +142,9 @@ def _enable_line_editing(session: ExpressionConsole) -> None:
 
     def complete_name(text: str, state: int) -> str | None:
         """Return the completion with this number. readline counts from 0 and stops at None."""
-        completions = [name for name in names if text and name.startswith(text)]
+        if not text:
+            return None
+        completions = [name for name in names if name.startswith(text)]
         return completions[state] if state < len(completions) else None
 
     readline.set_completer(complete_name)

@@ -1,7 +1,7 @@
 """`nexusform explain` (alias `why`): explanation of a placement."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import click
 from msgspec import Struct
@@ -96,10 +96,8 @@ def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
 
 def _render_answer(report: Report, document: dict[str, Any], arguments: ExplainArguments, screen: Screen) -> str:
     """Render an answer in the requested format."""
-    return _encode_json(document) if arguments.format == "json" else _render_report(report, arguments, screen)
-
-
-def _encode_json(document: dict[str, Any]) -> str:
+    if arguments.format != "json":
+        return _render_report(report, arguments, screen)
     from nexusform.rendering.notation.json_values import encode_document
 
     return encode_document(document, pretty=True).decode()
@@ -126,7 +124,10 @@ def _render_vm_explanation(reason: VmExplanation, arguments: ExplainArguments, s
     )
 
     explanation = reason.explained_vm.explanation
-    facts = [*_describe_current_placement(reason), *_describe_reschedule_trigger(reason)]
+    facts = _describe_current_placement(reason)
+    trigger = reason.explained_vm.trigger
+    if trigger and reason.current_placement is None:  # a planned VM; a running one is described by its location
+        facts.append(f"Trigger: {trigger}{_describe_machine(trigger, reason.previous_machine)}.")
     if certainty := format_vm_certainty(reason.certainty, reason.samples):
         facts.append(certainty)
     alternatives = describe_alternatives(reason.alternatives, explanation.demand, reason.pool_size)
@@ -143,23 +144,12 @@ def _render_vm_explanation(reason: VmExplanation, arguments: ExplainArguments, s
     return _render_report(report, arguments, screen)
 
 
-def _describe_reschedule_trigger(reason: VmExplanation) -> list[str]:
-    """Return a sentence about the trigger of a planned VM; [] for a running one, described by its current location."""
-    trigger = reason.explained_vm.trigger
-    if not trigger or reason.current_placement is not None:
-        return []
-    return [f"Trigger: {trigger}{_describe_machine(trigger, reason.previous_machine)}."]
-
-
-# State of the old machine by trigger.
-_MACHINE_STATES: Final = {"machine_removed": "gone", "heal": "left"}
-
-
 def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
     """Return the previous machine and its state, ` (rack1-bm02 is gone)`; "" without one."""
     if not machine:
         return ""
-    return f" ({machine} {verb} {_MACHINE_STATES.get(trigger, 'emptied')})"
+    state = {"machine_removed": "gone", "heal": "left"}.get(trigger, "emptied")  # of the machine after the trigger
+    return f" ({machine} {verb} {state})"
 
 
 def _describe_current_placement(reason: VmExplanation) -> list[str]:
@@ -183,6 +173,7 @@ def _render_vm_explanation_as_json(reason: VmExplanation) -> str:
     """Render the decision about a VM with its current location, its last trigger, alternatives and fixes."""
     from nexusform.placement_kinds.placement_kind import build_location_document
     from nexusform.rendering.answers.explanation_text import ALTERNATIVE_FORM, build_explanation_document
+    from nexusform.rendering.notation.json_values import encode_document
 
     planned_trigger = reason.explained_vm.trigger if reason.current_placement is None else ""
     trigger, serial = reason.last_trigger or (planned_trigger, None)  # a planned one has no serial
@@ -197,4 +188,4 @@ def _render_vm_explanation_as_json(reason: VmExplanation) -> str:
         "elsewhere": list(map(ALTERNATIVE_FORM, reason.alternatives)),
         "suggested_fixes": list(reason.remedies),
     }
-    return _encode_json(document)
+    return encode_document(document, pretty=True).decode()

@@ -52,7 +52,9 @@ def fmt(arguments: FmtArguments) -> int:
     screen = arguments.view.create_screen()
     screen.print_diagnostics(formatting.problems, formatting.sources)
     prints_text = not (list_files or write or arguments.diff or arguments.check)  # nothing else shows the result
+    has_unformatted_file = False
     for file in formatting.files:
+        has_unformatted_file |= file.is_changed
         if list_files and file.is_changed:
             screen.print_text(file.source.name)
         if arguments.diff:
@@ -63,4 +65,4 @@ def fmt(arguments: FmtArguments) -> int:
             sys.stdout.write(f"{file.text}\n" if needs_newline else file.text)
     if has_errors(formatting.problems):
         return EXIT_FAILED
-    return EXIT_UNFORMATTED if arguments.check and any(file.is_changed for file in formatting.files) else 0
+    return EXIT_UNFORMATTED if arguments.check and has_unformatted_file else 0

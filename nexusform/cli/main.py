@@ -70,10 +70,6 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
 COMMANDS: Final[dict[str, CommandEntry]] = {
     name: entry for name, entry in _COMMANDS.items() if is_available(entry.target)
 }
-# Disk full, quota exceeded, file too large, I/O error.
-_WRITE_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-_STACK_BYTES: Final = 8 << 20  # bytes, the usual stack size of the main thread
-_RECURSION_LIMIT: Final = 3_000
 _NOTHING_LOST: Final = "The state and its journal are intact up to the last finished step."
 _OUT_OF_MEMORY: Final = f"Error: Out of memory. {_NOTHING_LOST}\n".encode()
 # The subcommands of `nexusform state`.
@@ -126,10 +122,6 @@ _HINTS: Final[dict[str, str]] = {
     "rollback": 'Revert the commit, then use "nexusform plan" and "nexusform apply" (docs/undo-a-change.md).',
     "cancel": 'Press Ctrl-C in the running command. If it has ended, use "nexusform force-unlock ID".',
 }
-# Commands that change neither state nor any site.
-_READ_ONLY_COMMANDS: Final = frozenset(
-    ("validate", "plan", "show", "output", "explain", "why", "simulate", "advise", "graph")
-) | frozenset(("console", "predict", "explore", "conformance", "version", "providers"))
 
 _APPLY_COMMANDS: Final = frozenset(("apply", "destroy"))
 
@@ -176,9 +168,11 @@ def raise_recursion_limit() -> None:
     import threading
 
     stack_limit, _ = resource.getrlimit(resource.RLIMIT_STACK)
-    if stack_limit == resource.RLIM_INFINITY or stack_limit >= _STACK_BYTES:
-        threading.stack_size(_STACK_BYTES)
-        sys.setrecursionlimit(_RECURSION_LIMIT)
+    stack_bytes = 8 << 20  # bytes, the usual stack size of the main thread
+    recursion_limit = 3_000
+    if stack_limit == resource.RLIM_INFINITY or stack_limit >= stack_bytes:
+        threading.stack_size(stack_bytes)
+        sys.setrecursionlimit(recursion_limit)
 
 
 def run_command_line(arguments: Sequence[str]) -> int:
@@ -196,7 +190,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except (BrokenPipeError, SystemExit):
         # A closed pipe (`nexusform show | head`), for which click exits. stdout is redirected to the null
         # device, so that the flush at exit succeeds.
-        _redirect_stdout_to_null_device()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if _APPLY_COMMANDS.intersection(arguments):
             _print_to_stderr(
                 f"Error: stdout was closed, so the command stopped. {_NOTHING_LOST} "
@@ -207,10 +201,11 @@ def run_command_line(arguments: Sequence[str]) -> int:
         if _is_current_directory_deleted():
             _print_to_stderr("Error: the current directory was deleted. Change to another one, or use -chdir=DIR.")
             return 1
-        if problem.errno not in _WRITE_ERRORS:
+        # Disk full (`nexusform plan > FILE`), quota exceeded, file too large, I/O error.
+        write_errors = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+        if problem.errno not in write_errors:
             return _report_internal_error(problem)
-        # A full disk (`nexusform plan > FILE`).
-        _redirect_stdout_to_null_device()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the null device, as above
         _print_to_stderr(
             f"Error: the output cannot be written: {problem.strerror}. State and journal are intact. "
             "Free disk space and run the command again."
@@ -255,7 +250,10 @@ def _run_command(arguments: Sequence[str]) -> int:
             _print_to_stderr(f"Error: {diagnostic.summary}\n\n{diagnostic.detail}")
         return 1
     except (click.Abort, KeyboardInterrupt):
-        unchanged_note = " No changes were made." if _READ_ONLY_COMMANDS.intersection(remaining[:1]) else ""
+        # Commands that change neither state nor any site.
+        read_only_commands = {"validate", "plan", "show", "output", "explain", "why", "simulate", "advise", "graph"}
+        read_only_commands |= {"console", "predict", "explore", "conformance", "version", "providers"}
+        unchanged_note = " No changes were made." if read_only_commands.intersection(remaining[:1]) else ""
         click.echo(f"\nInterrupted.{unchanged_note}", err=True)
         return 1
     return code
@@ -293,10 +291,16 @@ def _report_internal_error(bug: Exception) -> int:
 
 def _is_out_of_memory(problem: Exception) -> bool:
     """Return whether memory was missing, also for a library or a thread."""
-    if isinstance(problem, MemoryError) or (isinstance(problem, OSError) and problem.errno == errno.ENOMEM):
+    if isinstance(problem, MemoryError):
         return True
-    text = str(problem).lower() if isinstance(problem, ImportError | RuntimeError | OSError) else ""
-    return any(sign in text for sign in ("cannot allocate memory", "failed to map segment", "can't start new thread"))
+    if isinstance(problem, OSError) and problem.errno == errno.ENOMEM:
+        return True
+    if not isinstance(problem, ImportError | RuntimeError | OSError):
+        return False
+    # The import of a library and the start of a thread report it by a message only.
+    message = str(problem).lower()
+    signs = ("cannot allocate memory", "failed to map segment", "can't start new thread")
+    return any(sign in message for sign in signs)
 
 
 def _print_to_stderr(text: str) -> None:
@@ -325,7 +329,3 @@ def _save_traceback(traceback_text: str) -> str:
         f"The details are in {path}. Please report it, with that file and, if you can, the configuration "
         "that led to it."
     )
-
-
-def _redirect_stdout_to_null_device() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

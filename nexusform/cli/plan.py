@@ -98,7 +98,8 @@ class PlanDisplay(Struct, frozen=True):
     def report_plan(self, plan: Plan, run: Run, *, saved_path: str = "", next_step: bool = True) -> None:
         """Report the plan, unless a report replaces the text on stdout; write the reports."""
         project = run.project
-        if not self.is_stdout_report:
+        is_stdout_report = any(report.path == "-" for report in self.reports)
+        if not is_stdout_report:
             view = PlanDisplayOptions(
                 registries=project.registries,
                 placement_flags=self.placement_flags,
@@ -127,11 +128,6 @@ class PlanDisplay(Struct, frozen=True):
 
         plan = build_failed_plan(context, options, diagnostics)
         self._write_reports(plan, sources, build_registries(), configuration=None, prior=EMPTY)
-
-    @property
-    def is_stdout_report(self) -> bool:
-        """Whether a report replaces the text on stdout."""
-        return any(report.path == "-" for report in self.reports)
 
     def write_reports(self, plan: Plan, run: Run) -> None:
         """Write the reports only."""

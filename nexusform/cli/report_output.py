@@ -18,7 +18,6 @@ if TYPE_CHECKING:  # only pages have maps
     from nexusform.rendering.page.page_data import Playback
 
 EXIT_FINDING: Final = 2  # exit code for a finding
-_PAGE_WIDTH = 100
 
 
 class Answer(Struct, frozen=True):
@@ -77,7 +76,7 @@ def write_answer(answer: Answer, flags: PlanFileAnswerFlags | AnswerFormatFlags,
 
 
 def _render_answer_as_text(answer: Answer) -> bytes:
-    return answer.render_text(colour=False, width=_PAGE_WIDTH).encode()
+    return answer.render_text(colour=False, width=100).encode()
 
 
 def _render_markdown(answer: Answer) -> bytes:

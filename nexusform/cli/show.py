@@ -183,21 +183,15 @@ def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: S
     """Render the objects at an address, by their domain if it has a form for all of them, or the whole state."""
     from nexusform.rendering.text.state_text import render_state
 
-    domain_text = _render_domain_objects(target, arguments, screen.known_width)
-    if domain_text:
-        return domain_text
+    if target.is_of_address:
+        writers = {OBJECT_WRITERS.get(address.type) for address in target.state.instances}
+        write = writers.pop() if len(writers) == 1 else None  # None: several writers, or a type without one
+        if write is not None:
+            width, show_sensitive = screen.known_width, arguments.show_sensitive
+            text = write(target.state.instances, arguments.status_version, width, show_sensitive=show_sensitive)
+            if text:
+                return text
     return render_state(target.state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
-
-
-def _render_domain_objects(target: ShownContent, arguments: ShowArguments, width: int) -> str:
-    """Render objects with the writer of their domain; "" unless one writer has all of their types."""
-    if not target.is_of_address:
-        return ""
-    writers = {OBJECT_WRITERS.get(address.type) for address in target.state.instances}
-    write = writers.pop() if len(writers) == 1 else None
-    if write is None:  # several writers, or none
-        return ""
-    return write(target.state.instances, arguments.status_version, width, show_sensitive=arguments.show_sensitive)
 
 
 def _truncate_text(text: str, max_bytes: int | None) -> str:

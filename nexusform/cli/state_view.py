@@ -1,7 +1,6 @@
 """`nexusform state list`, `state show`, `state verify`, `state pull`, `state history` and `output`."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import click
 from msgspec import Struct
@@ -19,7 +18,7 @@ from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_count
-from nexusform.resources.address import Address, AddressPattern, AddressProblem, parse_pattern
+from nexusform.resources.address import Address, AddressProblem, parse_pattern
 from nexusform.schemas.value_types import build_type_json
 from nexusform.state import state_edits
 from nexusform.state.objects import OutputState, State
@@ -63,19 +62,16 @@ def list_instances(arguments: ListArguments) -> int:
         return 1
     if not has_been_written(state):
         return screen.print_failure([NO_STATE])
-    unknown_patterns = [pattern for pattern in patterns if not state_edits.select_instances(state, [pattern])]
-    if unknown_patterns:  # every given address must match
-        return screen.print_failure([_build_unknown_address_error(pattern, state) for pattern in unknown_patterns])
+    for pattern in patterns:
+        if not state_edits.select_instances(state, [pattern]):
+            hint = suggest_name(str(pattern), map(str, state.instances))
+            detail = f"The state has no object at {pattern}.{hint} `nexusform state list` shows all addresses."
+            problems.append(build_error("no-such-resource-instance", detail))
+    if problems:  # every given address must match
+        return screen.print_failure(problems)
     for address in state_edits.select_instances(state, patterns, arguments.object_id):
         screen.print_text(str(address))
     return 0
-
-
-def _build_unknown_address_error(pattern: AddressPattern, state: State) -> Diagnostic:
-    """Return the error for an address without an object."""
-    hint = suggest_name(str(pattern), map(str, state.instances))
-    detail = f"The state has no object at {pattern}.{hint} `nexusform state list` shows all addresses."
-    return build_error("no-such-resource-instance", detail)
 
 
 class ShowInstanceArguments(Struct, frozen=True, kw_only=True):
@@ -242,10 +238,12 @@ def output(arguments: OutputArguments) -> int:
 def _print_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
     """Print all outputs as JSON (including sensitive values) or as text; return the exit code 0, also without any."""
     if arguments.as_json:
+        from nexusform.rendering.notation.json_values import encode_value
+
         document = {}
         for name, state in sorted(outputs.items()):
             document[name] = {"sensitive": state.sensitive, "type": build_type_json(state.type), "value": state.value}
-        screen.print_text(_encode_json(document))
+        screen.print_text(encode_value(document, pretty=True).decode())
         return 0
     if not outputs:
         detail = "The state has no outputs. Declare an output and apply the configuration."
@@ -265,7 +263,9 @@ def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Ma
         detail = f'The state has no output "{name}".{suggest_name(name, outputs)} `nexusform apply` records outputs.'
         return screen.print_failure([build_error("output-not-found", detail, headline=f'Output "{name}" not found')])
     if arguments.as_json:
-        screen.print_text(_encode_json(output_state.value))
+        from nexusform.rendering.notation.json_values import encode_value
+
+        screen.print_text(encode_value(output_state.value, pretty=True).decode())
         return 0
     from nexusform.rendering.notation.hcl_text import format_scalar, render_hcl_value
 
@@ -279,9 +279,3 @@ def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Ma
     text = output_state.value if isinstance(output_state.value, str) else format_scalar(output_state.value)
     click.echo(text, nl=False)
     return 0
-
-
-def _encode_json(value: Any) -> str:
-    from nexusform.rendering.notation.json_values import encode_value
-
-    return encode_value(value, pretty=True).decode()

@@ -77,4 +77,5 @@ def _record_audit_event(event: str, details: tuple[Any, ...]) -> None:
 
 
 def _record_started_program(program: str | bytes | os.PathLike[str]) -> None:
+    """Record the name of a program, without its directory."""
     _ACCESSES.programs.add(PurePath(os.fsdecode(program)).name)

@@ -139,7 +139,6 @@ EXTERNAL_FILES: Final = (
     ExternalFile("-test-directory", "tests", _WORK_TREE, _FLAG),
     ExternalFile("-packages", "CSAR files for `serve`", _WORK_TREE, _FLAG),
 )
-_CACHES: Final = ("NF_CACHE_DIR", "XDG_CACHE_HOME", "~/.cache/nexusform")
 _FILE_PARAMETER: Final = re.compile(
     r"(?:passfile|servicefile|sslcert|sslkey|sslrootcert|sslcrl|sslcrldir)\s*=\s*'?([^\s&']+)"
 )
@@ -149,10 +148,11 @@ def find_untrusted_files(environment: Mapping[str, str], confinement: Confinemen
     """List (entry, path) for each operator-only entry with a path into the work tree; nothing without confinement."""
     if not confinement.root:
         return []  # every file is allowed
+    caches = ("NF_CACHE_DIR", "XDG_CACHE_HOME", "~/.cache/nexusform")
     # Of the caches only the first configured one is used, and none in automation.
-    unused_caches = set(_CACHES)
+    unused_caches = set(caches)
     if not environment.get("NF_IN_AUTOMATION"):
-        *variables, default_path = _CACHES
+        *variables, default_path = caches
         unused_caches.remove(next((name for name in variables if environment.get(name)), default_path))
     untrusted_files: list[tuple[ExternalFile, str]] = []
     for entry in EXTERNAL_FILES:
@@ -177,7 +177,7 @@ def explain_untrusted_file(name: str, path: str, content: str) -> str:
 
 
 def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of an entry; of a default path only if it exists."""
+    """Yield the paths of an entry by its form: in the value of a variable, or an existing default path or program."""
     value = environment.get(entry.name, "")
     if entry.form is PathValueForm.HOME:
         home = environment.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
@@ -189,7 +189,7 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
         if path and not Path(path).is_relative_to(sys.prefix):  # the job's own Python environment is trusted
             yield path
     elif entry.form in (PathValueForm.FLAG, PathValueForm.CURRENT) or not value:
-        return  # a flag or file of the current directory is checked by its reader; a variable without value names none
+        return  # the reader of a flag or file of the current directory checks it; an unset variable names no file
     elif entry.form is PathValueForm.COMMAND:
         # The program of a command, and the existing files of its arguments.
         with suppress(ValueError):  # reported where the command is run

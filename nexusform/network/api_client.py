@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 _UNAUTHORIZED: Final = 401
 _PART_BYTES: Final = 1 << 20  # bytes of one decompression step
-_MAX_LINE_BYTES: Final = 1 << 24  # bytes of one line of a stream
 # Prefixes and suffixes added by Python to messages of the system and OpenSSL.
 _PYTHON_MARKS: Final = re.compile(r"^(?:\[Errno -?\d+\] |\[SSL[^\]]*\] |_ssl\.c:\d+: )|\.? ?\(_ssl\.c:\d+\)$")
 
@@ -88,6 +87,7 @@ class ApiClient:
 
         ends_at = time.monotonic() + seconds
         timeout = Timeout(compute_silence_limit(), connect=CONNECT_SECONDS, read=seconds)
+        max_line_bytes = 1 << 24  # bytes of one line of a stream
         with ExitStack() as stack:
             response = self._run(lambda: stack.enter_context(self._open(request, timeout=timeout)))
             if not 200 <= response.status_code < 300:
@@ -96,8 +96,8 @@ class ApiClient:
             for chunk in _decompress_response_chunks(response):
                 *lines, incomplete_line = (incomplete_line + chunk).split(b"\n")  # the last line is not complete yet
                 yield from lines
-                if len(incomplete_line) > _MAX_LINE_BYTES:
-                    raise WebError(f"a line has more than {_MAX_LINE_BYTES >> 20} MiB", WebErrorKind.TOO_LARGE)
+                if len(incomplete_line) > max_line_bytes:
+                    raise WebError(f"a line has more than {max_line_bytes >> 20} MiB", WebErrorKind.TOO_LARGE)
                 if time.monotonic() > ends_at:
                     return
             if incomplete_line.strip():
@@ -206,6 +206,7 @@ def build_token_auth(fetch_token: Callable[[], str]) -> Any:
         token = ""
 
         def sync_auth_flow(self, request: Request) -> Generator[Request, Response, None]:
+            """Send the request with the token of an earlier one; without one, or if it expired, with a new token."""
             if self.token:
                 request.headers["Authorization"] = f"Bearer {self.token}"
                 answer = yield request
@@ -218,19 +219,7 @@ def build_token_auth(fetch_token: Callable[[], str]) -> Any:
     return TokenAuth()
 
 
-_TIMEOUT_PHASES: Final = {
-    "ConnectTimeout": "connecting",
-    "ReadTimeout": "waiting for its answer",
-    "WriteTimeout": "sending",
-    "PoolTimeout": "waiting for a free connection",
-}
-_TLS_MESSAGES: Final = {
-    "WRONG_VERSION_NUMBER": "what answers there does not speak TLS",
-    "HTTP_REQUEST": "what answers there does not speak TLS",
-    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it wants a client certificate",
-}
 _CONNECTION_LOST: Final = "the connection was broken off"
-_LOST_PREFIXES: Final = ("Server disconnected", "peer closed connection")
 
 
 def describe_connection_error(problem: Exception) -> str:
@@ -239,16 +228,22 @@ def describe_connection_error(problem: Exception) -> str:
 
     first_line = _get_first_line(problem)
     if isinstance(problem, TimeoutException):
-        phase = _TIMEOUT_PHASES.get(type(problem).__name__, "the request")
+        phases = {
+            "ConnectTimeout": "connecting",
+            "ReadTimeout": "waiting for its answer",
+            "WriteTimeout": "sending",
+            "PoolTimeout": "waiting for a free connection",
+        }
+        phase = phases.get(type(problem).__name__, "the request")
         return f"it does not answer ({'the TLS handshake' if 'handshake' in first_line else phase} timed out)"
     if isinstance(problem, TransportError):
         for cause in _iterate_exception_causes(problem):
             message = _describe_system_error(cause)
             if message:
                 return message
-        if first_line.startswith(_LOST_PREFIXES):
+        if first_line.startswith(("Server disconnected", "peer closed connection")):
             return _CONNECTION_LOST
-    return _remove_python_marks(first_line)
+    return _PYTHON_MARKS.sub("", first_line)
 
 
 def _iterate_exception_causes(problem: BaseException) -> Iterator[BaseException]:
@@ -264,24 +259,26 @@ def _iterate_exception_causes(problem: BaseException) -> Iterator[BaseException]
 def _describe_system_error(cause: BaseException) -> str:
     """Return the message for an error of the system or OpenSSL; "" for other exceptions."""
     if isinstance(cause, ssl.SSLCertVerificationError):
-        verify_message = getattr(cause, "verify_message", "") or _remove_python_marks(_get_first_line(cause))
+        verify_message = getattr(cause, "verify_message", "") or _PYTHON_MARKS.sub("", _get_first_line(cause))
         return f"its certificate is not trusted: {verify_message.rstrip('.')}"
     if isinstance(cause, ConnectionResetError):
         return "the connection was reset"
     if isinstance(cause, ssl.SSLEOFError | ConnectionAbortedError | BrokenPipeError):
         return _CONNECTION_LOST
     if isinstance(cause, ssl.SSLError):
+        messages = {
+            "WRONG_VERSION_NUMBER": "what answers there does not speak TLS",
+            "HTTP_REQUEST": "what answers there does not speak TLS",
+            "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it wants a client certificate",
+        }
         reason = getattr(cause, "reason", "") or ""  # set by OpenSSL only
-        return _TLS_MESSAGES.get(reason, f"TLS failed: {_remove_python_marks(_get_first_line(cause))}")
+        other_message = f"TLS failed: {_PYTHON_MARKS.sub('', _get_first_line(cause))}"
+        return messages.get(reason, other_message)
     if isinstance(cause, ConnectionRefusedError):
         return "the connection was refused"
     if isinstance(cause, gaierror):  # of a name server
         return "its name cannot be looked up now" if cause.errno == EAI_AGAIN else "its name is not known"
     return ""
-
-
-def _remove_python_marks(message: str) -> str:
-    return _PYTHON_MARKS.sub("", message)
 
 
 def _get_first_line(problem: BaseException) -> str:

@@ -20,12 +20,7 @@ from nexusform.network.read_limits import MAX_ANSWER_BYTES, MAX_ERROR_BYTES, Rea
 from nexusform.network.web_errors import WebError, WebErrorKind, check_plain_credentials
 
 SCHEMES: Final = ("http", "https")
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_MAX_REDIRECTS: Final = 5
-_NO_BODY: Final = frozenset({204, 304})
 _SUCCESS: Final = range(200, 300)
-_PORTS: Final = {"http": 80, "https": 443}
-_PART_BYTES: Final = 1 << 16  # bytes read at once in a session
 
 
 class WebRequest(Struct, frozen=True):
@@ -63,18 +58,21 @@ def parse_origin(address: str) -> str:
         raise WebError(f"its address is invalid ({problem})", WebErrorKind.INVALID_REQUEST) from None
     if parts.scheme not in SCHEMES or not parts.hostname:
         raise WebError("its address is not an http or https address", WebErrorKind.INVALID_REQUEST)
-    return f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}"
+    ports = {"http": 80, "https": 443}
+    return f"{parts.scheme}://{parts.hostname}:{port or ports[parts.scheme]}"
 
 
 def send_request(request: WebRequest) -> WebResponse:
     """Send a request and return its complete response, of any status. Raises WebError, FileTooLarge."""
     address = request.address
-    for _ in range(_MAX_REDIRECTS + 1):
+    redirects = frozenset({301, 302, 303, 307, 308})
+    max_redirects = 5
+    for _ in range(max_redirects + 1):
         answer, location = _send_single_request(request, address)
-        if answer.status not in _REDIRECTS:
+        if answer.status not in redirects:
             return answer
         address = _resolve_redirect(request, address, location, answer.status)
-    raise WebError(f"it redirected more than {_MAX_REDIRECTS} times", WebErrorKind.REDIRECT)
+    raise WebError(f"it redirected more than {max_redirects} times", WebErrorKind.REDIRECT)
 
 
 def _resolve_redirect(request: WebRequest, address: str, location: str, status: int) -> str:
@@ -141,7 +139,8 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
 def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
     """Return the complete content of a response. Raises WebError, FileTooLarge, HTTPException, OSError."""
     status = int(answer.status)
-    if status in _NO_BODY:
+    statuses_without_body = (204, 304)
+    if status in statuses_without_body:
         return WebResponse(status, b"", is_empty=True)
     coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding != "identity":
@@ -176,10 +175,11 @@ def _read_declared_length(answer: Any) -> int | None:
 
 def _format_connection_error(problem: object) -> str:
     """Return the first line of an error's message for display, at most 200 printable characters."""
-    text = str(getattr(problem, "strerror", None) or problem) or type(problem).__name__
-    line = text.splitlines()[0]
-    printable = "".join(letter if letter.isprintable() else "?" for letter in line)
-    return printable[:200] or type(problem).__name__
+    class_name = type(problem).__name__  # for an error without a message
+    text = str(getattr(problem, "strerror", None) or problem) or class_name
+    first_line = text.splitlines()[0]
+    printable_line = "".join(letter if letter.isprintable() else "?" for letter in first_line)
+    return printable_line[:200] or class_name
 
 
 def build_limited_session(endpoint: str) -> Any:
@@ -202,13 +202,14 @@ def build_limited_session(endpoint: str) -> Any:
                 raise InvalidURL(f"an answer of {origin} links to another server, and credentials are not sent there")
             record_server_access(origin)
             is_stream = options.get("stream")
+            part_bytes = 1 << 16  # bytes read at once in a session
             try:
                 response = super().send(request, **{**options, "stream": True})
                 if not is_stream:
                     limit = ReadByteLimit(MAX_ANSWER_BYTES)
                     parts: list[bytes] = []
                     with response:  # a rejected answer leaves no open connection
-                        for part in response.iter_content(_PART_BYTES):
+                        for part in response.iter_content(part_bytes):
                             limit.count(len(part))
                             parts.append(part)
                     response._content = b"".join(parts)  # noqa: SLF001 - as Response.content does

@@ -77,7 +77,9 @@ class PageLimits:
         self._tokens.add(token)
         if len(self._tokens) > MAX_PAGES:
             return f"it has more than {MAX_PAGES:,} pages"
-        return "its pages do not end in time" if token and time.monotonic() > self._ends_at else ""
+        if token and time.monotonic() > self._ends_at:  # another page follows, but its time is over
+            return "its pages do not end in time"
+        return ""
 
 
 def parse_json(content: bytes) -> Any:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 #
 # All versions of the API are called alike. Source: kubernetes.io, "Authenticating", client-go credential plugins.
 
-_EXEC_INFO_VARIABLE: Final = "KUBERNETES_EXEC_INFO"
-_MAX_MESSAGE: Final = 200  # characters of a program's error output, of its last line: earlier ones may have secrets
 _SECONDS: Final = 60  # time limit: an interactive sign-in prompt would not be visible
 
 
@@ -52,7 +50,7 @@ class ExecPlugin(Struct, frozen=True):
         if self.cluster is not None:
             spec["cluster"] = self.cluster
         exec_info = json.dumps({"kind": "ExecCredential", "apiVersion": self.version, "spec": spec})
-        environment = {**os.environ, **self.environment, _EXEC_INFO_VARIABLE: exec_info}
+        environment = {**os.environ, **self.environment, "KUBERNETES_EXEC_INFO": exec_info}
         try:
             result = subprocess.run(  # noqa: S603
                 self.command,
@@ -71,26 +69,20 @@ class ExecPlugin(Struct, frozen=True):
             raise ExecPluginProblem(f"Cannot run the sign-in program {name}: {problem}") from None
         if result.returncode:
             lines = result.stderr.decode(errors="replace").strip().splitlines()
-            last_line = ["no error output", *lines][-1].strip()[:_MAX_MESSAGE]
+            maximum_length = 200  # characters, of the last line only: earlier ones may have secrets
+            last_line = ["no error output", *lines][-1].strip()[:maximum_length]
             raise ExecPluginProblem(f"The sign-in program {name} failed ({result.returncode}): {last_line}")
-        token = _parse_token(result.stdout)
+        try:
+            token = get_text(json.loads(result.stdout), "status", "token")
+        except ValueError:
+            token = ""  # it printed no JSON
         if not token:
             raise ExecPluginProblem(f"The sign-in program {name} printed no ExecCredential with a token.")
         return token
 
 
-def _parse_token(output: bytes) -> str:
-    try:
-        document = json.loads(output)
-    except ValueError:
-        return ""
-    return get_text(document, "status", "token")
-
-
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-# Fields that an untrusted kubeconfig must not have: programs, credentials of the runner, other routes.
-_UNTRUSTED_FIELDS: Final = ("exec", "auth-provider", "tokenFile", "client-key", "proxy-url", "insecure-skip-tls-verify")
 _MAXIMUM_SIZE: Final = 1 << 24  # bytes of a kubeconfig
 
 
@@ -182,7 +174,9 @@ def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinem
 def _check_untrusted_account(paths: Sequence[Path], account: KubernetesAccount, trust: KubeconfigTrust) -> None:
     """Reject an untrusted account with programs, credentials, weak TLS or another server."""
     entries = {**account.cluster, **account.user}
-    fields = [name for name in _UNTRUSTED_FIELDS if entries.get(name)]
+    # Fields that an untrusted kubeconfig must not have: programs, credentials of the runner, other routes.
+    untrusted_fields = ("exec", "auth-provider", "tokenFile", "client-key", "proxy-url", "insecure-skip-tls-verify")
+    fields = [name for name in untrusted_fields if entries.get(name)]
     fields += [
         name
         for name in ("certificate-authority", "client-certificate")
@@ -305,17 +299,21 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
     if rejection:
         raise KubeconfigProblem(f"{account.source} cannot be used: {rejection}.")
     user_entry = {key: value for key, value in account.user.items() if key != "exec"}  # `_build_plugin` reads exec
-    needs_tls = not account.server.startswith("http:") or any(
+    # The certificates of the system take 20 ms to load, so a plain HTTP server without settings of TLS needs none.
+    has_tls_settings = any(
         name.startswith(("certificate", "client", "proxy")) for name in (*account.cluster, *account.user)
     )
+    needs_tls = has_tls_settings or not account.server.startswith("http:")
     try:
         cluster, user = convert(account.cluster, Cluster), convert(user_entry, User)
+        verify = needs_tls and verify_cluster(cluster, user, lambda path: path)
+        has_plugin = bool(account.user.get("exec"))
+        auth = build_token_auth(_build_plugin(account).fetch_token) if has_plugin else user_auth(user)
         return ApiClient(
             account.server,
             get_text(account.cluster, "tls-server-name"),
-            # Not without need: the certificates of the system take 20 ms to load.
-            verify=needs_tls and verify_cluster(cluster, user, lambda path: path),
-            auth=build_token_auth(_build_plugin(account).fetch_token) if account.user.get("exec") else user_auth(user),
+            verify=verify,
+            auth=auth,
             proxy=account.cluster.get("proxy-url") or None,
             headers=_build_impersonation_headers(account.user),
         )
@@ -329,13 +327,18 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
 
 
 def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`. Raises ValidationError."""
+    """Build the impersonation headers from `as`, `as-uid`, `as-groups` and `as-user-extra`. Raises ValidationError.
+
+    The result is a list of pairs, because a header may repeat: one for each group, and for each value of an extra.
+    """
     headers: list[tuple[str, str]] = []
     for field_name, header in (("as", "Impersonate-User"), ("as-uid", "Impersonate-Uid")):
         if user.get(field_name):
             headers.append((header, str(user[field_name])))
-    headers += [("Impersonate-Group", group) for group in convert(user.get("as-groups") or [], list[str])]
-    for key, values in convert(user.get("as-user-extra") or {}, dict[str, list[str]]).items():
+    groups = convert(user.get("as-groups") or [], list[str])
+    headers += [("Impersonate-Group", group) for group in groups]
+    extras = convert(user.get("as-user-extra") or {}, dict[str, list[str]])
+    for key, values in extras.items():
         headers += [(f"Impersonate-Extra-{key}", value) for value in values]
     return headers
 

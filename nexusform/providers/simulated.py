@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path as FilePath
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -37,7 +38,6 @@ if TYPE_CHECKING:  # most sites are simulated from state alone
 
 OPERATIONS: Final = ("create", "read", "update", "delete")
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _STEP: Final = re.compile(r'\.?([^\W\d][\w-]*)|\[([0-9]{1,18})\]|\["((?:[^"\\]++|\\.)*+)"\]')
 
 
@@ -73,10 +73,6 @@ class Faults(Struct):
                     triggered.append(fault)
         return triggered
 
-    def has_faults(self, operation: str) -> bool:
-        """Return whether any fault may affect such a call."""
-        return any(fault.operation == operation for fault in self.faults)
-
 
 def parse_fault(block: Mapping[str, Any]) -> Fault:
     """Parse the values of a `fault` block. Raises ProviderProblem with a sentence for the user."""
@@ -101,7 +97,8 @@ def parse_delay(text: str) -> float:
     match = _DELAY.fullmatch(text.strip())
     if match is None:
         raise ProviderProblem(f'fault: delay "{text}" is not a duration such as "2s" or "300ms".')
-    return float(match.group(1)) * _SECONDS[match.group(2) or "s"]
+    seconds_by_unit = {"ms": 0.001, "s": 1.0, "m": 60.0}
+    return float(match.group(1)) * seconds_by_unit[match.group(2) or "s"]
 
 
 def parse_path(text: str) -> Path:
@@ -214,7 +211,8 @@ class SimulatedProvider:
         self._reality = reality
         self._faults = faults or Faults(())
         self._sleep = sleep
-        self.observes_objects = reality is not None or self._faults.has_faults("read")
+        has_read_faults = any(fault.operation == "read" for fault in self._faults.faults)
+        self.observes_objects = reality is not None or has_read_faults
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Return the objects; without a reality file those of the state. Raises ProviderProblem."""
@@ -270,7 +268,7 @@ class SimulatedProvider:
         """Remove the object. Raises ProviderProblem."""
         faults = self._trigger_faults_before_effect("delete", request)
         if self._reality:
-            self._reality.remove_object(request.key)
+            self._reality.set_attributes(request.key, None)
         self._run_faults_after(faults, attributes=None, exists=False)
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
@@ -297,13 +295,15 @@ class SimulatedProvider:
                 raise ProviderProblem(fault.error)
 
     def _run_faults_after(self, faults: Sequence[Fault], attributes: Mapping[str, Any] | None, *, exists: bool) -> None:
+        """Raise ProviderProblem for the first error injected after the effect, with the object as it is then."""
         for fault in faults:
             if fault.error and fault.after_effect:
                 raise ProviderProblem(fault.error, object_exists=exists, attributes=attributes)
 
 
 def _list_answers(faults: Sequence[Fault]) -> list[tuple[Path, Any]]:
-    return [pair for fault in faults for pair in fault.answer]
+    """Return the values injected by the faults into an answer, as pairs of path and value."""
+    return list(chain.from_iterable(fault.answer for fault in faults))
 
 
 def _build_answer(planned: Mapping[str, Any], result: Mapping[str, Any], faults: Sequence[Fault]) -> ChangeResult:
@@ -313,7 +313,11 @@ def _build_answer(planned: Mapping[str, Any], result: Mapping[str, Any], faults:
 
 
 def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any) -> Any:
-    """Return the result of an update: values changed by the plan as planned, others as in the real object."""
+    """Return the result of an update: values changed by the plan as planned, others as in the real object.
+
+    `prior` is the value before the plan, `existing` the one in the real object: {"a": 1, "b": 1}, changed to
+    {"a": 2, "b": 1} by the plan, is {"a": 2, "b": 5} if the object has b = 5. Names removed by the plan are removed.
+    """
     if planned == prior:
         return existing
     if isinstance(prior, Mapping) and isinstance(planned, Mapping) and isinstance(existing, Mapping):
@@ -327,7 +331,11 @@ def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any
 
 
 def _find_differences(planned: Any, result: Any, path: Path) -> Iterator[Path]:
-    """Yield the paths with differences between the planned and the resulting object."""
+    """Yield the paths with differences between the planned and the resulting object.
+
+    Mappings and lists of equal length are compared part by part: for `{"a": [1, 2]}` and `{"a": [1, 3]}` the path is
+    ("a", 1). Other values differ as a whole. `path` is the path of the two values.
+    """
     if planned == result:
         return
     if isinstance(planned, Mapping) and isinstance(result, Mapping):

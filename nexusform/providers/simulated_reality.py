@@ -72,22 +72,14 @@ class Reality:
             matches = [(k, a) for k, a in self._get_objects().items() if (k.type, k.id) == (resource_type, object_id)]
         return sorted(matches, key=lambda pair: pair[0].creation)
 
-    def set_attributes(self, key: ObjectKey, attributes: Attributes) -> None:
-        """Set the attributes under a key; durable on return."""
-        self._change_object(key, attributes)
-
-    def remove_object(self, key: ObjectKey) -> None:
-        """Remove an object; durable on return. A missing object is no error."""
-        self._change_object(key, attributes=None)
-
     def close(self) -> None:
         """Merge the log into the file. On failure, everything stays durable in the log."""
         with self._flushing, self._lock, suppress(ProviderProblem):
             if self._log is not None:
                 self._rewrite_file()
 
-    def _change_object(self, key: ObjectKey, attributes: Attributes | None) -> None:
-        """Set an object, or remove it with None; durable on return."""
+    def set_attributes(self, key: ObjectKey, attributes: Attributes | None) -> None:
+        """Set the attributes of an object, or remove it (None), if it exists; durable on return."""
         with self._lock:
             objects = self._get_objects()
             before = objects.get(key)
@@ -223,6 +215,7 @@ class _PendingChange(Struct, frozen=True):
 
 
 def _set_object(objects: dict[ObjectKey, Attributes], key: ObjectKey, attributes: Attributes | None) -> None:
+    """Set the attributes of an object, or remove it (None)."""
     if attributes is None:
         objects.pop(key, None)
     else:
@@ -259,17 +252,21 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
         raise ProviderProblem(f"The reality file {path} must be a list of {{type, id, creation, attributes}}.")
     objects: dict[ObjectKey, Attributes] = {}
     for position, row in enumerate(rows):
-        key = _parse_object_key(row)
-        if key is None:
-            raise ProviderProblem(
-                f"The reality file {path}: entry {position} must be an object with type and id (texts), "
-                "creation (a whole number) and attributes (an object)."
-            )
+        match row:
+            case {"type": str(kind), "id": str(name), "attributes": dict(attributes)} if (
+                type(creation := row.get("creation", 0)) is int  # true is an int, too
+            ):
+                key = ObjectKey(kind, name, creation)
+            case _:
+                raise ProviderProblem(
+                    f"The reality file {path}: entry {position} must be an object with type and id (texts), "
+                    "creation (a whole number) and attributes (an object)."
+                )
         if key in objects:
             raise ProviderProblem(
                 f"The reality file {path}: entry {position} repeats {key.type} {key.id}, creation {key.creation}."
             )
-        objects[key] = row["attributes"]
+        objects[key] = attributes
     return objects
 
 
@@ -280,11 +277,3 @@ def _parse_change_record(line: bytes, path: Path) -> tuple[ObjectKey, Attributes
             case [str(kind), str(name), int(creation), dict() | None as attributes]:
                 return ObjectKey(kind, name, creation), attributes
     raise ProviderProblem(f"{path} is damaged: a line is not a change record.")
-
-
-def _parse_object_key(row: Any) -> ObjectKey | None:
-    match row:
-        case {"type": str(kind), "id": str(name), "attributes": dict(), **rest}:
-            creation = rest.get("creation", 0)
-            return ObjectKey(kind, name, creation) if type(creation) is int else None
-    return None

@@ -20,9 +20,7 @@ from nexusform.scheduling.kubelet import (
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
 
-_MAXIMUM_CPUS: Final = 4096
 _RESERVE_ARGUMENTS: Final = ("kube_reserved", "system_reserved")
-_RESERVABLE_RESOURCES: Final = ("cpu", "memory", STORAGE)
 _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", re.ASCII)
 _RESOURCE: Final = re.compile(
     r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?|hugepages-[0-9]+[KMG]i)\Z",
@@ -69,19 +67,19 @@ KUBELET_BLOCK: Final = NestedBlock(
 
 
 def check_kubelet(values: Any, path: Path) -> list[Problem]:
-    """Return the problems of a kubelet block; `path` is its location."""
+    """Return the problems of a kubelet block; `path` is its location. Amounts that are unknown yet have none."""
     if not isinstance(values, Mapping):
         return []  # absent or unknown
     problems: list[Problem] = []
     amounts: list[tuple[Path, Any]] = [(("eviction_memory",), values.get("eviction_memory"))]
+    reservable_resources = ("cpu", "memory", STORAGE)
     for name in _RESERVE_ARGUMENTS:
         reserve = get_known_blocks(values, name)
-        amounts += [((name, key), amount) for key, amount in reserve.items()]
-        problems += [
-            _build_problem((*path, name, key), f'"{key}" cannot be reserved; write "cpu", "memory" or "{STORAGE}".')
-            for key in reserve
-            if key not in _RESERVABLE_RESOURCES
-        ]
+        for key, reserved_amount in reserve.items():
+            amounts.append(((name, key), reserved_amount))
+            if key not in reservable_resources:
+                text = f'"{key}" cannot be reserved; write "cpu", "memory" or "{STORAGE}".'
+                problems.append(_build_problem((*path, name, key), text))
     for amount_path, amount in amounts:
         if isinstance(amount, str) and _parse_reservation_amount(amount) is None:
             text = f'"{amount}" is not an amount such as "100Mi" or "500m".'
@@ -128,13 +126,13 @@ def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:
         if isinstance(block, Mapping):
             values |= {name: value for name, value in block.items() if is_set_and_known(value)}
             extended_resources |= parse_extended_resources(block.get("extended_resources"))
-    eviction = values.get("eviction_memory")
-    cpus = values.get("reserved_cpus")
+    cpu_list = values.get("reserved_cpus")
+    reservations = map(values.get, _RESERVE_ARGUMENTS)  # the blocks kube_reserved and system_reserved, None if absent
     return KubeletConfiguration(
         platform=platform,
-        eviction_memory=EVICTION_MEMORY if eviction is None else _parse_whole_amount(eviction),
-        reserved=_sum_reservations(values.get(name) for name in _RESERVE_ARGUMENTS),
-        reserved_cpus=None if cpus is None else _parse_cpu_list(cpus),
+        eviction_memory=_parse_whole_amount(values.get("eviction_memory", EVICTION_MEMORY)),
+        reserved=_sum_reservations(reservations),
+        reserved_cpus=None if cpu_list is None else _parse_cpu_list(cpu_list),
         extended=extended_resources,
         policy=TopologyPolicy(values.get("topology_manager_policy") or TopologyPolicy.NONE),
         cells=int(values.get("numa_nodes") or 0),
@@ -164,18 +162,28 @@ def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
 
 
 def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
-    """Return an amount, or those of a list by NUMA cell; None if any is invalid, or for an empty list."""
+    """Return an amount, or those of a list by NUMA cell; None if any is invalid, or for an empty list.
+
+    "2" gives (2,), and ["1", "1"] gives (1, 1): one amount for each cell.
+    """
     items = amount if isinstance(amount, list) else [amount]
-    amounts = [parsed for item in items if (parsed := _parse_reservation_amount(item)) is not None]
-    return tuple(amounts) if amounts and len(amounts) == len(items) else None
+    amounts = []
+    for item in items:
+        whole_amount = _parse_reservation_amount(item)
+        if whole_amount is None:
+            return None
+        amounts.append(whole_amount)
+    return tuple(amounts) or None
 
 
 def _parse_reservation_amount(value: Any) -> int | None:
-    """Return a whole number of units, None for an invalid amount."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    """Return the whole number of units of a quantity (3, "3" or "2Gi"), None for an invalid or negative one."""
+    if isinstance(value, bool) or not isinstance(value, int | str):  # True is an int, too
         return None
     quantity = parse_quantity(str(value))
-    return None if isinstance(quantity, InvalidQuantity) or quantity.nano < 0 else quantity.round_to_units()
+    if isinstance(quantity, InvalidQuantity) or quantity.nano < 0:
+        return None
+    return quantity.round_to_units()
 
 
 def _parse_whole_amount(value: Any) -> int:
@@ -185,12 +193,13 @@ def _parse_whole_amount(value: Any) -> int:
 def _parse_cpu_list(text: str) -> frozenset[int] | None:
     """Return the numbers in a list such as "0-1,8"; none for "", None for an invalid list."""
     numbers: set[int] = set()
+    maximum_cpus = 4096
     for part in filter(None, text.split(",")):
         bounds = _RANGE.match(part.strip())
         if bounds is None:
             return None
         first, last = int(bounds[1]), int(bounds[2] or bounds[1])
-        if last < first or last >= _MAXIMUM_CPUS:
+        if last < first or last >= maximum_cpus:
             return None
         numbers.update(range(first, last + 1))
     return frozenset(numbers)

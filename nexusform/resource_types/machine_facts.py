@@ -34,7 +34,6 @@ EVACUATING: Final = "being evacuated"
 _OFF: Final = "powered off"
 _NOT_READY: Final = "not ready"
 _NOT_PROVISIONED: Final = "not provisioned"
-_HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that are not set on purpose
 DETAILED_STATUSES: Final = ("Available", "Deprovisioning", "Error", "Preparing", "Provisioned", "Provisioning")
 
 
@@ -61,20 +60,20 @@ class MachineFact(Struct, frozen=True):
     absent_value: str = ""
 
 
-def is_compute_plane_role(role: str) -> bool:
-    """Return whether a role is compute-plane: plain, or `platform.afo-nc.microsoft.com/compute-plane=true`."""
-    return list_role_names([role]) == (COMPUTE_PLANE,)
-
-
 def list_role_names(roles: Any) -> tuple[str, ...]:
     """Return the short names of roles, sorted: `platform.afo-nc.microsoft.com/control-plane=true` is control-plane."""
-    parts = [role.lower().rpartition("/")[2].partition("=") for role in roles or ()]
-    return tuple(sorted({name for name, _, flag in parts if flag in {"", "true"}}))
+    names = set()
+    for role in roles or ():
+        label = role.lower().rpartition("/")[2]  # without the prefix: `control-plane=true`
+        name, _, flag = label.partition("=")
+        if flag in ("", "true"):  # a role may be set to false
+            names.add(name)
+    return tuple(sorted(names))
 
 
 def _explain_wrong_roles(roles: Any) -> str:
     """Return the reason of the roles against VMs: none of them is compute-plane; "" if one is."""
-    if any(map(is_compute_plane_role, roles)):
+    if COMPUTE_PLANE in list_role_names(roles):
         return ""
     role_list = ", ".join(sorted(roles))
     return f"not a compute-plane machine (roles: {role_list})" if role_list else "without the role compute-plane"
@@ -161,17 +160,6 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (  # in the order in which reaso
 EXPORTED_FACTS: Final = tuple(fact for fact in MACHINE_FACTS if fact.export_field)
 
 
-def build_fact_attributes() -> dict[str, AttributeSchema]:
-    """Return the attributes of nexus_bare_metal_machine, by name."""
-    return {fact.name: fact.attribute for fact in MACHINE_FACTS}
-
-
-def build_override_attributes() -> dict[str, AttributeSchema]:
-    """Return the arguments of a rack's machine_override, by name."""
-    overrides = sorted((fact for fact in MACHINE_FACTS if fact.is_override), key=lambda fact: fact.name)
-    return {fact.name: replace(fact.attribute, default=False) for fact in overrides}
-
-
 def get_default_facts() -> dict[str, Any]:
     """Return the default facts of a machine."""
     return {fact.name: fact.attribute.default for fact in MACHINE_FACTS} | {"cordon_status": UNCORDONED}
@@ -229,7 +217,8 @@ def find_observed_reasons(facts: Mapping[str, Any]) -> str:
 
 def find_health_reasons(reasons: str) -> str:
     """Return the health problems among the joined reasons against new VMs; "" for a healthy machine."""
-    return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(_HEALTH_REASONS))
+    health_reasons = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that are not set on purpose
+    return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(health_reasons))
 
 
 MAXIMUM_CELLS: Final = 64  # of one machine; each is processed separately
@@ -263,7 +252,6 @@ VFS: Final = build_optional_argument(
     "SR-IOV virtual functions per VM, from its NUMA cells. A cell has 30 (inferred). A change moves no VM. Default: 0.",
     minimum=0,
 )
-_FIGURES: Final = ("numa_cells", "cpus_per_cell", "memory_gib_per_cell", "ephemeral_disk_gib")
 
 
 class Hardware(NamedTuple):
@@ -286,13 +274,18 @@ def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
     """Return the hardware of the block `machine` (None if incomplete), or without it of `machine_sku` (or None)."""
     block = attributes.get("machine")
     if isinstance(block, Mapping):
-        figures = [block[name] for name in _FIGURES if isinstance(block.get(name), int)]  # from cells to disk_gib
-        if len(figures) < len(_FIGURES):
+        # In the order of the fields of Hardware, from `cells` to `disk_gib`.
+        figure_names = ("numa_cells", "cpus_per_cell", "memory_gib_per_cell", "ephemeral_disk_gib")
+        figures = [block[name] for name in figure_names if isinstance(block.get(name), int)]
+        if len(figures) < len(figure_names):
             return None
         vfs = block.get("vfs_per_cell")
-        return Hardware(None, *figures)._replace(vfs_per_cell=vfs if isinstance(vfs, int) else VFS_PER_CELL)
+        vfs_per_cell = vfs if isinstance(vfs, int) else VFS_PER_CELL  # the default also for an unknown number
+        return Hardware(None, *figures)._replace(vfs_per_cell=vfs_per_cell)
     name = attributes.get("machine_sku")
-    sku = CATALOGUES[NEWEST].machine_skus.get(name) if isinstance(name, str) else None
+    if not isinstance(name, str):
+        return None
+    sku = CATALOGUES[NEWEST].machine_skus.get(name)
     return None if sku is None else build_hardware(sku, sku.name)
 
 

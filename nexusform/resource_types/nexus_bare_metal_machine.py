@@ -11,8 +11,8 @@ from nexusform.json_data.plain_data import Path, get_list
 from nexusform.resource_types.machine_facts import (
     DETAILED_STATUSES,
     MACHINE_BLOCK,
+    MACHINE_FACTS,
     MACHINE_SKU,
-    build_fact_attributes,
     build_machine,
     check_hardware,
     compute_cordon_status,
@@ -73,7 +73,7 @@ _SCHEMA: Final = BlockSchema(
             maximum=256,
         ),
         "machine_sku": MACHINE_SKU,
-        **build_fact_attributes(),
+        **{fact.name: fact.attribute for fact in MACHINE_FACTS},
     },
     {"machine": MACHINE_BLOCK, "occupied": _OCCUPIED},
     "One bare-metal machine of a rack.",
@@ -127,12 +127,14 @@ def _check_occupied_block(attributes: Mapping[str, Any], index: int, block: Mapp
     problems = check_whole_numbers(block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path)
     cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)  # a list of cells, or else their number
     hardware = read_hardware(attributes)
-    if hardware is not None and not cells and isinstance(numa_cells, int) and numa_cells > hardware.cells:
-        detail = f"It spans {numa_cells} cells, and the machine has {hardware.cells}. Compare with the real hardware."
+    machine_cells = hardware.cells if hardware is not None else None  # None: unknown
+    if machine_cells is not None and not cells and isinstance(numa_cells, int) and numa_cells > machine_cells:
+        detail = f"It spans {numa_cells} cells, and the machine has {machine_cells}. Compare with the real hardware."
         return [*problems, Problem((*path, "numa_cells"), "invalid-numa-cell", detail)]
+    # Only a list without unknown cells is checked.
     if isinstance(cells, list) and all(isinstance(cell, int | float | Fraction) for cell in cells):
-        last = hardware.cells - 1 if hardware is not None else None
-        problems += _check_numa_cell_list(cells, last, (*path, "cells"))
+        last_cell = machine_cells - 1 if machine_cells is not None else None
+        problems += _check_numa_cell_list(cells, last_cell, (*path, "cells"))
     return problems
 
 
@@ -173,21 +175,6 @@ def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def build_rack_machine(attributes: Mapping[str, Any], rack: InventoryRack) -> Machine | None:
-    """Build the machine for the scheduler; None if its hardware is unknown."""
-    hardware = read_hardware(attributes)
-    if hardware is None:
-        return None
-    return build_machine(
-        hardware,
-        merge_observed_facts(attributes, attributes.get(OBSERVED_KEY)),
-        name=str(attributes["name"]),
-        rack=rack.name,
-        availability_zone=rack.availability_zone,
-        slot=int(attributes["slot"]),
-    )
-
-
 def build_occupied(attributes: Mapping[str, Any]) -> tuple[OccupiedCapacity, ...]:
     """Return the capacity used by VMs outside nexusform, as stated by the `occupied` blocks, in order of name."""
     machine = str(attributes["name"])
@@ -217,9 +204,17 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     if rack is None:
         rack_ids = [known_rack.id for known_rack in inventory.racks.values()]
         return [build_reference_problem("unknown-rack", "rack_id", "rack", rack_id, rack_ids, "nexus_rack.NAME.id")]
-    machine = build_rack_machine(attributes, rack)
-    if machine is None:
-        return []  # reported by the check
+    hardware = read_hardware(attributes)
+    if hardware is None:
+        return []  # unknown hardware is reported by the check
+    machine = build_machine(
+        hardware,
+        merge_observed_facts(attributes, attributes.get(OBSERVED_KEY)),
+        name=str(attributes["name"]),
+        rack=rack.name,
+        availability_zone=rack.availability_zone,
+        slot=int(attributes["slot"]),
+    )
     problem = _check_slot_and_name_conflict(machine, rack, address, inventory)
     if problem is not None:
         return [problem]

@@ -12,7 +12,7 @@ from nexusform.resource_types.shared_arguments import (
     build_optional_argument,
     build_required_argument,
 )
-from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, is_action_pending
+from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, SUCCEEDED
 from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, STRING
@@ -70,7 +70,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     if first != address:
         detail = f"{first} runs {action} on this machine already. Remove one of the two blocks."
         return [Problem(("machine_id",), "duplicate-machine-action", detail)]
-    if is_action_pending(attributes):
+    if attributes.get("result") != SUCCEEDED:  # until then the state of the machine is unknown
         inventory.pending_actions.add(machine_id)
     return []
 

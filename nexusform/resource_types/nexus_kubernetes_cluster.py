@@ -107,10 +107,6 @@ _SCHEMA: Final = BlockSchema(
 )
 build_id: Final = build_id_builder("site_id", "name")
 
-_ARGUMENT_PROPERTIES: Final = frozenset(  # properties of a cluster's body set by its arguments
-    {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}
-)
-
 
 def build_vm_owner(attributes: Mapping[str, Any]) -> str:
     """Return the owner of the cluster's VMs."""
@@ -131,7 +127,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems += check_whole_numbers(plane, ("count",), ("control_plane",))
     problems += check_even_control_plane(plane.get("count"), ("control_plane", "count"))
     problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
-    problems += check_azure_block(attributes, _ARGUMENT_PROPERTIES, path=())
+    argument_properties = frozenset(  # properties of a cluster's body set by its arguments
+        {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}
+    )
+    problems += check_azure_block(attributes, argument_properties, path=())
     pools = get_known_blocks(attributes, "agent_pool")
     for name, pool in pools.items():
         path = ("agent_pool", name)
@@ -224,17 +223,21 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
 
 def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return the running version for a request of equal meaning (none, `v1.30.3`, `1.30`); {} keeps the request."""
-    current, target = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
-    if not isinstance(current, str) or not current:
+    running, requested = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
+    if not isinstance(running, str) or not running:
         return {}, []  # no version is recorded
-    if target is None:
-        return {"kubernetes_version": current}, []
+    if requested is None:
+        return {"kubernetes_version": running}, []
+    if not isinstance(requested, str):
+        return {}, []  # unknown in this plan
     from nexusform.kubernetes.releases.kubernetes_versions import VersionStep, determine_upgrade_kind, parse_version
 
-    start, end = parse_version(current), parse_version(target) if isinstance(target, str) else None
-    if start is None or end is None or determine_upgrade_kind(start, end) is not VersionStep.NONE:
-        return {}, []  # an invalid or another version
-    return {"kubernetes_version": current}, []
+    start, end = parse_version(running), parse_version(requested)
+    if start is None or end is None:
+        return {}, []  # an invalid version
+    if determine_upgrade_kind(start, end) is not VersionStep.NONE:
+        return {}, []  # another version
+    return {"kubernetes_version": running}, []
 
 
 NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(

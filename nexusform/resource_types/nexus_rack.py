@@ -11,9 +11,9 @@ from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.resource_types.machine_facts import (
     MACHINE_BLOCK,
+    MACHINE_FACTS,
     MACHINE_SKU,
     build_machine,
-    build_override_attributes,
     check_hardware,
     merge_observed_facts,
     read_hardware,
@@ -41,8 +41,12 @@ from nexusform.values.typed_value import UNKNOWN
 MAXIMUM_MACHINES: Final = 256
 ZONE_PATTERN: Final = r"[a-zA-Z0-9]{1,10}"
 
+_OVERRIDES: Final = sorted((fact for fact in MACHINE_FACTS if fact.is_override), key=lambda fact: fact.name)
 _OVERRIDE: Final = NestedBlock(
-    BlockSchema(build_override_attributes()), Nesting.MAP, "Overrides for one machine of the rack.", label="name"
+    BlockSchema({fact.name: replace(fact.attribute, default=False) for fact in _OVERRIDES}),
+    Nesting.MAP,
+    "Overrides for one machine of the rack.",
+    label="name",
 )
 
 _SCHEMA: Final = BlockSchema(
@@ -103,6 +107,7 @@ def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
         sku = DEFAULT_MACHINE_SKU
     machines: Any = UNKNOWN
     if isinstance(name, str) and isinstance(count, int):
+        # {"rack1-bm01": {"slot": 1}, ...}
         machines = {build_machine_name(name, slot): {"slot": slot} for slot in range(1, count + 1)}
     return {"availability_zone": zone, "machine_sku": sku, "machines": machines}
 

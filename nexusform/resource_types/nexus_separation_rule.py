@@ -64,11 +64,11 @@ build_id: Final = build_id_builder("name")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Check for groups without members."""
+    """Check for groups without members: all of their arguments are absent or empty lists."""
     problems = []
     for index, group in enumerate(get_list(attributes, "group")):
-        parts = [group.get(name) for name in ("cluster_ids", "pool_ids", "workload_selector")]
-        if not any(part is not None and part != [] for part in parts):
+        members = [group.get(name) for name in ("cluster_ids", "pool_ids", "workload_selector")]
+        if all(member in (None, []) for member in members):
             detail = "The group is empty. Set cluster_ids, pool_ids or a workload_selector."
             problems.append(Problem(("group", index), "empty-separation-group", detail))
     return problems

@@ -5,10 +5,8 @@ from typing import Any, Final
 
 from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, RemoteStateQuery, ResourceType
 from nexusform.json_data.plain_data import Path
-from nexusform.resources.address import parse_address
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, compute_implied_type
-from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType
-from nexusform.state.objects import ObjectState
+from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType, Type
 
 OUTPUTS: Final = "outputs"
 RESOURCES: Final = "resources"
@@ -37,36 +35,37 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the state of another configuration: its outputs, and its current objects of known types."""
     workspace = attributes.get("workspace") or "default"
-    query = RemoteStateQuery(
-        "", attributes["backend"], attributes.get("config") or {}, workspace
-    )  # the caller sets the reader
-    state, problems = context.read_state(query)
+    configuration = attributes.get("config") or {}
+    # The first field, the reader, is set by the caller.
+    state, problems = context.read_state(RemoteStateQuery("", attributes["backend"], configuration, workspace))
     if state is None:
         return DataResult(attributes={}, problems=problems)
-    known_objects = [(str(a), recorded) for a, recorded in state.list_current_objects() if a.type in context.types]
-    objects = dict(sorted(known_objects, key=lambda pair: (pair[1].creation, pair[0])))  # by address, as created
-    types = {address: context.types[parse_address(address).type] for address in objects}
-    values = {
-        "id": state.lineage,
-        "sku_catalogue": state.catalogue,
-        OUTPUTS: {name: output.value for name, output in state.outputs.items()},
-        RESOURCES: {address: _build_displayed_values(current, types[address]) for address, current in objects.items()},
-    }
-    sensitive_paths: list[Path] = [(OUTPUTS, name) for name, output in state.outputs.items() if output.sensitive]
-    sensitive_paths += [
-        (RESOURCES, address, *path) for address, current in objects.items() for path in current.sensitive
-    ]
-    outputs = ObjectType.create({name: output.type for name, output in state.outputs.items()})
-    resources = ObjectType.create({address: compute_implied_type(kind.schema) for address, kind in types.items()})
-    return DataResult(values, problems, tuple(sensitive_paths), {OUTPUTS: outputs, RESOURCES: resources})
-
-
-def _build_displayed_values(current: ObjectState, kind: ResourceType) -> dict[str, Any]:
-    """Return an object's attributes as read by expressions."""
-    attributes = current.attributes
-    if kind.present is None:
-        return dict(attributes)
-    return {name: kind.present(attributes, name) for name in attributes}
+    output_values: dict[str, Any] = {}
+    output_types: dict[str, Type] = {}
+    resource_values: dict[str, Any] = {}  # by address
+    resource_types: dict[str, Type] = {}
+    sensitive_paths: list[Path] = []
+    for name, output in state.outputs.items():
+        output_values[name] = output.value
+        output_types[name] = output.type
+        if output.sensitive:
+            sensitive_paths.append((OUTPUTS, name))
+    # In order of creation; objects with one number in order of address.
+    objects = sorted(state.list_current_objects(), key=lambda pair: (pair[1].creation, str(pair[0])))
+    for address, current in objects:
+        kind = context.types.get(address.type)
+        if kind is not None:  # else of a type unknown to this version
+            key = str(address)
+            # The attributes as read by expressions, which a type may present in another form.
+            attributes_of_object = dict(current.attributes)
+            if kind.present is not None:
+                attributes_of_object = {name: kind.present(current.attributes, name) for name in current.attributes}
+            resource_values[key] = attributes_of_object
+            resource_types[key] = compute_implied_type(kind.schema)
+            sensitive_paths += [(RESOURCES, key, *path) for path in current.sensitive]
+    values = {"id": state.lineage, "sku_catalogue": state.catalogue, OUTPUTS: output_values, RESOURCES: resource_values}
+    types = {OUTPUTS: ObjectType.create(output_types), RESOURCES: ObjectType.create(resource_types)}
+    return DataResult(values, problems, tuple(sensitive_paths), types)
 
 
 NEXUSFORM_REMOTE_STATE: Final = ResourceType(

@@ -34,8 +34,6 @@ from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, Obj
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 MACHINE_LABEL: Final = "topology.kubernetes.io/baremetalmachine"
-HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 
 MAXIMUM_NODES: Final = 1_000_000  # more nodes than any pool has; a limit, so that a typing error cannot exhaust memory
 
@@ -259,11 +257,12 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:
-    """Return the nodes of a prior object without a machine."""
+    """Return the nodes of a prior object without a machine, with their names, by pool and number."""
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
         return {}  # it was not created
-    return {(n["pool"], n["number"]): {**n, "name": name} for name, n in nodes.items() if not n.get("machine")}
+    unplaced_nodes = [{**node, "name": name} for name, node in nodes.items() if not node.get("machine")]
+    return {(node["pool"], node["number"]): node for node in unplaced_nodes}
 
 
 def add_node_labels(
@@ -298,10 +297,10 @@ def build_node_properties(
     pool, is_control_plane = pools.get(vm.pool, {}), vm.pool == CONTROL_PLANE
     labels = {} if is_control_plane else dict(get_mapping(pool, "labels"))
     labels |= list_registered_labels(vm.name, control_plane=is_control_plane)
-    labels[INSTANCE_TYPE_LABEL] = vm.sku_name
+    labels["node.kubernetes.io/instance-type"] = vm.sku_name
     labels[ZONE_LABEL] = vm.placement.availability_zone
     labels[MACHINE_LABEL] = vm.placement.machine
-    labels[HOSTNAME_LABEL] = vm.name
+    labels["kubernetes.io/hostname"] = vm.name
     kubelet = build_node_kubelet(pool, cluster)
     if is_control_plane:
         return NodeProperties(labels, (CONTROL_PLANE_TAINT,), kubelet)
@@ -335,7 +334,8 @@ def compute_capacity(
 
 def _sum_node_sizes(sizes: Sequence[NodeSize]) -> dict[str, str]:
     """Return the total CPU and memory as quantities of Kubernetes, whole GiB as such."""
-    cpu, memory = sum(size.cpu for size in sizes), sum(size.memory for size in sizes)
-    in_gib, remainder = divmod(memory, GIB)
-    memory_text = str(build_quantity(memory, QuantityFormat.BINARY)) if remainder else f"{in_gib}Gi"
+    cpu = sum(size.cpu for size in sizes)  # in milli-CPUs
+    memory = sum(size.memory for size in sizes)  # in bytes
+    whole_gib, remaining_bytes = divmod(memory, GIB)
+    memory_text = str(build_quantity(memory, QuantityFormat.BINARY)) if remaining_bytes else f"{whole_gib}Gi"
     return {"cpu": str(build_cpu_quantity(cpu)), "memory": memory_text}

@@ -13,9 +13,6 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedB
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING
 from nexusform.values.typed_value import UNKNOWN, Unknown
 
-NAME_PATTERN: Final = r"[^|/\x00-\x1f]+"
-NAME_HINT: Final = 'a name of at least one character, without "|" and "/" (ids and the tie-break use them)'
-
 # Arguments that decide placements.
 build_optional_argument: Final = partial(AttributeSchema, optional=True, decides_placement=True)
 build_required_argument: Final = partial(AttributeSchema, required=True, decides_placement=True)
@@ -28,8 +25,8 @@ def build_name_attribute(noun: str) -> AttributeSchema:
         f"Name of the {noun}. Default: the current name, else the block's name. Required with count or for_each.",
         computed=True,
         on_change=OnChange.REPLACE,
-        pattern=NAME_PATTERN,
-        pattern_hint=NAME_HINT,
+        pattern=r"[^|/\x00-\x1f]+",
+        pattern_hint='a name of at least one character, without "|" and "/" (ids and the tie-break use them)',
     )
 
 
@@ -145,7 +142,6 @@ def check_skus(sku_names: Iterable[tuple[Path, object]], known: Collection[str])
     ]
 
 
-_BLOCK_PROPERTIES: Final = ("id", "name", "type")
 _UnsetOrUnknown: Final = type(None) | Unknown
 
 _BODY: Final = AttributeSchema(
@@ -180,7 +176,8 @@ def check_azure_block(values: Mapping[str, Any], argument_properties: Collection
         yield Problem(body_path, "invalid-azure-body", detail)
         return
     known_properties = get_known_blocks(body, "properties")
-    misplaced: list[Path] = [(name,) for name in _BLOCK_PROPERTIES if name in body]
+    block_properties = ("id", "name", "type")
+    misplaced: list[Path] = [(name,) for name in block_properties if name in body]
     misplaced += [("properties", name) for name in sorted(argument_properties) if name in known_properties]
     for property_path in misplaced:
         detail = f"{'.'.join(map(str, property_path))} follows from the arguments of the block: omit it from the body."

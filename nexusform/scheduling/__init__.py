@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "sku_catalogue": ("compute_size_key get_catalogue CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"),
+    "sku_catalogue": ("compute_size_key CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"),
     "placement_decision": "PlacementCertainty ObjectLocation Rejection",
     "kubelet": (
         "compute_allocatable compute_capacity EVICTION_MEMORY collect_extended_resources GIB HUGEPAGES "
@@ -14,7 +14,7 @@ PUBLIC = {
         "InventoryRack merge_site_machines SiteSettings MachineUpgradeStrategy"
     ),
     "machine_actions": (
-        "FAILED is_action_pending MACHINE_ACTION_TYPE ACTION_KINDS POWER_OFF MachineActionKind record_result "
-        "ACTION_PENDING SUCCEEDED CORDONED_BY_ACTION compute_facts_after"
+        "FAILED MACHINE_ACTION_TYPE ACTION_KINDS POWER_OFF MachineActionKind record_result ACTION_PENDING SUCCEEDED "
+        "CORDONED_BY_ACTION compute_facts_after"
     ),
 }

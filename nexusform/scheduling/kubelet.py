@@ -22,13 +22,6 @@ MIB: Final = 2**20
 GIB: Final = 2**30
 EVICTION_MEMORY: Final = 100 * MIB
 _OS, _ARCH = "linux", "amd64"
-_CONTROL_PLANE: Final = {
-    "node-role.kubernetes.io/control-plane": "",
-    "node.kubernetes.io/exclude-from-external-load-balancers": "",
-}
-_KERNEL_FIXED: Final = 128 * MIB
-_BYTES_PER_KERNEL_BYTE: Final = 64
-_EVICTION_STORAGE_PER_CENT: Final = 10
 
 
 class TopologyPolicy(StrEnum):
@@ -92,7 +85,10 @@ def list_registered_labels(name: str, *, control_plane: bool) -> dict[str, str]:
         "beta.kubernetes.io/os": _OS,
         "beta.kubernetes.io/arch": _ARCH,
     }
-    return labels | _CONTROL_PLANE if control_plane else labels
+    if control_plane:
+        labels["node-role.kubernetes.io/control-plane"] = ""
+        labels["node.kubernetes.io/exclude-from-external-load-balancers"] = ""
+    return labels
 
 
 def compute_capacity(sku: VmSku) -> NodeSize:
@@ -111,7 +107,8 @@ def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
     extended = {name: sum(per_cell) for name, per_cell in resources.items()}
     if sku.disk_gib:
         storage = sku.disk_gib * GIB
-        eviction_storage = storage * _EVICTION_STORAGE_PER_CENT // 100
+        eviction_per_cent = 10  # kept for evictions by kubelet's default (`nodefs.available`)
+        eviction_storage = storage * eviction_per_cent // 100
         extended[STORAGE] = max(0, storage - eviction_storage - kubelet.reserved.storage)
     # kubelet's reservedSystemCPUs replaces the CPUs of its other two reserves.
     reserved_by_number = 1000 * len(list_reserved_cpus(sku, kubelet))  # in milli-CPUs
@@ -122,8 +119,10 @@ def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
 
 def compute_kernel_memory(memory: int) -> int:
     """Return the bytes the kernel takes of this memory before the node registers, in whole MiB."""
-    page_table = -(-memory // (_BYTES_PER_KERNEL_BYTE * MIB)) * MIB
-    return page_table + _KERNEL_FIXED
+    bytes_per_table_byte = 64  # 64 bytes of the page table describe a page of 4 KiB
+    page_table = -(-memory // (bytes_per_table_byte * MIB)) * MIB  # rounded up
+    image_and_firmware = 128 * MIB
+    return page_table + image_and_firmware
 
 
 def collect_extended_resources(sku: VmSku, kubelet: KubeletConfiguration) -> dict[str, tuple[int, ...]]:

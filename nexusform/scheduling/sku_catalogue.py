@@ -32,13 +32,6 @@ BOM_2_0_ONLY = ("bom-2.0",)
 # Listed by name on the placement concept page; no other SKU of that size is on the list.
 EXTRA_LARGE = frozenset({"NC_G48_224_v1", "NC_P46_224_v1", "NC_G56_224_v1", "NC_P54_224_v1"})
 
-# The memory-optimised type takes its share from both NUMA cells of a machine.
-CELLS_BY_KIND = {"E": 2}
-
-# Nodes of these SKUs reserve no vCPU for the kubelet; all others reserve two.
-WITHOUT_RESERVED_CPUS = frozenset({"NC_G2_8_v1", "NC_P4_28_v1"})
-RESERVED_CPUS = 2
-
 
 def find_largest_sku(skus: Iterable[VmSku]) -> VmSku | None:
     """Return the SKU hardest to place: by memory per cell, then by total size. None for no SKU."""
@@ -52,8 +45,10 @@ def compute_size_key(sku: VmSku) -> tuple[float, float, int, str]:
 
 def compute_allocatable_cpus(sku: VmSku) -> int:
     """Return the number of vCPUs of a node for pods: the smallest SKUs reserve none for the kubelet."""
-    reserved = 0 if sku.name in WITHOUT_RESERVED_CPUS or sku.vcpus <= RESERVED_CPUS else RESERVED_CPUS
-    return sku.vcpus - reserved
+    reserved_cpus = 2
+    if sku.name in ("NC_G2_8_v1", "NC_P4_28_v1") or sku.vcpus <= reserved_cpus:
+        return sku.vcpus
+    return sku.vcpus - reserved_cpus
 
 
 def _build_sku(
@@ -67,7 +62,7 @@ def _build_sku(
         emulator_vcpus=emulator_vcpus,
         memory_gib=memory_gib,
         disk_gib=disk_gib,
-        numa_cells=CELLS_BY_KIND.get(kind, 1),
+        numa_cells={"E": 2}.get(kind, 1),  # memory-optimised: a share of both NUMA cells of a machine
         extra_large=name in EXTRA_LARGE,
         machine_skus=machine_skus,
         kind=kind,
@@ -127,8 +122,3 @@ CATALOGUES: Mapping[str, SkuCatalogue] = MappingProxyType(
     }
 )
 NEWEST = "2026-03"
-
-
-def get_catalogue(version: str) -> SkuCatalogue | None:
-    """Return the catalogue of a version, or None for an unknown version."""
-    return CATALOGUES.get(version)

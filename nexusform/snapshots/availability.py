@@ -3,7 +3,6 @@ cells, the computation is repeated for many samples of them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
 
 from msgspec import Struct
 
@@ -101,15 +100,18 @@ def build_pool_availability(
 
 
 def list_affected_pools(site: SiteSnapshot, machines: Collection[str]) -> tuple[PoolAvailability, ...]:
-    """Return the pools with VMs on these machines, in order of creation."""
+    """Return the pools with VMs on these machines, in order of creation.
+
+    Their availability counts the VMs on these machines as down, besides the VMs on other machines already down.
+    """
     affected: list[PoolAvailability] = []
-    down_now = site.machines_down.difference(machines)
+    other_machines_down = site.machines_down.difference(machines)
     for cluster in site.clusters:
         for pool in cluster.pools:
-            down = [vm for vm in pool.vms if vm.placement.machine in machines]
-            if down:
-                already_down = sum(vm.placement.machine in down_now for vm in pool.vms)
-                affected.append(build_pool_availability(cluster, pool, down, already_down))
+            affected_vms = [vm for vm in pool.vms if vm.placement.machine in machines]
+            if affected_vms:
+                already_down = sum(vm.placement.machine in other_machines_down for vm in pool.vms)
+                affected.append(build_pool_availability(cluster, pool, affected_vms, already_down))
     return tuple(affected)
 
 
@@ -119,9 +121,6 @@ def group_vms_down_by_cluster(pools: Iterable[PoolAvailability]) -> dict[str, li
     for pool in pools:
         down.setdefault(pool.cluster_id, []).extend(pool.down_vms)
     return down
-
-
-_MAXIMUM_PLACEMENTS: Final = 20_000  # about five seconds for an upgrade
 
 
 class SampledShortage(Struct, frozen=True):
@@ -150,7 +149,8 @@ def sample_capacity(
     """
     if not vms or not scheduler.is_sampled:
         return None
-    sample_count = max(MIN_RUNS, min(MAX_RUNS, _MAXIMUM_PLACEMENTS // vms))
+    maximum_placements = 20_000  # about five seconds for an upgrade
+    sample_count = max(MIN_RUNS, min(MAX_RUNS, maximum_placements // vms))
     counts_by_sample = [tuple(count_missing(scheduler.copy(split_choice=seed))) for seed in range(sample_count)]
     counts_by_pool = list(zip(*counts_by_sample, strict=True))  # transposed
     numa_sampling = NumaSampling(

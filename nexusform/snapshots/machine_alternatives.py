@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 
 from msgspec import Struct
 
@@ -69,14 +70,17 @@ def _build_alternative(
     removed_vms: tuple[str, ...] = ()  # by name; VMs without a name by their cluster
     if is_supported and is_size_sufficient:
         removed_vms = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms))
-    hint = _describe_violated_hint(demand, machine)
+    violated_hints = (
+        hint for hint in demand.hints if hint.is_hard and hints.is_hint_violated(hint, machine.name, machine.rack)
+    )
+    hint_text = next(map(hints.describe_hint_requirement, violated_hints), "")  # the first one, "" for none
     obstacles = {
         MachineObstacle.OPEN: bool(machine.unschedulable_reason),
         MachineObstacle.HARDWARE: not is_supported,
         MachineObstacle.SIZE: is_supported and not is_size_sufficient,
         MachineObstacle.LEAVE: bool(removed_vms),
         MachineObstacle.ZONE: demand.zones is not None and zone not in demand.zones,
-        MachineObstacle.HINT: bool(hint),
+        MachineObstacle.HINT: bool(hint_text),
         MachineObstacle.RULE: bool(rule),
     }
     requirements = tuple(requirement for requirement, applies in obstacles.items() if applies)
@@ -88,28 +92,21 @@ def _build_alternative(
         removed_vms=removed_vms,
         unschedulable_reason=machine.unschedulable_reason,
         rule=rule,
-        hint=hint,
+        hint=hint_text,
     )
-
-
-def _describe_violated_hint(demand: Demand, machine: Machine) -> str:
-    """Describe the first hard hint of the VM against this machine, or return ""."""
-    for hint in demand.hints:
-        if hint.is_hard and hints.is_hint_violated(hint, machine.name, machine.rack):
-            return hints.describe_hint_requirement(hint)
-    return ""
 
 
 def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]) -> list[ScheduledVm]:
     """Return the VMs to remove for a VM of `sku`: from the NUMA cells with the fewest removals, and more for disk."""
+    # The VMs to remove from each cell, cells with the fewest first; for equal numbers those with the least memory.
     by_cell = [_select_vms_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
-    by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))  # fewest first
-    selected: dict[int, ScheduledVm] = {}
-    for removals in by_cell[: sku.numa_cells]:
-        selected |= {vm.handle: vm for vm in removals}
+    by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))
+    cheapest_removals = chain.from_iterable(by_cell[: sku.numa_cells])
+    selected = {vm.handle: vm for vm in cheapest_removals}  # a VM may be in two cells
+    # If the disk is still short, remove the VMs with the largest disks, until it is sufficient.
     remaining = [vm for vm in vms if vm.handle not in selected]
     free_disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in remaining)
-    for vm in sorted(remaining, key=lambda vm: -vm.sku.disk_gib):  # the largest first
+    for vm in sorted(remaining, key=lambda vm: -vm.sku.disk_gib):
         if free_disk >= sku.disk_gib:
             break
         selected[vm.handle] = vm

@@ -342,11 +342,10 @@ def is_large_enough(machine: Machine, sku: VmSku) -> bool:
 
 def list_state_objects(state: State) -> tuple[SiteObject, ...]:
     """Return the objects of a state."""
-    return tuple(_build_site_object(address, current) for address, current in state.list_current_objects())
-
-
-def _build_site_object(address: Address, recorded: ObjectState) -> SiteObject:
-    return SiteObject(address, recorded.attributes, recorded.creation, recorded.private)
+    return tuple(
+        SiteObject(address, current.attributes, current.creation, current.private)
+        for address, current in state.list_current_objects()
+    )
 
 
 def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
@@ -355,7 +354,7 @@ def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
     for address, refreshed in plan.refreshed_objects.items():
         objects.pop(address, None)  # it is gone, or replaced by its refreshed form
         if refreshed is not None:
-            objects[address] = _build_site_object(address, refreshed)
+            objects[address] = SiteObject(address, refreshed.attributes, refreshed.creation, refreshed.private)
     for old, _new in plan.address_moves:  # the change of the new address has the object
         objects.pop(old, None)
     for change in plan.changes:

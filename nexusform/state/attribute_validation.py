@@ -21,7 +21,6 @@ _Check: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
 
 # Required attributes of a VM or VNFC with a machine; its cells may be unknown.
 _LOCATION_NAMES: Final[tuple[str, ...]] = ("availability_zone", "number", "pool", "rack", "vm_sku_name")
-_COUNT_NAMES: Final = frozenset({"cells", "numa_cells", "number"})
 
 
 def validate_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> list[Problem]:
@@ -35,7 +34,11 @@ def _build_body_check(schema: BlockSchema) -> _Check:
     checks: dict[str, _Check] = {}
     required_names: list[str] = []
     for name, attribute in schema.attributes.items():
-        checks[name] = _build_attribute_check(attribute)
+        check = _build_type_check(attribute.type)
+        has_limits = attribute.minimum is not None or bool(attribute.choices)
+        if has_limits and attribute.type.__class__ is PrimitiveType:
+            check = partial(_check_choices_and_bounds, attribute, check)
+        checks[name] = check
         if attribute.required or (name == "name" and attribute.computed):  # a computed name is always set
             required_names.append(name)
     for name, block in schema.blocks.items():
@@ -44,13 +47,9 @@ def _build_body_check(schema: BlockSchema) -> _Check:
             required_names.append(name)
     labelled_blocks = [name for name, block in schema.blocks.items() if block.nesting is Nesting.MAP]
     checks |= dict.fromkeys(map(get_order_attribute, labelled_blocks), _build_type_check(ListType(STRING)))
-    # A top-level VM may lack its location: it may be pinned to a missing machine.
-    return _build_object_check(checks, required_names, location_names=[])
-
-
-def _build_object_check(checks: Mapping[str, _Check], required_names: list[str], location_names: list[str]) -> _Check:
-    """Build the check of an object; `location_names` are required too if the object has a machine."""
-    return partial(_check_object, checks, required_names, [*required_names, *location_names])
+    # With a machine no more is required: a top-level VM pinned to a missing machine lacks its location.
+    names_with_machine = required_names
+    return partial(_check_object, checks, required_names, names_with_machine)
 
 
 def _check_object(
@@ -73,14 +72,6 @@ def _check_object(
     for name in names:
         if value.get(name) is None:
             yield build_invalid_member_problem((*path, name), f'"{name}" is missing.')
-
-
-def _build_attribute_check(attribute: AttributeSchema) -> _Check:
-    """Build the check of an attribute: its type, and for a primitive its choices or bounds."""
-    check_type = _build_type_check(attribute.type)
-    if attribute.type.__class__ is not PrimitiveType or (attribute.minimum is None and not attribute.choices):
-        return check_type
-    return partial(_check_choices_and_bounds, attribute, check_type)
 
 
 def _check_choices_and_bounds(
@@ -115,12 +106,16 @@ def _build_type_check(value_type: Type) -> _Check:
     if value_type is DYNAMIC:
         return lambda _value, _path: iter(())
     if isinstance(value_type, PrimitiveType):
-        return _build_primitive_check(value_type)
+        # A number is an int, a float, or a fraction of a large precision.
+        classes = {"string": (str,), "bool": (bool,)}.get(value_type.name, (int, float, Fraction))
+        expected = {"string": "a string", "bool": "true or false"}.get(value_type.name, "a number")
+        return partial(_check_class, classes, expected)
     if isinstance(value_type, ObjectType):
         checks = {name: _build_member_check(name, part) for name, part in value_type.attributes}
         may_have_machine = {"machine", "rack"} <= checks.keys()  # as objects that run on machines of racks
         location_names = [name for name in _LOCATION_NAMES if may_have_machine and name in checks]  # besides `machine`
-        return _build_object_check(checks, required_names=[], location_names=location_names)
+        required_names: list[str] = []
+        return partial(_check_object, checks, required_names, location_names)  # the second if it has a machine
     if isinstance(value_type, MapType):
         rejects_null = isinstance(value_type.element, ObjectType)  # null objects are errors, null primitives are not
         return partial(_check_map, _build_type_check(value_type.element), rejects_null)
@@ -132,7 +127,8 @@ def _build_member_check(name: str, member_type: Type) -> _Check:
     """Build the check of a member of an object. Numbers of VMs and of NUMA cells, alone or in a list, must be whole and
     at least 0; every other member is checked by its type.
     """
-    if name not in _COUNT_NAMES:
+    count_names = frozenset({"cells", "numa_cells", "number"})
+    if name not in count_names:
         return _build_type_check(member_type)
     if isinstance(member_type, ListType):
         return partial(_check_list, _check_count_from_zero)
@@ -141,13 +137,6 @@ def _build_member_check(name: str, member_type: Type) -> _Check:
 
 def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:
     return _check_whole_number(path, value, 0, None)
-
-
-def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
-    """Build the check of a string, a bool or a number (an int, a float, or a fraction of a large precision)."""
-    classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(primitive_type.name, (int, float, Fraction))
-    expected = {"string": "a string", "bool": "true or false"}.get(primitive_type.name, "a number")
-    return partial(_check_class, classes, expected)
 
 
 def _check_class(classes: tuple[type, ...], expected: str, value: Any, path: Path) -> Iterator[Problem]:
@@ -198,7 +187,11 @@ def _check_range(path: Path, value: Any, minimum: int, maximum: int | None) -> I
 
 
 def _build_wrong_type_problem(path: Path, value: Any, expected: str) -> Problem:
-    """Build the problem of a value; the subject is the last name in its path."""
+    """Build the problem of a value, such as `"cells" must be a list, not null`.
+
+    The subject is the last name in its path, without list positions. The kind of a string or number is not named.
+    """
+    names = [step for step in path if isinstance(step, str)]
+    subject = names[-1] if names else ""
     actual = "" if value.__class__ in {str, int, float} else f", not {describe_json_kind(value)}"
-    name = next((step for step in reversed(path) if isinstance(step, str)), "")
-    return build_invalid_member_problem(path, f'"{name}" must be {expected}{actual}.')
+    return build_invalid_member_problem(path, f'"{subject}" must be {expected}{actual}.')

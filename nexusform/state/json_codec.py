@@ -356,14 +356,13 @@ def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
         scanner.scan_value(_skip_blanks(text, 0), path=(), tree=tree)
     except (ValueError, StopIteration, IndexError, RecursionError):
         return dict.fromkeys(paths, 0)
-    return {path: _find_nearest_offset(path, scanner.offsets) for path in paths}
-
-
-def _find_nearest_offset(path: Path, offsets: Mapping[Path, int]) -> int:
-    """Return the offset of the value at a path, or of its innermost existing container."""
-    while path not in offsets and path:
-        path = path[:-1]
-    return offsets.get(path, 0)
+    offsets: dict[Path, int] = {}
+    for path in paths:
+        nearest_path = path
+        while nearest_path not in scanner.offsets and nearest_path:
+            nearest_path = nearest_path[:-1]  # the innermost existing container
+        offsets[path] = scanner.offsets.get(nearest_path, 0)
+    return offsets
 
 
 def _skip_blanks(text: str, offset: int) -> int:

@@ -11,7 +11,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,8 +19,6 @@ from msgspec.structs import replace
 from nexusform.resources.address import Address
 from nexusform.state import journal
 from nexusform.state.objects import InstanceState, OutputState, State
-
-_PART_LENGTH: Final = 1 << 20  # characters of one record
 
 
 class UnfinishedApply(Struct, frozen=True):
@@ -83,7 +81,8 @@ def build_plan_parts(
 ) -> list[journal.PlanPart]:
     """Build the records of a plan file with this number of steps before its apply; see PlanPart."""
     text = base64.b64encode(zlib.compress(document)).decode()
-    pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
+    part_length = 1 << 20  # characters of one record
+    pieces = [text[start : start + part_length] for start in range(0, len(text), part_length)]
     count = len(pieces)
     return [
         journal.PlanPart(index, count, steps, plan_digest, lineage, serial, piece) for index, piece in enumerate(pieces)
@@ -178,7 +177,8 @@ class StateDraft:
     def apply_record(self, record: journal.Record) -> None:
         """Apply one record: change instances, outputs and metadata of the state, and track open intents and steps."""
         if isinstance(record, journal.Intent):
-            self._record_creation(record.creation)
+            # An intent alone uses its creation number: it may have reached a provider.
+            self._last_creation = max(self._last_creation, record.creation)
             open_intent = journal.OpenStepIntent(record, self._instances.get(record.address))
             self._open[record.address, record.creation] = open_intent
         elif isinstance(record, journal.InstanceOutcome):
@@ -204,10 +204,6 @@ class StateDraft:
             self._outputs = dict(record.outputs)
             self._check_results = record.check_results
 
-    def _record_creation(self, creation: int) -> None:
-        """Record a creation number as assigned, even by an intent alone: it may have reached a provider."""
-        self._last_creation = max(self._last_creation, creation)
-
     def _set_or_remove_instance(self, address: Address, instance: InstanceState | None) -> None:
         """Set the instance at an address, or remove it (None, or without any object)."""
         if instance is None or instance.is_empty:
@@ -215,7 +211,7 @@ class StateDraft:
             return
         self._instances[address] = instance
         for _, recorded in instance.all_objects:
-            self._record_creation(recorded.creation)  # its number is not given to another object
+            self._last_creation = max(self._last_creation, recorded.creation)  # its number is not given to another
 
     def _move_instances(self, record: journal.InstanceMoves) -> None:
         """Move all instances at once: in a chain or a swap, none is overwritten."""

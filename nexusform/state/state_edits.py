@@ -49,9 +49,9 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
     if source == target:
         raise _build_error("nothing-to-move", f"Source and target are both {source}.")
     if bool(source.type) != bool(target.type):
-        detail = (
-            f"{_describe_address_kind(source)} ({source}) cannot become {_describe_address_kind(target)} ({target})."
-        )
+        kinds = ("a resource", "a module") if source.type else ("a module", "a resource")
+        source_kind, target_kind = kinds
+        detail = f"{source_kind} ({source}) cannot become {target_kind} ({target})."
         raise _build_error("moved-between-kinds", detail)
     if (source.mode, source.type) != (target.mode, target.type):
         raise _build_error("moved-between-types", f"{source} and {target} must have the same resource type.")
@@ -68,10 +68,6 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
         )
     _check_move_targets(state, pairs, target)
     return pairs
-
-
-def _describe_address_kind(pattern: AddressPattern) -> str:
-    return "a resource" if pattern.type else "a module"
 
 
 def _compute_moved_address(address: Address, source: AddressPattern, target: AddressPattern) -> Address:
@@ -99,14 +95,14 @@ def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModuleP
 
 def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
     """Raise DiagnosticsError if two new addresses are equal, or another instance of the state is in the way."""
-    targets = {new for _, new in pairs}
+    moved_addresses, targets = {old for old, _ in pairs}, {new for _, new in pairs}
     if len(targets) < len(pairs):
         raise _build_error(
             "ambiguous-instance-address",
             "More than one instance would get the same address. Write one full address, or move them one "
             f"by one to keys of {target}.",
         )
-    moved_addresses = {old for old, _ in pairs}
+    # An address that is moved away, too, is free: a swap or a chain is possible.
     occupied_addresses = sorted((targets & state.instances.keys()) - moved_addresses, key=compute_address_order)
     # A resource has either one instance without a key, or several with keys. So a new address without a key conflicts
     # with every instance of that resource with a key, and the other way round. A conflict is (resource, has a key).
@@ -124,11 +120,12 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
 def move_instances(state: State, pairs: Pairs) -> State:
     """Return the state with instances moved by `pairs` (old, new address), and with dependencies on them updated."""
     new_addresses = dict(pairs)
-    instances = {new_addresses.get(address, address): instance for address, instance in state.instances.items()}
+    instances: dict[Address, InstanceState] = {}
     # Map every block to the blocks with its former instances, itself included if some stay.
     new_blocks: dict[str, set[str]] = {}
-    for address in state.instances:
+    for address, instance in state.instances.items():
         new_address = new_addresses.get(address, address)
+        instances[new_address] = instance
         new_blocks.setdefault(str(address.config_address), set()).add(str(new_address.config_address))
     return replace(state, instances=_rename_dependencies(instances, new_blocks))
 
@@ -163,7 +160,8 @@ def find_instance(state: State, pattern: AddressPattern) -> Address | None:
         raise _build_error("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
     if pattern.mode == "data":
         raise _build_error("not-a-resource", f"{pattern} is a data source; every plan reads it again.")
-    matches = [a for a in select_instances(state, [pattern]) if state.instances[a].current is not None]
+    selected_addresses = select_instances(state, [pattern])
+    matches = [address for address in selected_addresses if state.instances[address].current is not None]
     if len(matches) > 1:
         address_list = format_list((str(address) for address in matches), max_items=5)
         raise _build_error("several-instances", f"{pattern} names {len(matches)} instances; name one: {address_list}.")

@@ -57,7 +57,7 @@ def make_changes(reality: Reality) -> dict[ObjectKey, dict[str, int]]:
         number, gone = turn % 4, turn % 5 == 4
         try:
             if gone:
-                reality.remove_object(build_key(number))
+                reality.set_attributes(build_key(number), None)
                 standing.pop(build_key(number), None)
             else:
                 reality.set_attributes(build_key(number), {"turn": turn})

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from nexusform.scheduling.sku_catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST, get_catalogue
+from nexusform.scheduling.sku_catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 
 NEW = CATALOGUES[NEWEST]
 
@@ -36,8 +36,7 @@ def test_machine_skus_and_versions() -> None:
     assert (older.cells, older.cpus_per_cell, older.memory_gib_per_cell, older.disk_gib) == (2, 48, 224, 3500)
     assert (newer.cells, newer.cpus_per_cell, newer.memory_gib_per_cell, newer.disk_gib) == (2, 56, 224, 3500)
     assert DEFAULT_MACHINE_SKU in NEW.machine_skus
-    assert get_catalogue("2026-03") is NEW
-    assert get_catalogue("1999-01") is None
+    assert CATALOGUES["2026-03"] is NEW
     assert len(NEW.vm_skus) == 28
 
 

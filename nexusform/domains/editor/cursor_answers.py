@@ -56,13 +56,18 @@ def get_schemas(block_type: str) -> Mapping[str, BlockSchema]:
 
 
 def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
-    """Return the schema of the innermost block, the last of `blocks`, or UNKNOWN_SCHEMA. The first is a resource."""
+    """Return the schema of the innermost block, the last of `blocks`, or UNKNOWN_SCHEMA.
+
+    The first block is at the top level, and each other one is inside the block before it. A block `dynamic "taint"`
+    and the block `content` in it have the schema of `taint`.
+    """
     if not blocks or not blocks[0].labels:  # no resource, or one without its type yet
         return UNKNOWN_SCHEMA
-    schema = get_schemas(blocks[0].type).get(blocks[0].labels[0].value, UNKNOWN_SCHEMA)
+    resource = blocks[0]
+    schema = get_schemas(resource.type).get(resource.labels[0].value, UNKNOWN_SCHEMA)
     for block in blocks[1:]:
         block_type = block.labels[0].value if block.type == "dynamic" and block.labels else block.type
-        if block_type != "content":  # part of a dynamic block, so its schema is already found
+        if block_type != "content":  # the schema of a content block is already found
             schema = schema.blocks.get(block_type, _UNKNOWN_BLOCK).schema
     return schema
 
@@ -118,11 +123,6 @@ def list_vm_skus(module: ModuleText) -> Iterator[Choice]:
         yield Choice(sku.name, f"{sku.vcpus} vCPUs ({sku.host_vcpus} of the host), {sku.memory_gib} GiB, {cells}")
 
 
-def list_settable(schema: BlockSchema) -> Iterable[tuple[str, AttributeSchema]]:
-    """Return the arguments a user can set."""
-    return ((name, attribute) for name, attribute in schema.attributes.items() if attribute.is_configurable)
-
-
 class Suggestion(Struct, frozen=True):
     """Completion suggestion: `label` is displayed, `insert` is inserted (with `$1` for the cursor);
     `typed_length` bytes before the cursor are replaced.
@@ -143,11 +143,6 @@ _REFERENCE: Final = re.compile(r"[\w.-]*$")
 _ASSIGNED: Final = re.compile(r"^\s*([\w-]+)\s*=")
 _TWO_LABELS: Final = ' "$1" "$2"'
 _ONE_LABEL: Final = ' "$1"'
-_LABELS: Final = {
-    "resource": _TWO_LABELS,
-    "data": _TWO_LABELS,
-    **dict.fromkeys(("variable", "output", "module", "provider", "check"), _ONE_LABEL),
-}
 
 
 def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggestion]:
@@ -157,7 +152,12 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     blocks = module.find_blocks(path, offset)
     label = _LABEL.match(line_prefix)
     if label is not None:
-        return list(_suggest_types(label[1], label[2]))  # kind of block, typed part of the type
+        keyword, typed_text = label[1], label[2]  # kind of block, typed part of the type
+        typed_length = len(typed_text.encode())
+        return [
+            Suggestion(name, "type", name, typed_length, text=schema.description)
+            for name, schema in get_schemas(keyword).items()
+        ]
     name = _NAME.match(line_prefix)  # [1]: its typed part
     # The argument of the value being typed: on this line, or in open brackets above.
     assignment = _ASSIGNED.match(line_prefix)
@@ -174,20 +174,24 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     attribute = find_nested_block_schema(blocks).attributes.get(argument)
     quoted_match = _QUOTED.search(line_prefix)
     if quoted_match is not None and line_prefix.count('"') % 2:  # inside of quotes
-        return list(_suggest_values(argument, attribute, module, quoted_match[1]))
+        typed_length = len(quoted_match[1].encode())
+        return [
+            Suggestion(choice.value, "value", choice.value, typed_length, choice.meaning)
+            for choice in list_argument_choices(argument, attribute, module)
+        ]
     reference_match = _REFERENCE.search(line_prefix)
     assert reference_match is not None, "the pattern matches an empty text, too"
     return list(_suggest_references(module, attribute, reference_match[0]))
 
 
-def _suggest_types(keyword: str, typed_text: str) -> Iterator[Suggestion]:
-    for name, schema in get_schemas(keyword).items():
-        yield Suggestion(name, "type", name, len(typed_text.encode()), text=schema.description)
-
-
 def _suggest_top_level_blocks(typed_text: str) -> Iterator[Suggestion]:
+    labels = {
+        "resource": _TWO_LABELS,
+        "data": _TWO_LABELS,
+        **dict.fromkeys(("variable", "output", "module", "provider", "check"), _ONE_LABEL),
+    }
     for name, text in TOP_LEVEL.items():
-        insert = f"{name}{_LABELS.get(name, '')} {{\n  $0\n}}"
+        insert = f"{name}{labels.get(name, '')} {{\n  $0\n}}"
         yield Suggestion(name, "block", insert, len(typed_text.encode()), text=text)
 
 
@@ -199,7 +203,8 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
     set_names = {attribute.name for attribute in get_native_body(blocks[-1]).attributes}
     length = len(typed_text.encode())  # bytes to be replaced by a suggestion
     # Suggestions for arguments not set yet, required ones first.
-    arguments = sorted(list_settable(schema), key=lambda name_and_schema: not name_and_schema[1].required)
+    arguments = [(name, attribute) for name, attribute in schema.attributes.items() if attribute.is_configurable]
+    arguments.sort(key=lambda name_and_schema: not name_and_schema[1].required)
     for name, attribute in arguments:
         if name not in set_names:
             detail = describe_type(attribute.type) + (", required" if attribute.required else "")
@@ -215,13 +220,6 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
                 yield Suggestion(name, "argument", f"{name} = ", length, "every resource", text)
         insert = "lifecycle {\n  $0\n}"
         yield Suggestion("lifecycle", "block", insert, length, text=META_BLOCKS["lifecycle"])
-
-
-def _suggest_values(
-    name: str, attribute: AttributeSchema | None, module: ModuleText, typed_text: str
-) -> Iterator[Suggestion]:
-    for choice in list_argument_choices(name, attribute, module):
-        yield Suggestion(choice.value, "value", choice.value, len(typed_text.encode()), choice.meaning)
 
 
 def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, typed_text: str) -> Iterator[Suggestion]:

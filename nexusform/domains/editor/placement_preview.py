@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import enclose, format_count, group_by, select_word_form
@@ -20,9 +20,6 @@ from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
-_MAX_NAMES = 4
-_SAVED_TEXT_NOTE = "Prediction for the saved text; unsaved changes are not included."
-
 
 class PlacementPreview(Struct, frozen=True):
     """Placement by block (`nexus_kubernetes_cluster.a`) and pool, "" for the whole block. `hints` are short,
@@ -32,10 +29,6 @@ class PlacementPreview(Struct, frozen=True):
     hints: Mapping[tuple[str, str], str] = field(default_factory=dict)
     texts: Mapping[tuple[str, str], str] = field(default_factory=dict)
     findings: tuple[Diagnostic, ...] = ()
-
-    def mark_unsaved_changes(self) -> PlacementPreview:
-        """Return the preview with a note about unsaved changes."""
-        return replace(self, texts={key: f"{text}\n\n{_SAVED_TEXT_NOTE}" for key, text in self.texts.items()})
 
 
 def build_saved_preview(directory: str) -> PlacementPreview:
@@ -53,9 +46,9 @@ def build_saved_preview(directory: str) -> PlacementPreview:
 
 def build_preview(plan: Plan) -> PlacementPreview:
     """Return the preview of a plan. Texts of the instances of one block are joined."""
-    # By address of the block and pool ("": no pool), a text per instance.
-    hints: dict[tuple[str, str], list[str]] = {}
-    texts: dict[tuple[str, str], list[str]] = {}
+    # By address of the block and pool ("": no pool), a text per instance. The block of `a.b[0]` is `a.b`.
+    hints: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    texts: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     zones: dict[tuple[str, str], list[str]] = {}  # by address of the instance and pool
     for site in plan.sites:
         for pool in site.pools:
@@ -63,11 +56,13 @@ def build_preview(plan: Plan) -> PlacementPreview:
             zones[str(pool.address), pool.pool] = sorted({vm.placement.availability_zone for vm in vms})
     for table in plan.placement_tables:
         key = (str(table.address.config_address), table.pool)
-        hints.setdefault(key, []).append(_format_vms_per_rack(table))
-        texts.setdefault(key, []).append(_format_pool(table, plan, zones.get((str(table.address), table.pool), [])))
+        pool_zones = zones.get((str(table.address), table.pool), [])
+        hints[key].append(_format_vms_per_rack(table))
+        texts[key].append(_format_pool(table, plan, pool_zones))
     for row in plan.placements:
-        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):  # objects without a table
-            hints.setdefault((str(row.address.config_address), ""), []).append(format_location_text(row.target))
+        # VMs and bindings without a pool are in no table; a hint has the location of each.
+        if row.target is not None and not row.pool and row.kind in ("vm", "binding"):
+            hints[str(row.address.config_address), ""].append(format_location_text(row.target))
     return PlacementPreview(
         hints={key: _join_first_texts(parts, "; ") for key, parts in hints.items()},
         texts={key: _join_first_texts(parts, "\n\n") for key, parts in texts.items()},
@@ -99,8 +94,12 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
 
 
 def _join_first_texts(texts: list[str], separator: str) -> str:
-    text = separator.join(texts[:_MAX_NAMES])
-    return f"{text}{separator}{len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else text
+    """Join the texts of the instances of a block, at most four of them: `a; b; c; d; 3 more`."""
+    maximum_texts = 4
+    shown_texts = texts[:maximum_texts]
+    if len(texts) > maximum_texts:
+        shown_texts.append(f"{len(texts) - maximum_texts} more")
+    return separator.join(shown_texts)
 
 
 def list_placement_blocks(module: ModuleText, path: str) -> Iterator[tuple[tuple[str, str], int]]:

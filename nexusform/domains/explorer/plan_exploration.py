@@ -31,7 +31,6 @@ from nexusform.workflow.opening.project import Project, open_project
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
-MAX_ADDED_RACKS: Final = 50  # racks
 MAX_VMS: Final = 10_000  # of one pool
 
 
@@ -128,14 +127,15 @@ class PlanExploration:
         """Return the file changes of a request. Raises ExplorationRequestError."""
         texts, unwritable = self._compute_changed_files(request)
         difference = self._format_file_diff(texts)
-        return ConfigurationFileChanges(difference, _compute_digest(difference), tuple(unwritable))
+        return ConfigurationFileChanges(difference, sha256(difference.encode()).hexdigest(), tuple(unwritable))
 
     def write_files(self, request: ExplorationRequest, digest: str) -> tuple[str, ...]:
         """Write the displayed change, identified by its digest, and return the names of the files. Raises
         ExplorationRequestError, OSError.
         """
         texts, _unwritable = self._compute_changed_files(request)
-        if _compute_digest(self._format_file_diff(texts)) != digest:
+        difference = self._format_file_diff(texts)
+        if sha256(difference.encode()).hexdigest() != digest:
             raise ExplorationRequestError("The change differs from the one shown. Review it again.")
         for name in texts:
             if Path(name).read_text(encoding="utf-8") != self.configuration.files[name].text:
@@ -154,14 +154,18 @@ class PlanExploration:
 
     def _check_request(self, request: ExplorationRequest) -> None:
         """Raise ExplorationRequestError for unknown pools or racks and for counts out of range."""
+        rack_keys = (*request.lost, *request.active, *request.added)
         unknown_keys = [key for key in request.counts if key not in self._count_paths]
-        unknown_keys += [key for key in (*request.lost, *request.active, *request.added) if key not in self._racks]
+        unknown_keys += [key for key in rack_keys if key not in self._racks]
         if unknown_keys:
             raise ExplorationRequestError(f'Unknown pool or rack "{unknown_keys[0]}".')
-        if any(not 0 <= count <= MAX_VMS for count in request.counts.values()):
-            raise ExplorationRequestError(f"A pool can have 0 to {MAX_VMS:,} VMs.")
-        if any(not 0 <= count <= MAX_ADDED_RACKS for count in request.added.values()):
-            raise ExplorationRequestError(f"At most {MAX_ADDED_RACKS} racks can be added at a time.")
+        for vm_count in request.counts.values():
+            if not 0 <= vm_count <= MAX_VMS:
+                raise ExplorationRequestError(f"A pool can have 0 to {MAX_VMS:,} VMs.")
+        max_added_racks = 50
+        for rack_count in request.added.values():
+            if not 0 <= rack_count <= max_added_racks:
+                raise ExplorationRequestError(f"At most {max_added_racks} racks can be added at a time.")
 
     def _list_requested_adjustments(self, request: ExplorationRequest) -> list[ArgumentAdjustment]:
         """Return the changed arguments of a request; a lost rack has no machines."""
@@ -207,10 +211,6 @@ class PlanExploration:
             old_lines = self.configuration.files[name].text.splitlines(keepends=True)
             lines += difflib.unified_diff(old_lines, text.splitlines(keepends=True), name, name, n=1)
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)  # the last line may lack it
-
-
-def _compute_digest(difference: str) -> str:
-    return sha256(difference.encode()).hexdigest()
 
 
 @contextmanager

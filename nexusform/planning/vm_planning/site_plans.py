@@ -39,7 +39,7 @@ from nexusform.scheduling.site_inventory import (
     add_observed_facts,
     merge_site_machines,
 )
-from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST, get_catalogue
+from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.state.objects import ObjectState
 
 if TYPE_CHECKING:
@@ -351,7 +351,7 @@ class ResourceTypeContext(Struct):
 def collect_vm_skus(request: PlanRequest, inventory: PlanInventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
     """Return all VM SKUs: the catalogue's of the plan's version, and the user's own."""
     version = get_catalogue_version(request)
-    sku_catalogue = get_catalogue(version)
+    sku_catalogue = CATALOGUES.get(version)
     problems = []
     if sku_catalogue is None:
         known = ", ".join(sorted(CATALOGUES))

@@ -6,6 +6,7 @@ have other figures (rule.KeyDependence). They wait in a heap of the session unde
 """
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from nexusform.scheduling.racks import demand_rules
 from nexusform.scheduling.racks.demand_rules import OpenFilter, PackedSortKeys
 from nexusform.scheduling.racks.layout import Figure, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger
-from nexusform.scheduling.racks.site import VmShape
+from nexusform.scheduling.racks.rule import DemandFilter
 from nexusform.scheduling.racks.vms import Demand, PlacementConstraints, RackSpread
 
 INDEX_BITS = 28
@@ -70,7 +71,7 @@ class CandidateQueues:
         self._machines: dict[tuple[int, int], NeutralRanking] = {}
         self._machines_of: dict[int, list[NeutralRanking]] = {}
         self._racks: dict[Hashable, NeutralRanking] = {}
-        self._full_racks: dict[int, set[int]] = {}
+        self.full_racks: defaultdict[int, set[int]] = defaultdict(set)  # by number of a SKU; sessions add to the sets
 
     def get_neutral_keys(self, demand: Demand, spread: RackSpread) -> NeutralKeys:
         """Return the neutral keys for a demand, as without VMs of its cluster: the same for its SKU and constraints."""
@@ -86,7 +87,11 @@ class CandidateQueues:
 
     def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
         """Return the racks passing all `filters`, full or not, by neutral keys; one ranking for equal demands."""
-        cache_key = (keys.rack_keys.active_keys, demand_rules.build_filter_key(filters, demand) if filters else ())
+        # All that the filters read of the demand. Equal input gives equal answers.
+        filter_input = tuple(
+            (rule.name, rule.select_input(demand)) for rule, _ in filters if isinstance(rule, DemandFilter)
+        )
+        cache_key = (keys.rack_keys.active_keys, filter_input)
         ranking = self._racks.get(cache_key)
         if ranking is None:
             passes = demand_rules.build_combined_check([find_rejection for _, find_rejection in filters])
@@ -105,17 +110,13 @@ class CandidateQueues:
             self._machines_of.setdefault(rack, []).append(ranking)  # changed machines are ranked again
         return ranking
 
-    def get_full_racks(self, shape: VmShape) -> set[int]:
-        """Return the racks without capacity for the SKU, as a live set: callers add racks to it."""
-        return self._full_racks.setdefault(shape.number, set())
-
     def mark_machine_changed(self, machine: int, *, capacity_freed: bool) -> None:
         """Record a changed machine (with `capacity_freed` its rack may fit VMs again)."""
         rack = self.ledger.site.rack_by_machine[machine]
         self.invalidate_machines(rack, (machine,))
         self.invalidate_racks((rack,))
         if capacity_freed:
-            for full_racks in self._full_racks.values():
+            for full_racks in self.full_racks.values():
                 full_racks.discard(rack)
 
     def invalidate_machines(self, rack: int, machines: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:

@@ -3,7 +3,7 @@ is for demands with a machine of last resort, and for demands with a rule withou
 and shortages are built from it. Its time is proportional to the number of machines.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nexusform.scheduling.racks.layout import NO_COUNTS, Figure, Figures, Usage, VmCounts
@@ -46,8 +46,11 @@ class PackedSortKeys(NamedTuple):
 
 def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> list[OpenKey]:
     """Return the keys with their figures by item number for a demand, None for figures of 0 everywhere."""
-    opened_keys = [(key, key.build_figures(usage, demand)) for key in keys]
-    return [(key, None if figures is None else _convert_figures(figures)) for key, figures in opened_keys]
+    opened_keys: list[OpenKey] = []
+    for key in keys:
+        figures = key.build_figures(usage, demand)
+        opened_keys.append((key, None if figures is None else _convert_figures(figures)))
+    return opened_keys
 
 
 def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> PackedSortKeys:
@@ -163,7 +166,7 @@ def _build_capacity_check(ledger: Ledger, rule: CapacityFilter, demand: Demand) 
     def find_rejection(number: int) -> str | None:
         capacity = ledger.capacities[number]
         if capacity not in reasons:
-            reasons[capacity] = check_capacity(capacity_table.get_free_capacity(capacity))
+            reasons[capacity] = check_capacity(capacity_table.free_capacities[capacity])
         return reasons[capacity]
 
     return find_rejection
@@ -204,11 +207,6 @@ def split_filters(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list
         else:
             (rack_checks if rule.item is RankedItemKind.RACK else machine_checks).append(find_rejection)
     return rack_selections, rack_checks, machine_checks
-
-
-def build_filter_key(filters: Iterable[OpenFilter], demand: Demand) -> Hashable:
-    """Return everything these filters read of a demand; equal input gives equal answers."""
-    return tuple((rule.name, rule.select_input(demand)) for rule, _ in filters if isinstance(rule, DemandFilter))
 
 
 def build_combined_check(checks: Sequence[RejectionCheck]) -> Passes | None:
@@ -292,9 +290,10 @@ def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[
 
 
 def _build_machine_load(ledger: Ledger, machine: int) -> MachineLoad:
+    """Build the load of a machine for weighers: what its VMs take, by comparison with the empty machine."""
     site = ledger.site
-    empty = site.capacity_table.get_capacity(site.start_capacities[machine])
-    free = site.capacity_table.get_capacity(ledger.capacities[machine])
+    empty = site.capacity_table.capacities[site.start_capacities[machine]]
+    free = site.capacity_table.capacities[ledger.capacities[machine]]
     return MachineLoad(
         machine=site.machines[machine],
         vcpus=sum(empty.cpus) - sum(free.cpus),

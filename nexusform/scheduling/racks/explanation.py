@@ -37,7 +37,7 @@ class _ShortageContext:
         return self._ledger.site
 
     def get_free_capacity(self, machine: int) -> FreeCapacity:
-        return self._ledger.site.capacity_table.get_free_capacity(self._ledger.capacities[machine])
+        return self._ledger.site.capacity_table.free_capacities[self._ledger.capacities[machine]]
 
     def can_host_when_empty(self, machine: int) -> bool:
         site = self._ledger.site
@@ -47,7 +47,7 @@ class _ShortageContext:
         site = self._ledger.site
         for _, record in self._ledger.list_vms():
             sku = site.shapes[record.shape].sku
-            yield MachineVm(site.pools[record.pool], sku, record.machine, site.capacity_table.get_cells(record.cells))
+            yield MachineVm(site.pools[record.pool], sku, record.machine, site.capacity_table.cells[record.cells])
 
 
 def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
@@ -55,18 +55,18 @@ def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
     demand are evaluated first: reasons and figures refer to the racks allowed by the demand.
     """
     context = _ShortageContext(ledger, demand)
-    filters = list(demand_rules.list_rejecting_checks(ledger, demand))
-    rack_filters = [(rule, find_rejection) for rule, find_rejection in filters if demand_rules.is_rack_selection(rule)]
+    rack_filters: list[tuple[Filter, RejectionCheck]] = []
+    other_filters: list[tuple[Filter, RejectionCheck]] = []
+    for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
+        group = rack_filters if demand_rules.is_rack_selection(rule) else other_filters
+        group.append((rule, find_rejection))
     shortage = _find_exhausting_filter(context, rack_filters)
     if shortage is not None:
         return shortage
     context.machines_in_requested_racks = context.machines
     if not context.machines_in_requested_racks:
         return NoFitReason(NO_MACHINE, "There is no machine on the site.")
-    machine_filters = [
-        (rule, find_rejection) for rule, find_rejection in filters if not demand_rules.is_rack_selection(rule)
-    ]
-    shortage = _find_exhausting_filter(context, machine_filters)
+    shortage = _find_exhausting_filter(context, other_filters)
     assert shortage is not None, "a machine passes every filter"
     return shortage
 
@@ -155,7 +155,7 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
     else:
         racks, machines = _rank_by_keys(ledger, demand, candidates, spread, seed)
     chosen = site.machine_index[machines[0].name]
-    free_capacity = site.capacity_table.get_free_capacity(ledger.capacities[chosen])
+    free_capacity = site.capacity_table.free_capacities[ledger.capacities[chosen]]
     fitting_cells = rank_cells(Share.compute(demand.sku), free_capacity)  # best first
     cells = tuple(sorted(fitting_cells[: demand.sku.numa_cells]))
     if chosen in ledger.unknown_cells:  # next to VMs in unknown cells, the free cells are only assumed
@@ -200,15 +200,15 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
     ranked = sorted(tied, key=digests.__getitem__)
     others = [machine for machine in candidates if machine not in tied]
     ranked += sorted(others, key=lambda machine: (-weights[machine], digests[machine]))
-    machines = tuple(
-        RankedCandidate(
-            names[machine],
-            (RankingFigure("weight", -weights[machine], f"weight {weights[machine]:g}"),),
-            digests[machine].hex() if machine in tied and len(tied) > 1 else "",  # the tie-break, if there is a tie
-        )
-        for machine in ranked
-    )
-    return (RankedCandidate(ledger.site.machines[ranked[0]].rack, machines[0].keys),), machines
+    shows_digests = len(tied) > 1
+    machines: list[RankedCandidate] = []
+    for machine in ranked:
+        weight = weights[machine]
+        figure = RankingFigure("weight", -weight, f"weight {weight:g}")  # negative: lower figures are better
+        digest = digests[machine].hex() if shows_digests and machine in tied else ""
+        machines.append(RankedCandidate(names[machine], (figure,), digest))
+    best_rack = RankedCandidate(ledger.site.machines[ranked[0]].rack, machines[0].keys)
+    return (best_rack,), tuple(machines)
 
 
 class TiedMachines(Struct, frozen=True):
@@ -249,6 +249,7 @@ class MachineRanking:
         return TiedMachines(self._select_first(fitting, always_fitting), self._select_first(always_fitting, fitting))
 
     def _remove_excluded_machines(self, numbers: Sequence[int], excluded: Collection[str]) -> Sequence[int]:
+        """Return the machines (by number) that are not excluded by name."""
         machines = self._site.machines
         return [number for number in numbers if machines[number].name not in excluded]
 
@@ -260,7 +261,7 @@ class MachineRanking:
         rivals_by_rack: dict[int, list[int]] = {}
         for machine in rivals:
             rivals_by_rack.setdefault(self._site.rack_by_machine[machine], []).append(machine)
-        lowest_rack_figures = self._racks.find_lowest(rivals_by_rack)
+        lowest_rack_figures = min(map(self._racks.compute, rivals_by_rack), default=None)  # None without rivals
         lowest_machine_figures: dict[int, tuple[int, ...] | None] = {}
         first_machines: set[str] = set()
         for machine in candidates:
@@ -268,7 +269,8 @@ class MachineRanking:
             if not _is_ranked_first(self._racks.compute(rack), lowest_rack_figures):
                 continue
             if rack not in lowest_machine_figures:
-                lowest_machine_figures[rack] = self._machines.find_lowest(rivals_by_rack.get(rack, ()))
+                rivals_on_rack = rivals_by_rack.get(rack, ())
+                lowest_machine_figures[rack] = min(map(self._machines.compute, rivals_on_rack), default=None)
             if _is_ranked_first(self._machines.compute(machine), lowest_machine_figures[rack]):
                 first_machines.add(self._site.machines[machine].name)
         return frozenset(first_machines)
@@ -292,10 +294,6 @@ class _FigureCache:
         if figures is None:
             figures = self._known[item] = tuple(figure(item) for figure in self._keys)
         return figures
-
-    def find_lowest(self, items: Iterable[int]) -> tuple[int, ...] | None:
-        """Return the lowest figures, or None for no items."""
-        return min(map(self.compute, items), default=None)
 
 
 def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], list[int]]:
@@ -340,13 +338,14 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
     before = Interval(len(passing), len(passing))
     for rule, find_rejection in demand_rules.build_machine_checks(ledger, demand):
         if find_rejection is not None:  # the filter applies to this demand
-            reasons = {machine: find_rejection(machine) for machine in passing}
-            rejections += [
-                Rejection(machines[machine].name, rule.name, reason)
-                for machine, reason in reasons.items()
-                if reason is not None
-            ]
-            passing = [machine for machine in passing if reasons[machine] is None]
+            not_rejected: list[int] = []
+            for machine in passing:
+                reason = find_rejection(machine)
+                if reason is None:
+                    not_rejected.append(machine)
+                else:
+                    rejections.append(Rejection(machines[machine].name, rule.name, reason))
+            passing = not_rejected
             possible_capacities.apply_filter(rule, find_rejection, demand)
         remaining = possible_capacities.count_remaining(passing)  # the fewest and the most over all NUMA layouts
         text = rule.describe_remaining(demand, remaining, before)
@@ -386,7 +385,7 @@ class _PossibleCapacities:
             self._remaining[machine] = [
                 capacity
                 for capacity in capacities
-                if check_capacity(self._capacity_table.get_free_capacity(capacity)) is None
+                if check_capacity(self._capacity_table.free_capacities[capacity]) is None
             ]
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
@@ -406,18 +405,14 @@ def _rank_candidates(
     """
     ranked: list[RankedCandidate] = []
     for number in numbers:
-        figures = tuple(_build_ranking_figure(key, demand, number) for key in keys)
+        figures: list[RankingFigure] = []
+        for key, figure in keys:
+            value = figure(number) if figure is not None else 0
+            figures.append(RankingFigure(key.rule, key.convert_figure(value), key.describe(demand, value)))
         digest = compute_digest(seed, demand.vm, names[number]).hex()
-        ranked.append(RankedCandidate(names[number], figures, digest))
+        ranked.append(RankedCandidate(names[number], tuple(figures), digest))
     ranked.sort(key=lambda candidate: (candidate.values, candidate.digest))
     tied_count = sum(candidate.values == ranked[0].values for candidate in ranked)
     digest_count = tied_count if tied_count > 1 else 0  # a single best candidate needs no tie-break
     others = [replace(candidate, digest="") for candidate in ranked[digest_count:]]
     return (*ranked[:digest_count], *others)
-
-
-def _build_ranking_figure(opened_key: OpenKey, demand: Demand, number: int) -> RankingFigure:
-    """Build one key of a rack or machine (its number), with text."""
-    key, figure = opened_key
-    value = figure(number) if figure is not None else 0
-    return RankingFigure(key.rule, key.convert_figure(value), key.describe(demand, value))

@@ -17,13 +17,14 @@ class NumberedSite:
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.machines = tuple(machines)
-        self.machine_index = {machine.name: number for number, machine in enumerate(self.machines)}
+        self.machine_index: dict[str, int] = {}
         self.rack_index: dict[str, int] = {}
         self.rack_name: list[str] = []
         self.rack_zone: list[str] = []
         self.rack_by_machine: list[int] = []
         self.machines_by_rack: list[list[int]] = []
         for number, machine in enumerate(self.machines):
+            self.machine_index[machine.name] = number
             rack = self.rack_index.get(machine.rack)
             if rack is None:
                 rack = self.rack_index[machine.rack] = len(self.rack_name)
@@ -143,10 +144,10 @@ class CapacityTable:
     """Interned capacities and cell tuples of a site. They only grow."""
 
     def __init__(self) -> None:
-        self._capacities: list[FreeCapacity] = []  # by number; negative figures are debts (see FreeCapacity)
-        self._free: list[FreeCapacity] = []  # by number; the same with negative figures set to 0
+        self.capacities: list[FreeCapacity] = []  # by number; negative figures are debts (see FreeCapacity)
+        self.free_capacities: list[FreeCapacity] = []  # by number, as seen by rules: negative figures set to 0
         self._capacity_numbers: dict[FreeCapacity, int] = {}
-        self._cells: list[tuple[int, ...]] = [()]  # by number; the first is UNKNOWN_CELLS
+        self.cells: list[tuple[int, ...]] = [()]  # by number, ascending; the first is UNKNOWN_CELLS
         self._cells_numbers: dict[tuple[int, ...], int] = {(): UNKNOWN_CELLS}
 
     def add_machine(self, machine: Machine) -> int:
@@ -161,22 +162,14 @@ class CapacityTable:
         """Return the number of a capacity, adding it if it is new."""
         number = self._capacity_numbers.get(capacity)
         if number is None:
-            number = self._capacity_numbers[capacity] = len(self._capacities)
-            self._capacities.append(capacity)
-            self._free.append(capacity.drop_negatives())
+            number = self._capacity_numbers[capacity] = len(self.capacities)
+            self.capacities.append(capacity)
+            self.free_capacities.append(capacity.drop_negatives())
         return number
-
-    def get_capacity(self, number: int) -> FreeCapacity:
-        """Return the capacity of a number."""
-        return self._capacities[number]
-
-    def get_free_capacity(self, number: int) -> FreeCapacity:
-        """Return the capacity of a number as seen by rules, with negative figures set to 0."""
-        return self._free[number]
 
     def get_full_capacity_number(self, number: int) -> int:
         """Return the number of the same capacity with nothing free in any cell."""
-        capacity = self._capacities[number]
+        capacity = self.capacities[number]
         zeros = (0,) * len(capacity.cpus)
         return self.add(capacity._replace(cpus=zeros, memory=zeros, vfs=zeros))
 
@@ -184,13 +177,9 @@ class CapacityTable:
         """Return the number of a tuple of cells, adding it if it is new."""
         number = self._cells_numbers.get(cells)
         if number is None:
-            number = self._cells_numbers[cells] = len(self._cells)
-            self._cells.append(cells)
+            number = self._cells_numbers[cells] = len(self.cells)
+            self.cells.append(cells)
         return number
-
-    def get_cells(self, number: int) -> tuple[int, ...]:
-        """Return the cells of a number, ascending."""
-        return self._cells[number]
 
     def apply_share(self, number: int, share: Share, cells: tuple[int, ...], sign: int) -> int:
         """Return the capacity number after a VM took (`sign` -1) or returned (+1) its share in each of these cells.
@@ -199,7 +188,7 @@ class CapacityTable:
         record, a text in the capacity while the VM runs: equal records are equal, so the last one is removed. Cells
         beyond those of the machine are ignored.
         """
-        hardware, disk, old_cpus, old_memory, vfs, records = self._capacities[number]
+        hardware, disk, old_cpus, old_memory, vfs, records = self.capacities[number]
         cpus, memory = list(old_cpus), list(old_memory)
         for cell in cells:
             if cell < len(cpus):
@@ -208,11 +197,9 @@ class CapacityTable:
         if share.vfs:
             vfs = tuple(free_vfs + sign * share.vfs * (cell in cells) for cell, free_vfs in enumerate(vfs))
         if share.record:
-            records = (*records, share.record) if sign < 0 else _remove_last(records, share.record)
+            if sign < 0:
+                records = (*records, share.record)
+            else:
+                last = len(records) - 1 - records[::-1].index(share.record)
+                records = (*records[:last], *records[last + 1 :])
         return self.add(FreeCapacity(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs, records))
-
-
-def _remove_last(records: tuple[str, ...], record: str) -> tuple[str, ...]:
-    """Return the records without the last equal one."""
-    position = len(records) - 1 - records[::-1].index(record)
-    return (*records[:position], *records[position + 1 :])

@@ -6,7 +6,7 @@ A copy shares large data (counts of clusters and pools, the list of VMs) until o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -159,7 +159,7 @@ class Ledger:
         unknown_vms.known_capacity = table.apply_share(unknown_vms.known_capacity, disk, (), -1)
         assert unknown_vms.cells, "a machine without a split takes no VM"
         unknown_vms.shapes[handle] = record.shape
-        unknown_vms.cells[handle] = table.get_cells(record.cells)
+        unknown_vms.cells[handle] = table.cells[record.cells]
         return handle
 
     def add(self, record: VmRecord) -> int:
@@ -257,23 +257,12 @@ class Ledger:
         vm = self.get_vm_name(self.get_record(handle))
         return f"{vm.owner}|{vm.pool}|{vm.number}"
 
-    def set_fixed_capacities(self, capacities: Mapping[int, int]) -> None:
-        """Set fixed capacities for these machines, and drop all unknown cells."""
-        for machine, capacity in capacities.items():
-            self.capacities[machine] = capacity
-        self.unknown_cells.clear()
-
-    def invalidate_splits(self) -> None:
-        """Mark the split (assumed NUMA layout) of every machine with unknown cells as stale."""
-        for unknown_vms in self.unknown_cells.values():
-            unknown_vms.is_stale = True
-
     def count(self, record: VmRecord, sign: int) -> None:
         """Add one VM to every count (`sign` 1), or remove it (`sign` -1)."""
         site, machine = self.site, record.machine
         key, shape = site.pools[record.pool], site.shapes[record.shape]
         rack = site.rack_by_machine[machine]
-        cells = site.capacity_table.get_cells(record.cells)
+        cells = site.capacity_table.cells[record.cells]
         self.capacities[machine] = site.capacity_table.apply_share(self.capacities[machine], shape.share, cells, -sign)
         unknown_vms = self.unknown_cells.get(machine)
         if unknown_vms is not None:

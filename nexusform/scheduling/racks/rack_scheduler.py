@@ -13,7 +13,7 @@ from nexusform.scheduling.racks.candidate_rankings import CandidateQueues
 from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Share, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.profile import SchedulerProfile
-from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, Filter, RankedItemKind
+from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, Filter
 from nexusform.scheduling.racks.session import NOWHERE, PoolPlacementSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, SiteTables, rank_cells
 from nexusform.scheduling.racks.vms import (
@@ -71,7 +71,8 @@ class RackScheduler:
         self._close_session()  # its counts are valid only until the ledger is copied
         ledger = self._ledger.copy()
         if split_choice is not None and split_choice != self.split_choice:
-            ledger.invalidate_splits()  # to be chosen again
+            for unknown_vms in ledger.unknown_cells.values():
+                unknown_vms.is_stale = True  # its split (assumed NUMA layout) is to be chosen again
         return RackScheduler(
             self.machines,
             self.spread,
@@ -98,7 +99,18 @@ class RackScheduler:
 
     def place(self, demand: Demand) -> tuple[int, Placement] | NoFitReason:
         """Place one more VM. Return its handle and placement, or why no machine fits."""
-        return self.try_place(demand) or self._find_shortage(demand)
+        placed_vm = self.try_place(demand)
+        if placed_vm is not None:
+            return placed_vm
+        session = self._session
+        if session is not None and session.shortage is not None:
+            return session.shortage  # the reason holds for all later VMs of the pool
+        from nexusform.scheduling.racks.explanation import find_shortage
+
+        shortage = find_shortage(self._ledger, demand)
+        if session is not None:
+            session.shortage = shortage
+        return shortage
 
     def try_place(self, demand: Demand) -> tuple[int, Placement] | None:
         """Place one more VM and return its handle and placement, like `place`; None without reasons if no machine fits.
@@ -146,9 +158,9 @@ class RackScheduler:
         if self._site.machine_index[machine] in self._ledger.unknown_cells:
             return ()
         number = self._ledger.capacities[self._site.machine_index[machine]]
-        cells = rank_cells(Share.compute(sku), self._site.capacity_table.get_free_capacity(number))
+        cells = rank_cells(Share.compute(sku), self._site.capacity_table.free_capacities[number])
         if len(cells) < sku.numa_cells:
-            capacity = self._site.capacity_table.get_capacity(number)
+            capacity = self._site.capacity_table.capacities[number]
             cells = sorted(range(len(capacity.memory)), key=lambda cell: (-capacity.memory[cell], cell))
         return tuple(sorted(cells[: sku.numa_cells]))
 
@@ -188,13 +200,11 @@ class RackScheduler:
         self._choose_missing_splits()
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         filters = demand_rules.prepare_filters(self._ledger, usage, demand)
-        passes_rack = demand_rules.build_combined_check(
-            [find_rejection for rule, find_rejection in filters if demand_rules.is_rack_selection(rule)]
-        )
+        rack_selections, _, machine_checks = demand_rules.split_filters(filters)
+        passes_rack = demand_rules.build_combined_check([find_rejection for _, find_rejection in rack_selections])
         if any(isinstance(rule, CountFilter) for rule, _ in filters):
             intervals = self._count_slots_by_placement(demand)
         else:
-            machine_checks = [find_rejection for rule, find_rejection in filters if rule.item is RankedItemKind.MACHINE]
             intervals = self._count_slots_by_capacity(demand.sku, demand_rules.build_combined_check(machine_checks))
         names = enumerate(self._site.rack_name)
         return {name: intervals[rack] for rack, name in names if passes_rack is None or passes_rack(rack)}
@@ -238,18 +248,20 @@ class RackScheduler:
         the most in the second.
         """
         shape = self._site.get_shape(sku)
-        extremes = {
-            machine: self._ledger.find_split_capacities(machine).find_extreme_capacities(shape)
-            for machine in self._ledger.unknown_cells
-        }
-        minimum_capacities = {machine: minimum for machine, (minimum, _) in extremes.items()}
-        maximum_capacities = {machine: maximum for machine, (_, maximum) in extremes.items()}
+        minimum_capacities: dict[int, int] = {}  # by machine
+        maximum_capacities: dict[int, int] = {}
+        for machine in self._ledger.unknown_cells:
+            capacities = self._ledger.find_split_capacities(machine).list_possible()
+            minimum_capacities[machine] = min(capacities, key=shape.steps.count)
+            maximum_capacities[machine] = max(capacities, key=shape.steps.count)
         return self._copy_with_capacities(minimum_capacities), self._copy_with_capacities(maximum_capacities)
 
     def _copy_with_capacities(self, capacities: Mapping[int, int]) -> RackScheduler:
         """Return a copy in which machines with unknown cells have these fixed capacities."""
         ledger = self._ledger.copy()
-        ledger.set_fixed_capacities(capacities)
+        for machine, capacity in capacities.items():
+            ledger.capacities[machine] = capacity
+        ledger.unknown_cells.clear()
         return RackScheduler(self.machines, self.spread, self.seed, ledger=ledger)
 
     def explain(self, demand: Demand) -> DecisionExplanation:
@@ -380,21 +392,10 @@ class RackScheduler:
         )
 
     def _get_tied_machines(self, demand: Demand) -> set[int] | None:
+        """Return the set to collect the tied machines of the demand's pool, None if none are collected."""
         if self.tied_machines is None:
             return None
         return self.tied_machines.setdefault((demand.vm.owner, demand.vm.pool), set())
-
-    def _find_shortage(self, demand: Demand) -> NoFitReason:
-        """Return why no machine fits. In a session the reason holds for all later VMs of the pool."""
-        from nexusform.scheduling.racks.explanation import find_shortage
-
-        session = self._session
-        if session is not None and session.shortage is not None:
-            return session.shortage
-        shortage = find_shortage(self._ledger, demand)
-        if session is not None:
-            session.shortage = shortage
-        return shortage
 
     def _add(self, record: VmRecord) -> int:
         """Add a VM on known cells, and return its handle."""

@@ -56,7 +56,7 @@ class PoolPlacementSession:
             self._capacities, shape.steps, demand_rules.build_combined_check(machine_checks)
         )
         # Full racks of a SKU are the same for every demand, but not the rejections of its own filters.
-        full_racks = queues.get_full_racks(shape)
+        full_racks = queues.full_racks[shape.number]
         self._full_racks = full_racks.copy() if machine_checks else full_racks
         self._rack_queue = CandidateQueue(
             queues.rank_racks(self._neutral_keys, demand, rack_selections),

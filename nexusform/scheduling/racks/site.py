@@ -57,14 +57,13 @@ class CapacitySteps(dict[int, CapacityStep | None]):
 
     def _compute_capacity_after_vm(self, number: int) -> CapacityStep | None:
         """Compute the cells and the remaining capacity of one more VM; None if a capacity filter rejects it."""
-        capacity = self._capacity_table.get_free_capacity(number)
+        capacity = self._capacity_table.free_capacities[number]
         if any(find_rejection(capacity) is not None for find_rejection in self._checks):
             return None
         share = self._share
         cells = tuple(sorted(rank_cells(share, capacity)[: share.cells]))
-        return CapacityStep(
-            self._capacity_table.add_cells(cells), self._capacity_table.apply_share(number, share, cells, sign=-1)
-        )
+        capacity_after = self._capacity_table.apply_share(number, share, cells, sign=-1)
+        return CapacityStep(self._capacity_table.add_cells(cells), capacity_after)
 
 
 def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
@@ -89,21 +88,24 @@ class SplitCapacities:
         """
         from nexusform.scheduling.racks.uncertainty.splits import CellSplits
 
-        free = table.get_free_capacity(known_capacity)
+        free = table.free_capacities[known_capacity]
         self._table = table
         self._known_capacity = known_capacity
         self.splits = CellSplits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
-        # VFs are no part of a split: either no VF is taken in any cell, or those of all `shares` in each.
+        # VFs are no part of a split: either no VF is taken in any cell, or those of all `shares` in each. So there are
+        # at most two cases: with 3 VFs of all shares, the VFs (8, 2) are (8, 2) or (5, 0).
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
-        self._free_vfs = sorted({free.vfs, tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)})
+        fewest_vfs = tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)
+        self._free_vfs = sorted({free.vfs, fewest_vfs})
         self.capacities = [
             self._get_capacity_number(split, vfs) for split in self.splits.legal_splits for vfs in self._free_vfs
         ]
 
     def _get_capacity_number(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
         """Return the capacity number of a split (possible NUMA layout), with these VFs in each cell."""
-        capacity = self._table.get_free_capacity(self._known_capacity)
-        cpus, memory = tuple(cpus for cpus, _ in cells), tuple(memory for _, memory in cells)
+        capacity = self._table.free_capacities[self._known_capacity]  # its hardware, disk and records stay
+        cpus = tuple(free_cpus for free_cpus, _ in cells)
+        memory = tuple(free_memory for _, free_memory in cells)
         return self._table.add(capacity._replace(cpus=cpus, memory=memory, vfs=vfs))
 
     def compute_capacity(self, cells: tuple[Cells, ...]) -> int:
@@ -132,12 +134,7 @@ class SplitCapacities:
             return Interval(min(counts), max(counts))
         if self.splits.is_known or shape.steps[self._known_capacity] is None:
             return NONE_FITS  # there is no split, or none with capacity
-        return compute_bounds(self._table.get_free_capacity(self._known_capacity), self.splits.shares, shape.share)
-
-    def find_extreme_capacities(self, shape: VmShape) -> tuple[int, int]:
-        """Return the capacities for the fewest and the most VMs of a SKU."""
-        capacities = self.list_possible()
-        return min(capacities, key=shape.steps.count), max(capacities, key=shape.steps.count)
+        return compute_bounds(self._table.free_capacities[self._known_capacity], self.splits.shares, shape.share)
 
     def find_roomiest(self, shapes: Sequence[VmShape]) -> tuple[Cells, ...] | None:
         """Return the cells of the VMs in the split with capacity for most VMs of the first SKU, then of the next; None
@@ -178,7 +175,10 @@ class SiteTables(NumberedSite):
         super().__init__(machines)
         self.profile = profile or profiles.NEXUS
         self.demand_filters = [rule for rule in self.profile.filters if isinstance(rule, DemandFilter | CountFilter)]
-        self.is_open = [_is_machine_open(machine, self.profile) for machine in self.machines]  # to new VMs
+        machine_filters = [rule for rule in self.profile.filters if isinstance(rule, MachineFilter)]
+        self.is_open = [  # to new VMs: no machine filter rejects the machine
+            all(rule.find_rejection(machine) is None for rule in machine_filters) for machine in self.machines
+        ]
         self.open_machines_by_rack = [list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack]
         self.capacity_table = CapacityTable()
         self.start_capacities = [self.capacity_table.add_machine(machine) for machine in self.machines]
@@ -227,13 +227,7 @@ class SiteTables(NumberedSite):
         key = machine << CELLS_BITS | cells
         placement = self._placements.get(key)
         if placement is None:
-            record, cell_numbers = self.machines[machine], self.capacity_table.get_cells(cells)
+            record, cell_numbers = self.machines[machine], self.capacity_table.cells[cells]
             placement = Placement(record.name, record.rack, record.availability_zone, cell_numbers)
             self._placements[key] = placement
         return placement
-
-
-def _is_machine_open(machine: Machine, profile: profiles.SchedulerProfile) -> bool:
-    """Check whether no machine filter rejects the machine."""
-    checks = [rule.find_rejection for rule in profile.filters if isinstance(rule, MachineFilter)]
-    return all(find_rejection(machine) is None for find_rejection in checks)

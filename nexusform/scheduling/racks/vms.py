@@ -119,11 +119,6 @@ class MachineStatus(Struct, frozen=True):
     message: str | None = None
     since: str | None = None
 
-    @property
-    def is_down(self) -> bool:
-        """Whether its VMs are down: it is off or not ready."""
-        return self.power_state.lower() == "off" or self.ready_state.lower() != "true"
-
 
 class Machine(Struct, frozen=True):
     """Bare-metal machine of a plan. Names are unique on a site. `machine_sku` is None for a machine with figures of its
@@ -151,7 +146,10 @@ class Machine(Struct, frozen=True):
     @property
     def is_down(self) -> bool:
         """Whether its VMs are down: it is off or not ready."""
-        return self.status is not None and self.status.is_down
+        status = self.status
+        if status is None:
+            return False
+        return status.power_state.lower() == "off" or status.ready_state.lower() != "true"
 
     @property
     def memory_mib_per_cell(self) -> int:

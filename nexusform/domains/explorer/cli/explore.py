@@ -1,7 +1,6 @@
 """Command `nexusform explore`."""
 
 import webbrowser
-from typing import Final
 
 import click
 from msgspec import Struct
@@ -9,8 +8,6 @@ from msgspec import Struct
 from nexusform.cli.arguments import declare_flag_group, declare_number, declare_switch_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
-
-_LAST_PORT: Final = 65_535
 
 
 class ExploreArguments(Struct, frozen=True, kw_only=True):
@@ -30,8 +27,9 @@ def explore(arguments: ExploreArguments) -> int:
     Every change is planned on the recorded state, without a lock. Nothing is applied. Literal
     values can be written back to the files after a diff. Press Ctrl-C to end.
     """
-    if not 0 <= arguments.port <= _LAST_PORT:
-        raise click.UsageError(f"-port: must be a number from 1 to {_LAST_PORT}, or 0 for a free port.")
+    last_port = 65_535
+    if not 0 <= arguments.port <= last_port:
+        raise click.UsageError(f"-port: must be a number from 1 to {last_port}, or 0 for a free port.")
     from nexusform.domains.explorer.plan_exploration import open_exploration
     from nexusform.domains.explorer.server import ExplorerServer
 

@@ -32,9 +32,6 @@ BlobClient = Any
 _LOCK: Final = "nexusformlock"  # the metadata key of the holder
 _WORKSPACE: Final = "env:"
 _JOURNAL: Final = ":journal:"
-_MAX_BLOCKS: Final = 40_000  # an append blob ends at 50,000
-_MAX_BLOCK_BYTES: Final = 4 << 20  # of one block
-_FIRST_READ_BYTES: Final = 1 << 20  # bytes that come with the size of a blob
 
 
 class AzureBackend(LineJournalBackend):
@@ -79,11 +76,13 @@ class AzureBackend(LineJournalBackend):
             return
         with self._convert_errors("write the state"):
             if current is not None and self._snapshots:
-                self._blob.create_snapshot(**self._build_lease_argument())
+                lease_argument = {} if self._lease_state is None else {"lease": self._lease_state.lease_id}
+                self._blob.create_snapshot(**lease_argument)
             # Write under the lease, or only over the version read before.
             if self._lease_state is not None:
                 metadata = self._blob.get_blob_properties().metadata  # with the holder of the lock; uploads replace it
-                self._blob.upload_blob(document, overwrite=True, metadata=metadata, **self._build_lease_argument())
+                lease_id = self._lease_state.lease_id
+                self._blob.upload_blob(document, overwrite=True, metadata=metadata, lease=lease_id)
             elif etag:
                 condition = MatchConditions.IfNotModified
                 self._blob.upload_blob(document, overwrite=True, etag=etag, match_condition=condition)
@@ -245,9 +244,6 @@ class AzureBackend(LineJournalBackend):
 
         return BlobLeaseClient(self._blob, lease_id)
 
-    def _build_lease_argument(self) -> dict[str, str]:
-        return {} if self._lease_state is None else {"lease": self._lease_state.lease_id}
-
     def _write_lock_holder(self, info: LockInfo | None, lease_id: str | None = None) -> None:
         """Write the holder of the lock to the metadata of the blob, or remove it (None)."""
         metadata = dict(self._blob.get_blob_properties().metadata or {})
@@ -340,15 +336,17 @@ class _BlobJournal:
         """Append lines in blocks; a holder without its lease must not continue."""
         self._check_lease()
         data = b"\n".join([*lines, b""])
-        for start in range(0, len(data), _MAX_BLOCK_BYTES):
-            self._append_block(data[start : start + _MAX_BLOCK_BYTES])
+        max_block_bytes = 4 << 20  # of one block
+        for start in range(0, len(data), max_block_bytes):
+            self._append_block(data[start : start + max_block_bytes])
         self._check_lease()
 
     def _append_block(self, data: bytes) -> None:
         """Append bytes to the journal blob; an append received without a response counts."""
         from azure.core.exceptions import HttpResponseError
 
-        if self._blob is None or self._blocks >= _MAX_BLOCKS:  # none is open, or Azure allows few more appends
+        max_blocks = 40_000  # an append blob ends at 50,000
+        if self._blob is None or self._blocks >= max_blocks:  # none is open, or Azure allows few more appends
             self._open_journal_blob(creates_next=self._blob is not None)
         assert self._blob is not None
         try:
@@ -423,22 +421,20 @@ def _format_reason(problem: Any) -> str:
     if "<html" in str(problem.message).lower() or "<!doctype" in str(problem.message).lower():
         return f"the server answered {status} with a web page. A proxy may answer in its place."
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
-    return _HINTS.get(code, line if code in line else f"{line} ({code})")  # an absent code, "", is in every line
-
-
-_HINTS: Final[Mapping[str, str]] = {
-    "AppendPositionConditionNotMet": "another run has written to the journal; this one lost its lock.",
-    "ConditionNotMet": "another process changed it without the lock. Run the command again.",
-    "BlobAlreadyExists": "another process wrote it without the lock. Run the command again.",
-    "LeaseIdMissing": "another run holds its lock.",
-    "LeaseIdMismatchWithBlobOperation": "another run now holds its lock.",
-    "LeaseLost": "the lease expired or was broken. Another run may hold the lock.",
-    "LeaseNotPresentWithBlobOperation": "the lease was broken. Another run may hold the lock.",
-    "ContainerNotFound": "the container does not exist. Create it, or correct container_name.",
-    "AuthenticationFailed": "the credentials were rejected.",
-    "AuthorizationFailure": "these credentials lack the permission.",
-    "AuthorizationPermissionMismatch": "these credentials lack a role such as Storage Blob Data Contributor.",
-}
+    hints = {
+        "AppendPositionConditionNotMet": "another run has written to the journal; this one lost its lock.",
+        "ConditionNotMet": "another process changed it without the lock. Run the command again.",
+        "BlobAlreadyExists": "another process wrote it without the lock. Run the command again.",
+        "LeaseIdMissing": "another run holds its lock.",
+        "LeaseIdMismatchWithBlobOperation": "another run now holds its lock.",
+        "LeaseLost": "the lease expired or was broken. Another run may hold the lock.",
+        "LeaseNotPresentWithBlobOperation": "the lease was broken. Another run may hold the lock.",
+        "ContainerNotFound": "the container does not exist. Create it, or correct container_name.",
+        "AuthenticationFailed": "the credentials were rejected.",
+        "AuthorizationFailure": "these credentials lack the permission.",
+        "AuthorizationPermissionMismatch": "these credentials lack a role such as Storage Blob Data Contributor.",
+    }
+    return hints.get(code, line if code in line else f"{line} ({code})")  # an absent code, "", is in every line
 
 
 def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> AzureBackend:
@@ -451,6 +447,7 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
     rejection = check_plain_credentials(endpoint)  # why credentials must not be sent there, or ""
     if rejection:
         raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
+    first_read_bytes = 1 << 20  # bytes that come with the size of a blob
     container = ContainerClient(
         endpoint,
         settings["container_name"],
@@ -461,7 +458,7 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
         increment_base=2,
         connection_timeout=10,
         read_timeout=60,
-        max_single_get_size=_FIRST_READ_BYTES,
+        max_single_get_size=first_read_bytes,
         permit_redirects=False,  # a redirect would send the state to any host in a response
     )
     takes_snapshots = settings.get("snapshot") is not False  # also if it is not set

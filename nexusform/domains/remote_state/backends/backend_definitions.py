@@ -113,10 +113,15 @@ def _list_s3_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _list_postgres_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the server alone, () if none is named: the rest of a connection string may contain secrets."""
+    """Return the server alone, () if none is named: the rest of a connection string may contain secrets.
+
+    `postgres://user:secret@db1:5432/name` and `host=db1 port=5432 password=secret` both give `postgres://db1:5432`.
+    """
     text = str(settings.get("conn_str") or read_variable("PG_CONN_STR") or "")
     if "://" in text:
-        host = re.split(r"[/?]", text.partition("://")[2])[0].rpartition("@")[2]
+        after_scheme = text.partition("://")[2]
+        login_and_host = re.split(r"[/?]", after_scheme)[0]
+        host = login_and_host.rpartition("@")[2]
     else:
         parameters = dict(re.findall(r"\b(host|port)\s*=\s*'?([^\s']+)", text))
         host = ":".join(parameters[name] for name in ("host", "port") if name in parameters)

@@ -30,10 +30,7 @@ from nexusform.network.web_errors import is_loopback
 if TYPE_CHECKING:
     from psycopg import Connection
 
-_MAX_VERSIONS: Final = 100  # kept per workspace
-_CONNECT_SECONDS: Final = 10
 _PLAIN: Final = "credentials are not sent without TLS. Set sslmode=require or verify-full in conn_str."
-_MIN_SERVER_VERSION: Final = 14  # the first version with idle_session_timeout
 _HOLDER: Final = "substring(holder FROM 1 FOR 65536)"  # other programs may write a row of any size
 
 _TABLES: Final = """
@@ -287,6 +284,7 @@ class PostgresBackend:
         if current == document:
             return
         sql = self._database.format_sql
+        max_versions = 100  # kept per workspace
         if current is not None:
             keep = "INSERT INTO {schema}.versions (workspace, document) VALUES (%s, %s)"
             connection.execute(sql(keep), (row, current))
@@ -294,7 +292,7 @@ class PostgresBackend:
                 "DELETE FROM {schema}.versions WHERE workspace = %s AND id <= (SELECT id FROM "
                 "{schema}.versions WHERE workspace = %s ORDER BY id DESC OFFSET %s LIMIT 1)"
             )
-            connection.execute(sql(prune), (row, row, _MAX_VERSIONS))
+            connection.execute(sql(prune), (row, row, max_versions))
         statement = "UPDATE {schema}.workspaces SET document = %s WHERE id = %s"
         connection.execute(sql(statement), (document, row))
 
@@ -370,7 +368,7 @@ class _Database:
             self._connection_string,
             **self._encryption,
             autocommit=True,
-            connect_timeout=_CONNECT_SECONDS,
+            connect_timeout=10,
             application_name="nexusform",
             keepalives_idle=15,
             keepalives_interval=5,
@@ -380,9 +378,10 @@ class _Database:
         if not (_is_this_machine(connection.info.host) or connection.pgconn.ssl_in_use):
             connection.close()
             raise BackendProblem(f"{self.location}: {_PLAIN}")
-        if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:
+        min_server_version = 14  # the first version with idle_session_timeout
+        if connection.info.server_version < min_server_version * 10_000:
             connection.close()
-            raise BackendProblem(f"{self.location}: PostgreSQL {_MIN_SERVER_VERSION} or newer is needed.")
+            raise BackendProblem(f"{self.location}: PostgreSQL {min_server_version} or newer is needed.")
         if self._create:  # the tables may not exist yet
             with connection.transaction():
                 # Concurrent creation of the same tables would fail, so it is serialized.
@@ -398,16 +397,21 @@ class _Database:
 
 
 def _choose_tls_settings(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the TLS settings to add: required for another machine, else none. Raises BackendProblem."""
-    hosts = str(parts.get("hostaddr") or parts.get("host") or read_variable("PGHOST") or "localhost").split(",")
+    """Return the TLS settings to add: required for another machine, else none. Raises BackendProblem for a weak mode.
+    `parts` are the settings of a connection string by name.
+    """
     if parts.get("service") or read_variable("PGSERVICE"):
         return {}  # the file of the service may set host and encryption; `connect` checks the connection
+    host_list = parts.get("hostaddr") or parts.get("host") or read_variable("PGHOST") or "localhost"
+    hosts = str(host_list).split(",")
     if all(map(_is_this_machine, hosts)):
-        return {}  # local connections need no TLS
+        return {}
     mode = parts.get("sslmode") or read_variable("PGSSLMODE")
+    if not mode:
+        return {"sslmode": "require"}
     if mode in ("disable", "allow", "prefer"):
         raise BackendProblem(f"sslmode is {mode}: {_PLAIN}")
-    return {} if mode else {"sslmode": "require"}  # a stricter mode is kept
+    return {}  # the mode is strict enough
 
 
 def _is_this_machine(host: str) -> bool:

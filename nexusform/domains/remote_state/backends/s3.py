@@ -30,11 +30,8 @@ from nexusform.network.web_errors import check_plain_credentials
 
 _LEASE: Final = "Lease"  # members of the lock object in addition to those of LockInfo
 _RENEWED: Final = "Renewed"
-_CONFLICT_CODES: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 _AMAZON: Final = re.compile(r"https://[^/@]+\.amazonaws\.com(?:\.cn)?/?")
 _MISSING_CODE: Final = "NoSuchKey"  # a bare 404 may be from a proxy
-_MISSING_CODES: Final = frozenset({_MISSING_CODE, "NotFound", "404"})
-_JOURNAL_KEEP_LEASES: Final = 2  # journal objects are removed once they are older than so many leases
 
 
 class S3Backend(LineJournalBackend):
@@ -94,7 +91,8 @@ class S3Backend(LineJournalBackend):
         self.write(document)
         if has_lines:  # newer objects before the mark may stay: readers skip them
             with self._convert_errors("empty the journal"):
-                self._journal.delete_old_objects(_JOURNAL_KEEP_LEASES * read_lease_seconds())
+                kept_leases = 2  # objects older than so many leases are removed
+                self._journal.delete_old_objects(kept_leases * read_lease_seconds())
 
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked; an expired one is replaced, with a warning."""
@@ -106,7 +104,8 @@ class S3Backend(LineJournalBackend):
                 raise StateLocked(current.holder)
             etag = current.etag if current is not None else ""  # the version to replace; "": none may exist
             try:
-                etag = self._objects.put(self._lock_key, _build_lock_content(info, seconds, renewals=0), etag)
+                content = locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: "0"})
+                etag = self._objects.put(self._lock_key, content, etag)
             except _WriteConflict:  # another process was faster
                 raise StateLocked(self.read_lock()) from None
             lock_state = _HeldLock(etag)
@@ -116,9 +115,9 @@ class S3Backend(LineJournalBackend):
 
         def renew() -> None:
             lock_state.renewals += 1
-            content = _build_lock_content(info, seconds, lock_state.renewals)
+            renewed_content = locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: str(lock_state.renewals)})
             try:
-                lock_state.etag = self._objects.put(self._lock_key, content, lock_state.etag)
+                lock_state.etag = self._objects.put(self._lock_key, renewed_content, lock_state.etag)
             except _WriteConflict:
                 raise LeaseLost("it was broken, or another run holds it") from None
 
@@ -159,8 +158,8 @@ class S3Backend(LineJournalBackend):
         """Return the default workspace and those with a state."""
         with self._convert_errors("list the workspaces"):
             keys = self._objects.list_keys(f"{self._prefix}/")
-        ends = f"/{self._base_key}"
-        names = [key[len(self._prefix) + 1 : -len(ends)] for key in keys if key.endswith(ends)]  # PREFIX/NAME/KEY
+        start, suffix = len(self._prefix) + 1, f"/{self._base_key}"  # of the key of a state: PREFIX/NAME/KEY
+        names = [key[start : -len(suffix)] for key in keys if key.endswith(suffix)]
         return [DEFAULT_WORKSPACE, *sorted(name for name in names if "/" not in name)]  # "/": of another state
 
     def select_workspace(self, name: str) -> S3Backend:
@@ -308,7 +307,9 @@ class _BucketObjects:
         try:
             answer = self._client.put_object(Bucket=self._bucket, Key=key, Body=content, **condition)
         except ClientError as problem:
-            if _get_error_code(problem) not in _CONFLICT_CODES | _MISSING_CODES:
+            conflict_codes = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+            missing_codes = (_MISSING_CODE, "NotFound", "404")
+            if _get_error_code(problem) not in (*conflict_codes, *missing_codes):
                 raise
             # The response to an earlier attempt may be lost: then the object has our content.
             current, current_etag = self.get_content(key)
@@ -395,7 +396,7 @@ class _BucketJournal:
         while True:
             try:
                 seal = journal_lines.build_seal_record(lock_id) + b"\n"
-                self._objects.put(self._format_key(self._last_written + 1), seal, "")
+                self._objects.put(f"{self._prefix}{self._last_written + 1:010}", seal, "")
             except _WriteConflict:
                 self._last_written += 1  # the former holder was still writing, and took the number
             else:
@@ -417,7 +418,7 @@ class _BucketJournal:
         self._check_lease()
         if self._last_written is None:
             self._last_written = self._find_last_number()
-        self._objects.put(self._format_key(self._last_written + 1), b"\n".join([*lines, b""]), "")
+        self._objects.put(f"{self._prefix}{self._last_written + 1:010}", b"\n".join([*lines, b""]), "")
         self._last_written += 1
         self._check_lease()  # a holder that slept meanwhile must not act upon what it wrote
 
@@ -425,20 +426,15 @@ class _BucketJournal:
         keys = self._objects.list_keys(self._prefix)
         return int(keys[-1].removeprefix(self._prefix)) if keys else 0
 
-    def _format_key(self, number: int) -> str:
-        return f"{self._prefix}{number:010}"
-
 
 def _strip_added_line_ends(content: bytes | None) -> bytes | None:
-    """Return the document with at most one line end (a lock takeover adds one); None if it is absent or empty."""
+    """Return the document with at most one line end (a replaced lock adds one); None if it is absent or empty."""
     if content is None:
         return None
-    stripped = content.rstrip(b"\n")
-    return stripped + b"\n" if stripped and content.endswith(b"\n") else stripped or None
-
-
-def _build_lock_content(info: LockInfo, seconds: int, renewals: int) -> bytes:
-    return locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: str(renewals)})
+    document = content.rstrip(b"\n")
+    if not document:
+        return None
+    return document + b"\n" if content.endswith(b"\n") else document
 
 
 def _disable_region_redirects(context: dict[str, Any], **_arguments: Any) -> None:

@@ -53,13 +53,13 @@ def _build_hardware_check(sku: VmSku) -> CapacityCheck:
 
 def _describe_hardware_shortage(context: ShortageContext) -> str:
     """Explain why no machine is left, and name the largest SKU supported by this hardware."""
-    sku = context.demand.sku
+    sku, catalogue = context.demand.sku, CATALOGUES[NEWEST]
     names = {context.layout.machines[number].machine_sku for number in context.machines}
-    hardware = sorted(name for name in names if name)
+    hardware = sorted(filter(None, names))  # without machines with figures of their own
     runs_on = ", ".join(sku.machine_skus)
     text = f"{sku.name} runs on {runs_on} only; the machines of the site are {', '.join(hardware)}."
-    largest_skus = [CATALOGUES[NEWEST].find_largest_sku(sku.kind, name) for name in hardware]
-    supported_skus = [candidate for candidate in largest_skus if candidate is not None]
+    largest_skus = (catalogue.find_largest_sku(sku.kind, name) for name in hardware)  # None: it supports none
+    supported_skus = filter(None, largest_skus)
     largest = max(supported_skus, key=lambda candidate: (candidate.host_vcpus, candidate.memory_gib), default=None)
     if largest is None:
         return text

@@ -81,6 +81,7 @@ def _build_spread_figure(usage: Usage, demand: Demand) -> Figure | None:
 
 
 def _describe(demand: Demand, is_alone: int) -> str:
+    """Describe the figure of a machine: 1 (`is_alone`) without an extra-large VM of another cluster, else 0."""
     if not demand.sku.extra_large:
         return ""
     return "no extra-large VM of another cluster" if is_alone else "runs an extra-large VM of another cluster"

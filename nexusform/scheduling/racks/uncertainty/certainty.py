@@ -114,7 +114,8 @@ def run_operations(
     placed: dict[Token, Placement | None] = {}
     for operation in operations:
         if isinstance(operation, PlaceOperation):
-            _, placed[operation.token] = scheduler.try_place(operation.demand) or (0, None)  # handle, placement
+            placed_vm = scheduler.try_place(operation.demand)  # its handle and placement, None if no machine fits
+            placed[operation.token] = placed_vm[1] if placed_vm is not None else None
         elif isinstance(operation, OccupyOperation):
             placement = operation.placement
             if operation.uses_rule_cells:
@@ -160,8 +161,12 @@ def repeat_with_samples(
         on_progress(len(fits))
     pools = tallies.compute_pool_certainties(runs)
     if runs >= MIN_RUNS_FOR_TIES:
-        tied_names = {key: tuple(base.machines[n].name for n in sorted(ties)) for key, ties in tied_machines.items()}
-        pools = tuple(replace(pool, tied_machines=tied_names.get((pool.owner, pool.pool), ())) for pool in pools)
+        pools_with_ties: list[PoolCertainty] = []
+        for pool in pools:
+            numbers = sorted(tied_machines.get((pool.owner, pool.pool), ()))
+            names = tuple(base.machines[number].name for number in numbers)
+            pools_with_ties.append(replace(pool, tied_machines=names))
+        pools = tuple(pools_with_ties)
     return SamplingResult(
         vms=tallies.compute_vm_certainties(runs),
         pools=pools,

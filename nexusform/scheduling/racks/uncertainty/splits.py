@@ -104,10 +104,14 @@ class CellSplits:
         return _iterate_cell_choices(list(equal_cells.values()), share.cells)
 
     def _sort_equal_cells(self, cells: list[_Cell]) -> tuple[_Cell, ...]:
-        """Sort cells with equal base resources by their free resources."""
+        """Sort cells with equal base resources by their free resources.
+
+        Such cells are interchangeable: of the splits that differ in their order, one is left. `cells` is changed.
+        """
         for positions in self._equal_cells:
-            for cell, free in zip(positions, sorted([cells[cell] for cell in positions]), strict=True):
-                cells[cell] = free
+            sorted_resources = sorted([cells[position] for position in positions])
+            for position, free in zip(positions, sorted_resources, strict=True):
+                cells[position] = free
         return tuple(cells)
 
     def sample_cells(self, prefix: str, vm_names: Iterable[str]) -> tuple[Cells, ...] | None:
@@ -137,7 +141,14 @@ class CellSplits:
         """
         if self.is_known and not self.legal_splits:
             return None
-        cells = _SplitSearch(self._base, self.shares, order, _build_memory_order(packed=packed)).find_cells()
+        sign = 1 if packed else -1
+        search = _SplitSearch(
+            self._base,
+            self.shares,
+            order,
+            lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell)),  # by free memory
+        )
+        cells = search.find_cells()
         # The search is bounded: if it found none, take the first of the known splits (possible assignments).
         return self.find_split_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
@@ -204,12 +215,6 @@ def _compute_digest(text: str) -> bytes:
 _Ranked: TypeAlias = Callable[[FreeCells], Sequence[int]]
 
 
-def _build_memory_order(*, packed: bool) -> _Ranked:
-    """Build a function to sort cells by free memory, ascending if packed, then by number."""
-    sign = 1 if packed else -1
-    return lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell))
-
-
 class _SplitSearch:
     """Search for one legal assignment, VM by VM in this `order` (positions in `shares`), with backtracking."""
 
@@ -263,8 +268,10 @@ def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
-    cpus = sum(capacity.cpus) - sum(other.cpus * other.cells for other in shares)
-    memory = sum(capacity.memory) - sum(other.memory * other.cells for other in shares)
+    cpus, memory = sum(capacity.cpus), sum(capacity.memory)  # free on the machine; negative if short
+    for other in shares:
+        cpus -= other.cpus * other.cells
+        memory -= other.memory * other.cells
     parts_of_machine = _count_cell_parts(share, max(cpus, 0), max(memory, 0))
     maximum = min(maximum_parts, parts_of_machine) // share.cells
     if share.disk:
@@ -282,11 +289,13 @@ def _count_cell_parts(share: Share, cpus: int, memory: int) -> int:
 
 def count_blocked_vms(other: Share, share: Share) -> int:
     """Return the maximum number of VMs of a share blocked by one VM (`other`) on a machine."""
-    by_disk = -(-other.disk // share.disk) if share.disk else 0
+    by_disk = -(-other.disk // share.disk) if share.disk else 0  # rounded up
     return max(_count_blocked_parts(other, share), by_disk)
 
 
 def _count_blocked_parts(other: Share, share: Share) -> int:
     """Return the maximum number of VMs of a share blocked by one VM's cells, each part in a separate cell."""
-    by_cpus, by_memory = -(-other.cpus // max(share.cpus, 1)), -(-other.memory // max(share.memory, 1))
-    return other.cells * max(by_cpus, by_memory)
+    # Rounded up: a part with only some of its vCPUs or memory taken is blocked, too.
+    blocked_by_cpus = -(-other.cpus // max(share.cpus, 1))
+    blocked_by_memory = -(-other.memory // max(share.memory, 1))
+    return other.cells * max(blocked_by_cpus, blocked_by_memory)
