@@ -22,7 +22,7 @@ from nexusform.planning.name_resolution.evaluation_settings import (
     build_state_evaluation,
 )
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.phases import collect_diagnostics, plan_domain_phases, plan_domain_removals
+from nexusform.planning.phases import collect_diagnostics, load_used_phases
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation import planning_order, target_selection
 from nexusform.planning.preparation.prior_state import PriorState, build_prior_state, exclude_unselected_imports
@@ -197,7 +197,9 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     context = build_vm_context(blocks)
     planned_vms = plan_vms(order.list_phase(planning_order.VM_PHASE), orphans.with_vms, context, blocks, evaluation)
     placed_evaluation = planned_vms.evaluation  # with known placements
-    contributions = plan_domain_phases(blocks, planned_vms.objects.values(), placed_evaluation)
+    used_phases = load_used_phases([*order.blocks, *blocks.prior.instances])  # of domains
+    vms = planned_vms.objects.values()
+    contributions = tuple([phases.plan(blocks, vms, placed_evaluation) for phases in used_phases])
     for block in order.list_phases(planning_order.PHASES_AFTER_PLACEMENTS):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)
@@ -217,7 +219,8 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
 def _plan_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhasesResult:
     """Destroy the selection and its dependents: nothing is evaluated or placed."""
     vms, prior_context = plan_destroy(blocks)
-    contributions = plan_domain_removals(blocks, vms.values())
+    used_phases = load_used_phases([*blocks.order.blocks, *blocks.prior.instances])  # of domains
+    contributions = tuple([phases.remove(blocks, vms.values()) for phases in used_phases])
     return PlacementPhasesResult(
         evaluation=evaluation,
         sites={},

@@ -5,7 +5,7 @@ count as caused by the plan, for example missing parts of an export: no state re
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -100,19 +100,14 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         has_predecessor=plan.serial > 0,
         changed_resources={str(change.address) for change in plan.reported_changes},
         changed_documents={str(change.address) for change in plan.changes if _has_changed_text(change)},
-        resources_with_bindings=_merge_addresses(bindings_by_effect, _ADDING_EFFECTS),
-        resources_with_added_pods=_merge_addresses(pods_by_effect, _ADDING_EFFECTS),
+        resources_with_bindings=set[str]().union(*map(bindings_by_effect.__getitem__, _ADDING_EFFECTS)),
+        resources_with_added_pods=set[str]().union(*map(pods_by_effect.__getitem__, _ADDING_EFFECTS)),
         # Newly waiting pods lose their node, or are new without one. The others waited before, too.
         resources_with_waiting_pods=pods_by_effect[Effect.UNPLACED] | pods_added_without_node,
         resources_with_changed_pods=changed_pods,
         adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),
         removes_vms=not vm_effects.isdisjoint(_REMOVING_EFFECTS),
     )
-
-
-def _merge_addresses(addresses: Mapping[Effect, set[str]], effects: Iterable[Effect]) -> set[str]:
-    """Return the addresses with any of these effects."""
-    return set().union(*(addresses.get(effect, ()) for effect in effects))
 
 
 def _has_changed_text(change: Change) -> bool:

@@ -5,7 +5,6 @@ both sides of its changes: a plan with inconsistent totals would be wrong and is
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -13,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.phrases import group_by
+from nexusform.diagnostics.phrases import group_by, select_word_form
 from nexusform.interfaces.plugins import ResourceType, VmHandlers
 from nexusform.placement_kinds.placement_kind import KINDS, VM, get_kind_order
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -72,11 +71,11 @@ def compute_totals(
     return AccountingResult(tuple(totals), tuple(mistakes))
 
 
-def build_imbalance_error(mistakes: Iterable[str]) -> Iterator[Diagnostic]:
-    """Yield the error for a plan with inconsistent totals: the first mistake only."""
-    for mistake in islice(mistakes, 1):
+def build_imbalance_error(mistakes: Sequence[str]) -> Iterator[Diagnostic]:
+    """Yield the error for a plan with inconsistent totals, with the first mistake only. Yield nothing without any."""
+    if mistakes:
         detail = (
-            f"{mistake} This is a bug in nexusform, not in the configuration. No changes were made. "
+            f"{mistakes[0]} This is a bug in nexusform, not in the configuration. No changes were made. "
             "Report it with the configuration and the state."
         )
         yield build_error("unbalanced-plan-totals", detail)
@@ -119,13 +118,10 @@ def _add_object_to_totals(
         expected_after = before[name] - row_counts.removed[name] + added[name]
         if existing[name] > before[name] or after[name] != expected_after:  # a row too many or too few
             yield (
-                f'{change.address}: of {kind} "{name}" there {_format_count_with_verb(before[name])} before and '
-                f"{_format_count_with_verb(after[name])} after, but the rows of the plan differ."
+                f'{change.address}: of {kind} "{name}" there '
+                f"{select_word_form(before[name], 'is', 'are')} {before[name]} before and "
+                f"{select_word_form(after[name], 'is', 'are')} {after[name]} after, but the rows of the plan differ."
             )
-
-
-def _format_count_with_verb(count: int) -> str:
-    return f"{'is' if count == 1 else 'are'} {count}"
 
 
 class _PlacementRowCounts(Struct):
@@ -142,7 +138,7 @@ class _PlacementRowCounts(Struct):
         effect = compute_effect(row)
         if effect is Effect.NOT_CREATED:  # it exists neither before nor after
             return
-        name = _format_placed_object_name(row)
+        name = KINDS[row.kind].format_name(row.pool, row.object)  # as in the attributes of its resource
         if row.action is PlacementAction.PLACE:
             self.added[name] += 1
             return
@@ -200,7 +196,7 @@ def _find_rows_of_waiting_pods(
     for row in object_rows:
         row_counts.add_row_to_counts(row)
     for row in placing:
-        name = _format_placed_object_name(row)
+        name = KINDS[kind].format_name(row.pool, row.object)
         if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:
             row_counts.added[name] -= 1
             yield row
@@ -216,11 +212,6 @@ def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
     if kind.is_running(row.target):
         return replace(row, action=PlacementAction.MOVE, source=waiting)
     return replace(row, action=PlacementAction.KEEP, source=waiting, trigger="")
-
-
-def _format_placed_object_name(row: PlacementChange) -> str:
-    """Return the name of a row's object as `collect_names` returns it."""
-    return KINDS[row.kind].format_name(row.pool, row.object)
 
 
 def collect_names(kind: str, resource_type: ResourceType, attributes: Attributes | None) -> Names:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,7 +30,7 @@ from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT, Instance
 from nexusform.planning.modules import root_outputs
 from nexusform.planning.name_resolution.name_evaluation import UNKNOWN_REPETITION, Evaluation
-from nexusform.planning.phases import DomainPhasesResult, collect_lost_rows
+from nexusform.planning.phases import DomainPhasesResult, load_used_phases
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
@@ -55,7 +54,7 @@ from nexusform.plans.plan import (
     SitePredictionAccuracy,
     Step,
 )
-from nexusform.resources.address import Address, ConfigAddress, compute_address_order, parse_address
+from nexusform.resources.address import Address, compute_address_order, parse_address
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.rule import CountFilter
 from nexusform.scheduling.racks.vms import RackSpread
@@ -292,7 +291,9 @@ def build_refresh_plan(
 
     types = request.registries.resource_types
     sites = refresh_changes.build_observed_sites(prior, types)
-    rows = (*refresh_changes.list_observed_rows(prior, types, sites), *collect_lost_rows(prior, request.registries))
+    rows = [*refresh_changes.list_observed_rows(prior, types, sites)]
+    for phases in load_used_phases(prior.instances):
+        rows += phases.list_lost_rows(prior, request.registries)  # objects that lost their host outside nexusform
     placement_totals = compute_totals(refresh_changes.build_unchanged_changes(prior.instances), rows, types, sites)
     outputs = root_outputs.plan_current_outputs(request, evaluation)
     variable_results = check_variable_validations(request.configuration, evaluation)
@@ -303,7 +304,7 @@ def build_refresh_plan(
         drift=collect_drifted_objects(request.state, request.refreshed_objects),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
-        placements=rows,
+        placements=tuple(rows),
         placement_totals=placement_totals.totals,
         unchanged_count=sum(total.stays for total in placement_totals.totals),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
@@ -544,16 +545,15 @@ def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Plann
         for diagnostic in select_errors(diagnostics)
         if diagnostic.id != UNKNOWN_PLACEMENT and diagnostic.address
     }
-    return [diagnostic for diagnostic in diagnostics if not _is_consequence(diagnostic, blocks_with_errors, order)]
-
-
-def _is_consequence(diagnostic: Diagnostic, flawed_blocks: AbstractSet[ConfigAddress], order: PlanningOrder) -> bool:
-    """Return whether a diagnostic is about an unknown argument in a block that is or needs one of these blocks."""
-    if diagnostic.id != UNKNOWN_PLACEMENT or not diagnostic.address:
-        return False
-    block = parse_address(diagnostic.address).config_address
-    needs = find_reachable([block], order.get_direct_dependencies)  # includes the block
-    return not flawed_blocks.isdisjoint(needs)
+    remaining = []
+    for diagnostic in diagnostics:
+        if diagnostic.id == UNKNOWN_PLACEMENT and diagnostic.address:
+            block = parse_address(diagnostic.address).config_address
+            needs = find_reachable([block], order.get_direct_dependencies)  # includes the block
+            if not blocks_with_errors.isdisjoint(needs):
+                continue
+        remaining.append(diagnostic)
+    return remaining
 
 
 def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:

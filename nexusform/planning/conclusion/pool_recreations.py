@@ -156,9 +156,12 @@ class _ScaleInPools:
         site = vms.request.site
         if site is None:
             return ()
-        own_name = _get_pool_name(vms, pool)
+        own_name = (str(vms.instance.address), pool.pool)
         pools = self._pools.get(site.id, [])
-        other_pools = [(other, prior) for other, prior in pools if _get_pool_name(other, prior) != own_name]
+        other_pools = []
+        for other, prior in pools:
+            if (str(other.instance.address), prior.pool) != own_name:
+                other_pools.append((other, prior))
         if not other_pools:
             return ()
         # All pools without a scale-in of their own share one replay, with ("", "") in place of their name.
@@ -192,7 +195,3 @@ def _reserve_capacity_of_removed_vms(scheduler: RackScheduler, vms: VmObject, pr
             scheduler.add_existing(
                 build_vm_name(vms.prior.demand, prior, *key), prior.sku, vms.get_prior_placement(key)
             )
-
-
-def _get_pool_name(vms: VmObject, pool: PoolDemand) -> _Name:
-    return str(vms.instance.address), pool.pool

@@ -84,16 +84,15 @@ def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[
     """
     if max(len(old), len(new)) > _MAXIMUM_COMPARED:
         return
-    similar_pairs = [pair for pair in product(old, new) if _has_only_similar_instances(*pair)]
+    similar_pairs: list[tuple[_Group, _Group]] = []
+    for before, after in product(old, new):
+        has_same_keys = before.keys() == after.keys()
+        if has_same_keys and all(_is_similar_instance(before[key], after[key]) for key in before):
+            similar_pairs.append((before, after))
     for before, after in similar_pairs:
         pairs_with_either = sum(before is first or after is second for first, second in similar_pairs)
         if pairs_with_either == 1:  # this pair alone
             yield before, after
-
-
-def _has_only_similar_instances(before: _Group, after: _Group) -> bool:
-    """Return whether two groups have the same keys, with a similar instance for each."""
-    return before.keys() == after.keys() and all(_is_similar_instance(before[key], after[key]) for key in before)
 
 
 def _is_similar_instance(deleted: Instance, created: Instance) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -261,12 +262,18 @@ def build_occupied_sites(
         vm_object = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
         is_invalid = side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid
-        if kind.vms is not None and not is_invalid:
-            # Forgotten VMs are unmanaged after the plan.
-            is_managed = side is BeforeOrAfter.BEFORE or vm_object is None or not vm_object.request.actions.forgets
-            _place_vms(kind, site_object, _list_vms_on_side(vm_object, side), layout, sites, is_managed=is_managed)
+        if kind.vms is None or is_invalid:
+            continue
+        is_forgotten = False
+        vms: Sequence[PlacedVm] = ()  # without VMs in the plan
+        if vm_object is not None:
+            # Forgotten VMs keep running after the plan, unmanaged.
+            is_forgotten = side is BeforeOrAfter.AFTER and bool(vm_object.request.actions.forgets)
+            has_prior_vms = side is BeforeOrAfter.BEFORE or is_forgotten
+            vms = tuple(vm_object.prior.existing.values()) if has_prior_vms else vm_object.list_vms()
+        _place_vms(kind, site_object, vms, layout, sites, is_managed=not is_forgotten)
     # An unmanaged VM with the name of an existing one is the same VM; with the name of a new one, another VM.
-    existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
+    existing_names = set(chain.from_iterable(owner.existing_names for owner in objects.values()))
     for occupied in sites.values():
         occupied.unmanaged_vms = site_plans.place_unmanaged_vms(occupied.site, existing_names)
     return sites
@@ -289,15 +296,6 @@ def _list_objects_on_side(
             yield site_plans.SiteObject(change.address, attributes, change.creation, note)
 
 
-def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
-    """Return the VMs of an object before or after the plan, () without one. Forgotten VMs keep running after it."""
-    if planned is None:  # the plan has no VMs of it
-        return ()
-    if side is BeforeOrAfter.BEFORE or planned.request.actions.forgets:
-        return tuple(planned.prior.existing.values())
-    return planned.list_vms()
-
-
 def _place_vms(
     kind: ResourceType,
     site_object: site_plans.SiteObject,
@@ -317,11 +315,10 @@ def _place_vms(
     if is_managed:
         occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]  # of NKS clusters
     position_of = {name: position for position, name in enumerate(pools)}
-
-    def build_sort_key(vm: PlacedVm) -> tuple[object, ...]:
-        return position_of.get(vm.pool, len(pools)), compute_number_sort_key(vm.number)
-
-    for vm in sorted(vms, key=build_sort_key):
+    ordered_vms = sorted(  # those of missing pools last
+        vms, key=lambda vm: (position_of.get(vm.pool, len(pools)), compute_number_sort_key(vm.number))
+    )
+    for vm in ordered_vms:
         pool = pools.get(vm.pool)
         sku = site_plans.find_sku(vm, pool, layout.skus)
         result = occupied.site.place_existing_vm(
@@ -341,8 +338,9 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_
     absent = SiteWithVms(replace(present.site, racks=(), machines={}))  # the side without the site, if there is one
     before, after = before or absent, after or absent
     unmanaged_vms = {(vm.placement.machine, vm.name): vm for vm in (*before.unmanaged_vms, *after.unmanaged_vms)}
-    pools_before, pools_after = _group_by_pool(before.vms), _group_by_pool(after.vms)
-    pool_keys = dict.fromkeys((*pools_after, *pools_before))  # address, pool and SKU
+    get_pool_key = attrgetter("address", "vm.pool", "sku")
+    pools_before, pools_after = group_by(before.vms, get_pool_key), group_by(after.vms, get_pool_key)
+    pool_keys = dict.fromkeys((*pools_after, *pools_before))
     pools = tuple(
         _build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, []))
         for key in sorted(pool_keys, key=lambda pool_key: order_in_plan[pool_key[0]])
@@ -359,13 +357,6 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_
         pools=pools,
         unmanaged_vms=tuple(unmanaged_vms.values()),
     )
-
-
-_PoolKey: TypeAlias = tuple[Address, str, VmSku]
-
-
-def _group_by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
-    return group_by(vms, lambda vm: (vm.address, vm.vm.pool, vm.sku))
 
 
 def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:

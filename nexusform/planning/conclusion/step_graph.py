@@ -62,7 +62,7 @@ def compute_machine_use(vms: VmObject) -> UsedMachines:
         allocated=frozenset(allocated),
         offering_addresses=frozenset(offering_addresses),
         evacuated_addresses=frozenset(evacuated_addresses),
-        keeps_old=vms.keeps_old_vms,
+        keeps_old=vms.instance.action is Action.REPLACE_CREATE_FIRST,
     )
 
 

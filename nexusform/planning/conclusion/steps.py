@@ -57,8 +57,10 @@ def build_plan_steps(
             assert instance.prior is not None
             assert instance.type.vms is not None
             attributes = dict(instance.prior.attributes)
+            # The unchanged VMs remain, and those upgraded later, batch by batch.
+            remaining_vms = [vm for key, vm in vms.prior.existing.items() if not vms.is_released_early(key)]
             remaining_attributes[change.address] = attributes | instance.type.vms.build_computed_attributes(
-                attributes, context, vms.list_remaining_vms(), vms.prior.unplaced
+                attributes, context, remaining_vms, vms.prior.unplaced
             )
     machines = {address: compute_machine_use(vms) for address, vms in objects.items()}
     graph = build_step_graph(changes, remaining_attributes, prior, machines, types, step_order)

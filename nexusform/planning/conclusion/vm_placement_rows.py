@@ -248,6 +248,10 @@ def _build_table_row(
     machines_certain = pool_certainty.vms_on_certain_machines
     if demand.provenance == "decided":  # the locations are configured: nothing is sampled
         racks_certain = machines_certain = placed_count
+    minimum_remaining = None
+    if is_platform_scale_in(vms, pool):  # the platform may remove all of the VMs from one used rack
+        removed_count = sum(name == pool.pool for name, _ in vms.request.actions.removals)
+        minimum_remaining = max(min(_count_prior_vms_per_rack(vms, pool).values()) - removed_count, 0)
     sizes = {member_pool.sku.name for _, member_pool in members}
     return PlacementTable(
         address=vms.instance.address,
@@ -266,7 +270,7 @@ def _build_table_row(
         certain_racks=pool_certainty.certain_racks,
         tied_machines=sampled.tied_machines,
         is_tie_certain=pool_certainty.is_tie_certain,
-        minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool) if is_platform_scale_in(vms, pool) else None,
+        minimum_remaining_on_rack=minimum_remaining,
         provenance=demand.provenance,
         # Plain VMs and VNFs have no count path; only nodes of an agent pool have a drain timeout.
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,
@@ -290,9 +294,3 @@ def is_platform_scale_in(vms: VmObject, pool: PoolDemand) -> bool:
 
 def _count_prior_vms_per_rack(vms: VmObject, pool: PoolDemand) -> Counter[str]:
     return Counter(vm.placement.rack for vm in vms.prior.existing.values() if vm.pool == pool.pool)
-
-
-def _compute_minimum_remaining(vms: VmObject, pool: PoolDemand) -> int:
-    """Return the minimum number of VMs on a used rack after a scale-in, if the platform removes all of them there."""
-    removed = sum(name == pool.pool for name, _ in vms.request.actions.removals)
-    return max(min(_count_prior_vms_per_rack(vms, pool).values()) - removed, 0)

@@ -281,9 +281,12 @@ def is_replacement_triggered(instance: Instance, planned: DecidedInstances, eval
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, partial(_read_key, instance, evaluation))
         if trigger is not None:
-            targets = _iterate_targets(trigger, instance.address.module, planned)
-            if any(_has_planned_changes_at_path(target, trigger.path) for target in targets):
-                return True
+            for target in _iterate_targets(trigger, instance.address.module, planned):
+                is_changed = target.action in _CHANGE_ACTIONS
+                if is_changed and trigger.path:  # the reference is to a part of it
+                    is_changed = get_part(target.before, trigger.path) != get_part(target.planned, trigger.path)
+                if is_changed:
+                    return True
     return False
 
 
@@ -343,10 +346,3 @@ def _iterate_targets(trigger: TriggerReference, module: ModulePath, planned: Dec
         yield from block.values()
     elif trigger.key in block:
         yield block[trigger.key]
-
-
-def _has_planned_changes_at_path(instance: Instance, path: Path) -> bool:
-    """Return whether the plan updates or replaces an instance, or its value at a path."""
-    if instance.action not in _CHANGE_ACTIONS or not path:
-        return instance.action in _CHANGE_ACTIONS
-    return bool(get_part(instance.before, path) != get_part(instance.planned, path))

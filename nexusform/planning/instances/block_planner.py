@@ -25,12 +25,13 @@ from nexusform.planning.name_resolution.name_evaluation import (
 )
 from nexusform.planning.name_resolution.repetition import INVALID_EXPANSION, InstanceView, RepetitionData, ResourceView
 from nexusform.planning.plan_request import PlanningStage, PlanRequest
-from nexusform.planning.preparation.planning_order import PlanningOrder, find_create_before_destroy
+from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Action, CheckResult
 from nexusform.plans.site_capacity.occupancy import add_recorded_vms
 from nexusform.resources.address import Address, Key, ModulePath, compute_address_order, compute_key_sort_key
+from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import PlanInventory, add_observed_facts
 from nexusform.state.objects import ObjectState
@@ -72,7 +73,9 @@ class BlockPlanner:
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
         self.outside_targets: list[str] = []
         self._replaced_hosts: set[str] = set()  # ids of sites, racks and machines
-        self._created_first = find_create_before_destroy(order)
+        # Blocks under create_before_destroy: explicit ones, and all they depend on.
+        explicit_blocks = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]
+        self._created_first = find_reachable(explicit_blocks, order.get_direct_dependencies)
         self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
 
     def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> BlockInstances | None:

@@ -47,7 +47,8 @@ def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> lis
     evaluation = Evaluation(settings)
     skus = _find_known_skus(request, evaluation)
     for module in iterate_modules(configuration.root):
-        instance = _build_placeholder_instance(module)
+        # A placeholder for every instance of the module, with unknown variables.
+        instance = ModuleInstance(tuple(map(ModulePathStep, module.path)), module)
         problems += _ModuleValidator(instance, registries, bodies, evaluation, skus, is_plan).validate()
     return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
 
@@ -63,17 +64,13 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
             prepared = evaluation.settings.get_body(block)
             if prepared is None:  # an invalid block
                 return None
-            values, _, _ = prepared.evaluate(evaluation.build_scope(_build_placeholder_instance(module)))
+            instance = ModuleInstance(tuple(map(ModulePathStep, module.path)), module)  # in place of all instances
+            values, _, _ = prepared.evaluate(evaluation.build_scope(instance))
             name = values.get("name") or block.name
             if not isinstance(name, str) or _has_count_or_for_each(block):  # several names, or one not known yet
                 return None
             names.add(name)
     return frozenset(names)
-
-
-def _build_placeholder_instance(module: Module) -> ModuleInstance:
-    """Return a placeholder for every instance of a module, with unknown variables."""
-    return ModuleInstance(tuple(map(ModulePathStep, module.path)), module)
 
 
 def mark_unset_variables_unknown(

@@ -336,22 +336,18 @@ class Evaluation:
             return build_unknown(DYNAMIC)
         if expansion.shape == DISABLED:  # by enabled = false
             return NULL
-        outputs_by_key = {
-            repetition.key: self._build_module_output_object(parent, call, repetition.key)
-            for repetition in expansion.repetitions
-        }
+        outputs_by_key: dict[Key, Value] = {}  # an object per instance
+        for repetition in expansion.repetitions:
+            instance = self.find_module_instance(parent, call.name, repetition.key)
+            outputs = build_unknown(DYNAMIC)  # of an unreadable module (reported)
+            if instance is not None and call.module.directory:
+                outputs = build_object({name: self.get_output(instance, name) for name in call.module.outputs})
+            outputs_by_key[repetition.key] = outputs
         if expansion.shape == SINGLE:
             return outputs_by_key[None]
         if expansion.shape == LIST:
             return build_tuple(outputs_by_key.values())
-        return build_object({str(key): outputs for key, outputs in outputs_by_key.items()})
-
-    def _build_module_output_object(self, parent: ModuleInstance, call: ModuleCall, key: Key) -> Value:
-        """Return the outputs of one module instance as an object; unknown for an unreadable module (reported)."""
-        instance = self.find_module_instance(parent, call.name, key)
-        if instance is None or not call.module.directory:
-            return build_unknown(DYNAMIC)
-        return build_object({name: self.get_output(instance, name) for name in call.module.outputs})
+        return build_object({str(key): value for key, value in outputs_by_key.items()})
 
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
         """Return the instances of a block; data blocks are read on first use."""

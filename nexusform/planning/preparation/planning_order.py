@@ -13,7 +13,7 @@ from nexusform.configuration.reference_checks import Declaration, build_dependen
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.resources.address import ConfigAddress
-from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically
+from nexusform.resources.graph import find_cycles, sort_topologically
 
 # Planning phases with a stage of their own.
 VM_PHASE = 4
@@ -114,12 +114,6 @@ def index_owners(needs: Iterable[tuple[_Owner, Iterable[_Need]]]) -> dict[_Need,
         for need in own_needs:
             owners.setdefault(need, []).append(owner)
     return owners
-
-
-def find_create_before_destroy(order: PlanningOrder) -> frozenset[ConfigAddress]:
-    """Return the blocks under create_before_destroy: explicit ones, and all they depend on."""
-    explicit_blocks = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]
-    return frozenset(find_reachable(explicit_blocks, order.get_direct_dependencies))
 
 
 def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -> PlanningOrder:

@@ -78,14 +78,15 @@ def build_prior_state(request: PlanRequest) -> PriorState:
         state = add_imports(request.state, imports)
         by_block = _group_by_block(state.instances)
         return PriorState(state, state.instances, by_block, previous={}, imports=imports, diagnostics=())
-    from nexusform.planning.preparation.moves import apply_moves, rename_refreshed
+    from nexusform.planning.preparation.moves import apply_moves
 
     moved_state, problems = apply_moves(request.configuration, request.state)
     state = add_imports(moved_state.state, imports)
-    # The recorded objects as observed by the providers (None: missing), by their address after the moves.
-    observed_objects = rename_refreshed(request.refreshed_objects, moved_state.previous)
     instances = dict(state.instances)
-    for address, current in observed_objects.items():
+    new_addresses = {old: new for new, old in moved_state.previous.items()}
+    # Replace the recorded objects by those observed by the providers (None: missing), at their addresses before moves.
+    for prior_address, current in request.refreshed_objects.items():
+        address = new_addresses.get(prior_address, prior_address)
         instance = instances.get(address)
         if instance is None:
             continue

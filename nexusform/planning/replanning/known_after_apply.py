@@ -211,12 +211,10 @@ def _format_difference(planned: Any, actual: Any, *, is_hidden: bool) -> str:
 
 def _format_value(value: Any) -> str:
     """Format a value as JSON, without the end of a long text."""
-    text = json_codec.render_json(value, default=_encode_unknown_value).decode()
+    text = json_codec.render_json(
+        value, default=lambda part: "(known after apply)" if part is UNKNOWN else json_codec.convert_mapping(part)
+    ).decode()
     return text if len(text) <= _MAXIMUM_DISPLAY_LENGTH else f"{text[: _MAXIMUM_DISPLAY_LENGTH - 3]}..."
-
-
-def _encode_unknown_value(value: Any) -> Any:
-    return "(known after apply)" if value is UNKNOWN else json_codec.convert_mapping(value)
 
 
 def _build_inconsistency_error(subject: str, difference: str, address: str = "") -> Diagnostic:

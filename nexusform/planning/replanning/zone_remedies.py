@@ -155,7 +155,10 @@ def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePl
     """
     yield [_build_zone_group(group, site, may_move=False) for group in rule.groups]
     yield [_build_zone_group(group, site, may_move=True) for group in rule.groups]
-    changed_groups = [any(_has_changed_zones(member, result) for member in group) for group in rule.groups]
+    changed_groups: list[bool] = []  # whether a pool of the group is new, or changes its zones
+    for group in rule.groups:
+        zones_per_member = [(_get_prior_zones(member, result), member.pool.configured_zones) for member in group]
+        changed_groups.append(any(before != tuple(sorted(after)) for before, after in zones_per_member))
     if any(changed_groups) and not all(changed_groups):
         yield [
             _build_zone_group(group, site, may_move=True, is_rewritten=not is_changed)
@@ -170,19 +173,16 @@ def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
     return None if pool is None else tuple(sorted(pool.configured_zones))
 
 
-def _has_changed_zones(member: GroupMember, result: PlanResult) -> bool:
-    """Return whether the pool of a member is new, or its configured zones differ from those in state."""
-    return _get_prior_zones(member, result) != tuple(sorted(member.pool.configured_zones))
-
-
 def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
     """Try the zones in state for the pools with changed zones; nothing without such a pool."""
     adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}  # by address and pool name
     pools_by_zones: dict[Zones, dict[str, None]] = {}  # names (a dict as an ordered set)
     for member in chain.from_iterable(rule.groups):
         before = _get_prior_zones(member, result)
-        if before is None or not _is_zone_changeable(member) or not _has_changed_zones(member, result):
-            continue  # new, fixed or unchanged
+        if before is None or before == tuple(sorted(member.pool.configured_zones)):
+            continue  # new or unchanged
+        if not member.pool.count_path:  # plain VMs and VNFs have no zones to change
+            continue
         path = (*member.pool.path, "availability_zones")
         address, _ = member.vm
         adjustments[address, member.pool.pool] = ArgumentAdjustment(address, path, list(before) or None)  # None: all
@@ -220,7 +220,8 @@ def _build_zone_group(
     required_zones: set[str] = set()
     for member in group:
         is_existing = member.rank < 0  # not placed by this plan
-        is_fixed = not _is_zone_changeable(member) or (is_existing and not may_move)
+        # The pools of clusters have a count and zones; plain VMs and VNFs have neither.
+        is_fixed = not member.pool.count_path or (is_existing and not may_move)
         if is_fixed:
             required_zones.add(member.placement.availability_zone)
         else:
@@ -255,11 +256,6 @@ def _build_zone_group(
 def _get_cluster_name(member: GroupMember) -> str:
     """Return the name of a member's cluster: the last part of its id."""
     return member.cluster.rpartition(":")[2].rpartition("/")[2]
-
-
-def _is_zone_changeable(member: GroupMember) -> bool:
-    # The pools of clusters have a count and zones; plain VMs and VNFs have neither.
-    return bool(member.pool.count_path)
 
 
 def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:

@@ -71,12 +71,6 @@ def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
     return True
 
 
-def _is_site_overcommitted(site: SitePlan) -> bool:
-    """Return whether more VMs are placed than fit in any layout; False if the layouts cannot be counted."""
-    placed_count, capacity = _count_identical_vms(site)
-    return capacity is not None and placed_count > capacity.maximum
-
-
 def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
     """Return the number of VMs placed on a site, and its capacity for such VMs before the placements. The capacity is
     None unless they all have one demand without hints, and no other operation changes the site.
@@ -149,8 +143,10 @@ def iterate_fitting_samples(
     sampled_sites = _select_sampled_sites(sites)
     if not {pool.site_id for pool in unplaced} <= sampled_sites.keys():
         return  # a site without unknown cells lacks capacity in every sample
-    if any(_is_site_overcommitted(site) for site in sampled_sites.values()):
-        return  # no layout has enough capacity
+    for site in sampled_sites.values():
+        placed_count, capacity = _count_identical_vms(site)
+        if capacity is not None and placed_count > capacity.maximum:  # None: the layouts cannot be counted
+            return  # no layout has enough capacity
     samples: Iterable[SplitChoice] = range(sample_count or MAXIMUM_SAMPLES)
     for split_choice in chain(samples, (PACKED, SPREAD), list_maximum_capacity_samples(sites)):
         if all(_has_sample_capacity_for_all(site, split_choice) for site in sampled_sites.values()):

@@ -318,9 +318,10 @@ def check_rack_concentration(objects: Iterable[vm_object.VmObject]) -> Iterator[
         if not vms.pools:  # removed, or unknown
             continue
         racks = racks_by_owner.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
-        racks.before |= vms.list_prior_racks()
-        racks.after |= vms.list_racks()
-        racks.vms += len(vms.list_vms())
+        vms_after = vms.list_vms()
+        racks.before |= {vm.placement.rack for vm in vms.prior.existing.values()}
+        racks.after |= {vm.placement.rack for vm in vms_after}
+        racks.vms += len(vms_after)
     for racks in racks_by_owner.values():
         if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
             demand = racks.first_object.request.demand

@@ -53,7 +53,15 @@ def find_recreated_machines(
     for site_id, name, cause, machine in _iterate_affected_machines(before, causes):
         if site_id in sites and name in sites[site_id].machines:  # else the new rack has no machine of this name
             new_machine = sites[site_id].machines[name]
-            has_same_hardware = _copy_hardware_without_location(machine) == _copy_hardware_without_location(new_machine)
+            # Only the hardware is compared, so the old machine gets the location and schedulability of the new one.
+            old_hardware = replace(
+                machine,
+                rack=new_machine.rack,
+                availability_zone=new_machine.availability_zone,
+                slot=new_machine.slot,
+                unschedulable_reason=new_machine.unschedulable_reason,
+            )
+            has_same_hardware = old_hardware == new_machine
             recreated.setdefault(site_id, {})[name] = MachineRecreation(cause, has_same_hardware=has_same_hardware)
     return recreated
 
@@ -102,11 +110,6 @@ def _iterate_affected_machines(
         cause = own_cause or causes.get((offer.rack_id,)) or causes.get((site_id,))
         if cause:
             yield site_id, offer.machine.name, cause, offer.machine
-
-
-def _copy_hardware_without_location(machine: Machine) -> Machine:
-    """Return a machine without its location and schedulability, to compare the hardware of two machines."""
-    return replace(machine, rack="", availability_zone="", slot=0, unschedulable_reason="")
 
 
 Slot: TypeAlias = tuple[str, int]  # id of the rack, number

@@ -248,13 +248,11 @@ def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[
     VM observed without its owner may be managed by now: `existing_names` are the names of existing VMs.
     """
     observed = [entry for entry in site.observed_unmanaged if entry.name not in existing_names]
-    entries = sorted([*site.configured_unmanaged, *observed], key=_compute_unmanaged_order)
+    entries = sorted(
+        [*site.configured_unmanaged, *observed],
+        key=lambda entry: (False, "", b"") if entry.cell_numbers else (True, entry.machine, entry.name.encode()),
+    )
     return [_place_unmanaged_vm(site, entry) for entry in entries]
-
-
-def _compute_unmanaged_order(entry: OccupiedCapacity) -> tuple[bool, str, bytes]:
-    """Return the sort key of an unmanaged VM: first those with known cells, in their order."""
-    return (False, "", b"") if entry.cell_numbers else (True, entry.machine, entry.name.encode())
 
 
 def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:

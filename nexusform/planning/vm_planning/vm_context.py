@@ -137,11 +137,6 @@ class VmContext(Struct, frozen=True):
     is_recorded_machine: Callable[[str, str], bool]
     diagnostics: tuple[Diagnostic, ...] = ()
 
-    def start_recording(self) -> None:
-        """Start recording operations on all sites, after the removals."""
-        for site in self.sites.values():
-            site.start_recording()
-
 
 def build_vm_context(blocks: BlockPlanner) -> VmContext:
     """Build the context from the racks and machines planned so far."""
@@ -252,12 +247,7 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand, list[Di
     return demand, diagnostics
 
 
-def keep_existing_numbers(demand: VmDemand, vms: VmObject) -> VmDemand:
-    """Return the demand with the numbers of the remaining VMs of each pool."""
-    return replace(demand, pools=tuple(_keep_existing_numbers(pool, demand.cluster, vms) for pool in demand.pools))
-
-
-def _keep_existing_numbers(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
+def keep_existing_numbers(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
     """Return a pool with the numbers of its remaining VMs, then the lowest free numbers. A platform chooses the VMs to
     remove, so the numbers may have gaps: VMs after a gap stay. The highest numbers leave first, or the newest VMs.
     Example: of the VMs 0, 2 and 5, a count of 2 keeps 0 and 2, and a count of 4 adds number 1.

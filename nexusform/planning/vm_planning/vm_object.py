@@ -19,7 +19,6 @@ from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.placements.vm_demands import NO_DEMAND, PlacedVm, PlacementGroupRule, PoolDemand, VmDemand, index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan
-from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, NoFitReason, Placement
 from nexusform.state.objects import replace_note_entry
@@ -179,11 +178,6 @@ class VmObject(Struct):
         )
 
     @property
-    def keeps_old_vms(self) -> bool:
-        """Whether the old VMs use their capacity while the new ones are placed."""
-        return self.instance.action is Action.REPLACE_CREATE_FIRST
-
-    @property
     def is_removed(self) -> bool:
         """Whether the whole instance is removed."""
         return self.instance.is_removed
@@ -215,14 +209,6 @@ class VmObject(Struct):
     def list_failed_names(self) -> list[str]:
         """Return the names of the requested VMs without capacity."""
         return [name for key, name in self.requested_names.items() if key in self.placements.failures]
-
-    def list_vms_to_forget(self) -> list[PlacedVm]:
-        """Return the forgotten VMs with a machine."""
-        return [self.prior.existing[key] for key in self.request.actions.forgets if key in self.prior.existing]
-
-    def list_placed_names(self) -> list[tuple[str, str]]:
-        """Return the names and triggers of the VMs placed by this plan, in order of placement."""
-        return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.tokens]
 
     def get_left_machines(self) -> dict[str, str]:
         """Return the machines left by VMs placed again, by VM name: missing, evacuated or unhealthy machines."""
@@ -273,18 +259,6 @@ class VmObject(Struct):
         if self.is_removed:
             return ()
         return tuple(self.prior.existing.values()) if self.request.demand is NO_DEMAND else self.list_placed_vms()
-
-    def list_prior_racks(self) -> frozenset[str]:
-        """Return the racks of the VMs before the plan."""
-        return frozenset(vm.placement.rack for vm in self.prior.existing.values())
-
-    def list_racks(self) -> frozenset[str]:
-        """Return the racks of the VMs after the plan."""
-        return frozenset(vm.placement.rack for vm in self.list_vms())
-
-    def list_remaining_vms(self) -> list[PlacedVm]:
-        """Return the prior VMs after a release step: unchanged ones, and those upgraded later, batch by batch."""
-        return [vm for key, vm in self.prior.existing.items() if not self.is_released_early(key)]
 
     def is_released_early(self, key: VmKey) -> bool:
         """Return whether a VM of an updated object is removed before anything is placed. VMs of a Kubernetes upgrade

@@ -143,7 +143,7 @@ def release_vm_capacity(vms: VmObject) -> None:
     """Free the capacity of all removed or re-created VMs. VMs under create_before_destroy keep it until the new VMs
     exist, those of a Kubernetes upgrade (rolling) until their object is updated.
     """
-    if vms.keeps_old_vms:  # under create_before_destroy
+    if vms.instance.action is Action.REPLACE_CREATE_FIRST:
         return
     for key in [*vms.request.actions.removals, *vms.request.actions.recreations]:
         if vms.is_released_early(key):
@@ -249,8 +249,12 @@ def _place_vm(vms: VmObject, vm: _RequestedVm, context: VmContext, *, last_resor
     """
     pool, site = vm.pool, vms.request.site
     assert site is not None, "a demand without its site is invalid"
-    if pool.pinned_machine:
-        _place_pinned_vm(vms, vm, site)
+    if pool.pinned_machine:  # named by the user; the placement rule may reject it, with a warning
+        demand = site_plans.build_demand(vms.request.demand, pool, vm.number)
+        handle, placement, refusal = site.place_pinned_vm(demand, pool.pinned_machine)
+        _record_placement(vms, vm, handle, placement)
+        if refusal:
+            vms.placements.pin_rejections.append(refusal)
         return
     shortage = vms.placements.pool_shortages.get(pool.pool)
     is_requested = context.explain is not None and (str(vms.instance.address), vm.name) in context.explain
@@ -274,15 +278,6 @@ def _place_vm(vms: VmObject, vm: _RequestedVm, context: VmContext, *, last_resor
         vms.placements.binding_hints[:] = [*incoming_hints, *context.hints.list_own_hints(vms)]
     if not pool.hints and not pool.groups:  # with any, the next VM of the pool may still fit
         vms.placements.pool_shortages[pool.pool] = answer
-
-
-def _place_pinned_vm(vms: VmObject, vm: _RequestedVm, site: site_plans.SitePlan) -> None:
-    """Place a VM on the machine named by the user, with a warning if the placement rule rejects that machine."""
-    demand = site_plans.build_demand(vms.request.demand, vm.pool, vm.number)
-    handle, placement, refusal = site.place_pinned_vm(demand, vm.pool.pinned_machine)
-    _record_placement(vms, vm, handle, placement)
-    if refusal:
-        vms.placements.pin_rejections.append(refusal)
 
 
 def _record_placement(vms: VmObject, vm: _RequestedVm, handle: int, placement: Placement) -> None:

@@ -111,8 +111,12 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     limits = tuple(limits)
     error_ids = {problem.id for problem in plan.errors}
     if limits and plan.errored and error_ids != {STRANDED}:
-        return _warn_about_unchecked_limits(plan, limits)
-    results: list[GuardRailResult] = []
+        results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
+        names = format_list(format_limit(limit.name, limit.value) for limit in limits)
+        text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
+        warning = build_warning(NOT_CHECKED, text)  # instead of errors
+        return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
+    results = []
     diagnostics: list[Diagnostic] = []
     # Resources without a prediction make every figure unknown.
     missing = count_unpredicted_resources(plan)
@@ -125,15 +129,6 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
         diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
         results.append(_summarize_breaches(limit, measurements, breaches))
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
-
-
-def _warn_about_unchecked_limits(plan: Plan, limits: Sequence[GuardRailLimit]) -> Plan:
-    """Return the plan with unknown results of its limits, and with a warning instead of errors."""
-    unknown_results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
-    names = format_list(format_limit(limit.name, limit.value) for limit in limits)
-    text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
-    warning = build_warning(NOT_CHECKED, text)
-    return replace(plan, guard_rails=tuple(unknown_results), diagnostics=(*plan.diagnostics, warning))
 
 
 def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:

@@ -226,13 +226,10 @@ def _parse_type_from_json(data: Any) -> Type:
 
 def _build_sequence_shape(item: Shape) -> Shape:
     """Build the shape of a tuple of any length: a list, or a table (a list per field) of many records."""
-    write_list: Write = list if item.write is None else partial(_write_elements, item.write)
+    write = item.write  # None: the elements are JSON data already
+    write_list: Write = list if write is None else lambda value: [write(element) for element in value]
     write_many = write_list if item.table is None else partial(_write_records, write_list, item.table)
     return Shape(write_many, partial(_read_elements, item))
-
-
-def _write_elements(write: Write, value: Sequence[Any]) -> list[Any]:
-    return [write(element) for element in value]
 
 
 def _write_records(write_list: Write, converter: _TableConverter, value: Sequence[Any]) -> Any:
@@ -342,11 +339,6 @@ def _read_fields(kind: type[Any], readers: Mapping[str, Read], required_names: f
     return kind(**{name: _read_with_path(name, readers[name], value) for name, value in data.items()})
 
 
-def _write_location(location: Any) -> dict[str, Any]:
-    """Write a location: an object with one key, the name of its record."""
-    return {type(location).__name__: write_record(location)}
-
-
 def _read_location(data: Any) -> Any:
     """Read the location of a VM, pod or other object: `{"Placement": {...}}`. The key is the name of the class of the
     location, the value has the fields. Raises ConversionProblem for another form or an unknown class.
@@ -391,7 +383,8 @@ def get_annotation_shape(annotation: Any) -> Shape:
     if annotation is Address:
         return Shape(str, partial(_read_address, {}))
     if annotation is ObjectLocation:
-        return Shape(_write_location, _read_location)
+        # An object with one key, the name of the record.
+        return Shape(lambda location: {type(location).__name__: write_record(location)}, _read_location)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         members = {member.value: member for member in annotation}
         return Shape(lambda member: member.value, partial(_read_enum, members))

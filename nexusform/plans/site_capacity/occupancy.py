@@ -219,19 +219,15 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
         names = [machine.facts.name for machine in members]
         if any(removed[name] or added[name] for name in names):
             members.sort(key=lambda machine: (machine.facts.slot, compute_natural_sort_key(machine.facts.name)))
-            counts = tuple([_count_vms(machine, unchanged, removed, added) for machine in members])
-            racks.append(RackVmCounts(site.name, rack, counts, removed_count=sum(removed[name] for name in names)))
+            counts = []
+            for machine in members:
+                name = machine.facts.name
+                before = unchanged[name] + removed[name] if machine.exists_before else None
+                after = unchanged[name] + added[name] if machine.exists_after else None
+                counts.append(MachineVmCount(before, after, bool(machine.facts.unschedulable_reason)))
+            removed_count = sum(removed[name] for name in names)
+            racks.append(RackVmCounts(site.name, rack, tuple(counts), removed_count))
     return racks
-
-
-def _count_vms(
-    machine: SiteMachine, unchanged: Counter[str], removed: Counter[str], added: Counter[str]
-) -> MachineVmCount:
-    """Return the numbers of VMs of one machine before and after (None: it does not exist), and whether it is closed."""
-    name = machine.facts.name
-    before = unchanged[name] + removed[name] if machine.exists_before else None
-    after = unchanged[name] + added[name] if machine.exists_after else None
-    return MachineVmCount(before, after, bool(machine.facts.unschedulable_reason))
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
