@@ -65,5 +65,5 @@ def find_reachable(start: Iterable[N], list_neighbours: Callable[[N], Iterable[N
         node = stack.pop()
         if node not in visited:
             visited.add(node)
-            stack += [neighbour for neighbour in list_neighbours(node) if neighbour not in visited]
+            stack += list_neighbours(node)  # visited ones are skipped above
     return visited

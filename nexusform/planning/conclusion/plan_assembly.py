@@ -27,7 +27,7 @@ from nexusform.planning.conclusion.vm_placement_rows import (
     collect_explanations,
 )
 from nexusform.planning.instances.block_planner import BlockPlanner
-from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT, Instance
+from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT
 from nexusform.planning.modules import root_outputs
 from nexusform.planning.name_resolution.name_evaluation import UNKNOWN_REPETITION, Evaluation
 from nexusform.planning.phases import DomainPhasesResult, load_used_phases
@@ -415,10 +415,12 @@ def _validate_plan(
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
     )
+    has_risks = not has_other_errors and not failures.unplaced  # of running pods: only for a full placement
+    pod_problems = list(
+        chain.from_iterable(part.collect_findings(instances, risks=has_risks) for part in outcome.contributions)
+    )
     if has_other_errors:
-        all_diagnostics += _collect_domain_findings(outcome, instances, risks=False)
-        return PlanValidation(all_diagnostics)
-    pod_problems = _collect_domain_findings(outcome, instances, risks=not failures.unplaced)  # for a full placement
+        return PlanValidation([*all_diagnostics, *pod_problems])
     if any(owner.request.actions.recreations or owner.request.actions.removals for owner in vms):
         from nexusform.planning.verdicts.stranded_vms import check_rack_concentration
 
@@ -469,13 +471,6 @@ def _may_violate_rules(vms: VmObject) -> bool:
         if name in pools and not pools[name].is_zone_allowed(zone):
             return True
     return False
-
-
-def _collect_domain_findings(
-    outcome: PlacementPhasesResult, instances: Mapping[Address, Instance], *, risks: bool
-) -> list[Diagnostic]:
-    """Return the findings of all domains; `risks` (of running pods) only if everything is placed."""
-    return list(chain.from_iterable(part.collect_findings(instances, risks=risks) for part in outcome.contributions))
 
 
 def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:

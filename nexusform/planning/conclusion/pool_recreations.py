@@ -11,7 +11,6 @@ from nexusform.planning.conclusion.vm_placement_rows import is_platform_scale_in
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
 from nexusform.planning.vm_planning.vm_object import ROLLING, VmObject, find_changed_argument
 from nexusform.plans.maintenance import DrainObstacles, PoolNodeRecreation, Upgrade
-from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import Token, run_operations
 from nexusform.scheduling.racks.vms import Placement
 
@@ -170,7 +169,7 @@ class _ScaleInPools:
         tokens = [vms.placements.tokens[key] for key in pool.keys if key in vms.placements.tokens]
         if all(outcome.get(token) is not None for token in tokens):
             return ()
-        return tuple(f"{other_object.prior.cluster}/{prior.pool}" for other_object, prior in other_pools)
+        return tuple(f"{other_object.prior.demand.cluster}/{prior.pool}" for other_object, prior in other_pools)
 
     def _place_with_remaining_vms(
         self, site: SitePlan, pools: Iterable[_Pool], excluded: _Name
@@ -182,16 +181,10 @@ class _ScaleInPools:
         if key not in self._outcomes:
             scheduler = site.base.copy()
             for vms, prior in pools:
-                _reserve_capacity_of_removed_vms(scheduler, vms, prior)
+                for vm_key, trigger in vms.request.actions.removals.items():
+                    pool_name, _ = vm_key
+                    if pool_name == prior.pool and trigger == "scale_in" and vm_key in vms.prior.existing:
+                        name = build_vm_name(vms.prior.demand, prior, *vm_key)
+                        scheduler.add_existing(name, prior.sku, vms.get_prior_placement(vm_key))
             self._outcomes[key] = run_operations(scheduler, site.operations)
         return self._outcomes[key]
-
-
-def _reserve_capacity_of_removed_vms(scheduler: RackScheduler, vms: VmObject, prior: PoolDemand) -> None:
-    """Reserve the capacity of the VMs removed by a scale-in of a pool: the platform may remove others instead."""
-    for key, trigger in vms.request.actions.removals.items():
-        pool_name, _ = key
-        if pool_name == prior.pool and trigger == "scale_in" and key in vms.prior.existing:
-            scheduler.add_existing(
-                build_vm_name(vms.prior.demand, prior, *key), prior.sku, vms.get_prior_placement(key)
-            )

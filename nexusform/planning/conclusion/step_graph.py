@@ -216,23 +216,23 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
         for site_and_machine in use.allocated:
             steps = freeing.get(site_and_machine, set())
             waits.setdefault(apply_step, set()).update(steps - {apply_step, own_delete})
-    for step, updates in _find_cordon_waits(graph, machines):
-        waits.setdefault(step, set()).update(updates)
+    _add_cordon_waits(graph, machines, waits)
     return waits
 
 
-def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Iterator[tuple[int, set[int]]]:
-    """Yield each step of an object with VMs on evacuated machines, with the update steps to complete before it.
+def _add_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines], waits: Waits) -> None:
+    """Let each step of an object with VMs on evacuated machines wait for the updates of their racks or machines.
 
     These updates close the machines to new VMs (a cordon). Otherwise the VMs might return to them.
     """
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
-        updates = {
-            graph.apply_step[by_text[text]] for text in use.evacuated_addresses if by_text.get(text) in graph.apply_step
-        }
+        updates = set()
+        for text in use.evacuated_addresses:
+            if by_text.get(text) in graph.apply_step:
+                updates.add(graph.apply_step[by_text[text]])
         for step in [*list_step(graph.release_step, address), *list_step(graph.apply_step, address)]:
-            yield step, updates - {step}
+            waits.setdefault(step, set()).update(updates - {step})
 
 
 def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:

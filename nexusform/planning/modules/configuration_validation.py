@@ -197,11 +197,10 @@ def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diag
     configuration = request.configuration
     if request.mode is Mode.DESTROY and not request.state.instances:  # nothing to move or destroy
         return []
-    has_moved = any(module.moved_blocks for module in iterate_modules(configuration.root))
-    has_removed = any(module.removed_blocks for module in iterate_modules(configuration.root))
     checks_removals = request.mode in {Mode.NORMAL, Mode.DESTROY}
-    if not has_moved and not (has_removed and checks_removals):  # nothing to check
-        return []
+    modules = iterate_modules(configuration.root)
+    if not any(module.moved_blocks or (checks_removals and module.removed_blocks) for module in modules):
+        return []  # nothing to check
     from nexusform.planning.modules.move_checks import check_moved_blocks, check_removed_blocks
 
     problems = list(check_removed_blocks(configuration)) if checks_removals else []

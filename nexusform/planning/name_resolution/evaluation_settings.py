@@ -124,7 +124,19 @@ class _DataBlockReader:
         answer, problems = _read_data_source(source, arguments, context)
         body = self._bodies.get_body(block)
         assert body is not None, "its arguments were evaluated"
-        return answer, [_build_diagnostic(problem, block, body, address) for problem in problems]
+        diagnostics = []
+        for problem in problems:
+            diagnostic = build_diagnostic(
+                problem.severity,
+                problem.id,
+                problem.detail,
+                body.locate(problem.path) if problem.path else block.header_span,
+                address=address,
+                block=block.header,
+                headline=problem.headline,
+            )
+            diagnostics.append(diagnostic)
+        return answer, diagnostics
 
 
 def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> list[dict[str, Any]]:
@@ -246,20 +258,6 @@ def _read_data_source(
     values = {name: arguments.get(name) for name in names} | answer.attributes
     values.setdefault("id", source.build_id(values))
     return replace(answer, attributes=values), problems
-
-
-def _build_diagnostic(problem: Problem, block: ResourceBlock, body: PreparedBody, address: str) -> Diagnostic:
-    """Return the problem as a diagnostic at its line."""
-    span = body.locate(problem.path) if problem.path else block.header_span
-    return build_diagnostic(
-        problem.severity,
-        problem.id,
-        problem.detail,
-        span,
-        address=address,
-        block=block.header,
-        headline=problem.headline,
-    )
 
 
 def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:

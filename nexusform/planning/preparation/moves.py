@@ -336,8 +336,9 @@ class _StateMover:
 
     def build_instances(self, before: Mapping[Address, InstanceState]) -> dict[Address, InstanceState]:
         """Return the instances under their new addresses: unchanged ones, then moved ones."""
-        moved = set(self.origins.values())
-        after = {address: instance for address, instance in before.items() if address not in moved}
+        after = dict(before)
+        for old in self.origins.values():
+            del after[old]
         return after | {new: before[self.origins[new]] for new in sorted(self.origins, key=compute_address_order)}
 
     def list_problems(self) -> list[Diagnostic]:

@@ -102,8 +102,10 @@ def exclude_unselected_imports(prior: PriorState, selection: Selection) -> Prior
     excluded = {address for address in prior.imports if not selection.has(address)}
     if not excluded:
         return prior
-    instances = {address: instance for address, instance in prior.instances.items() if address not in excluded}
-    imports = {address: imported for address, imported in prior.imports.items() if address not in excluded}
+    instances, imports = dict(prior.instances), dict(prior.imports)
+    for address in excluded:
+        instances.pop(address, None)
+        del imports[address]
     return replace(prior, instances=instances, by_block=_group_by_block(instances), imports=imports)
 
 

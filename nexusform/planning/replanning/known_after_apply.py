@@ -246,7 +246,10 @@ def evaluate_final_results(
     `request`). `before` are the previous outputs, kept if no value is known; `wrong_addresses` are the
     addresses of resources, without instance keys, observed differently from the prediction.
     """
-    if plan.mode is Mode.DESTROY or not (wrong_addresses or _has_open_results(plan)):
+    has_unknown_output = any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
+    has_unknown_check = any(check.status == "unknown" for check in plan.checks)
+    reads_all = plan.mode is Mode.REFRESH_ONLY  # such a plan evaluates everything again
+    if plan.mode is Mode.DESTROY or not (wrong_addresses or has_unknown_output or has_unknown_check or reads_all):
         return FinalResults(plan.planned_outputs, plan.checks)
     is_selection = bool(plan.targets or plan.excludes)
     is_partial = is_selection or plan.mode is Mode.REFRESH_ONLY
@@ -264,13 +267,6 @@ def evaluate_final_results(
         return FinalResults(outputs.values, plan.checks, tuple(outputs.changed_outputs), tuple(outputs.diagnostics))
     checks, problems = _evaluate_conditions_after_apply(plan, request, evaluation)
     return FinalResults(outputs.values, checks, tuple(outputs.changed_outputs), (*outputs.diagnostics, *problems))
-
-
-def _has_open_results(plan: Plan) -> bool:
-    """Return whether outputs or conditions are to be evaluated after apply: some are unknown, or all are read again."""
-    has_unknown_output = any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
-    has_unknown_check = any(check.status == "unknown" for check in plan.checks)
-    return has_unknown_output or has_unknown_check or plan.mode is Mode.REFRESH_ONLY
 
 
 class _FinalOutputs(Struct):

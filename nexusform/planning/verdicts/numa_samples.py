@@ -83,19 +83,17 @@ def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
     return len(demands), site.base.count_free_slots(demands[0])  # all are equal
 
 
-def has_unfitting_layout(numa_sampling: NumaSampling) -> bool:
-    """Return whether some layout of VMs exists in which not everything fits."""
-    if not numa_sampling.sample_count:
-        return numa_sampling.displayed_sample != 0  # the first fitting sample is displayed
-    return numa_sampling.fitting_count < numa_sampling.sample_count
-
-
 def check_uncertain_fit(
     sites: Mapping[str, SitePlan], objects: Iterable[VmObject], numa_sampling: NumaSampling | None
 ) -> Iterator[Diagnostic]:
     """Yield a warning, at the first object with VMs placed on a sampled site, if some sample lacks capacity."""
-    if numa_sampling is None or not has_unfitting_layout(numa_sampling):
-        return  # no cells are unknown, or everything fits anyway
+    if numa_sampling is None:  # no cells are unknown
+        return
+    fits_everywhere = numa_sampling.fitting_count == numa_sampling.sample_count
+    if not numa_sampling.sample_count:  # the displayed sample is the first one with capacity for all
+        fits_everywhere = numa_sampling.displayed_sample == 0
+    if fits_everywhere:
+        return
     sampled_sites = _select_sampled_sites(sites)
     placing_objects = [vms for vms in objects if vms.placements.tokens and vms.request.demand.site_id in sampled_sites]
     # The VMs of each SKU accepted by the sites before this plan, in any layout of existing VMs.

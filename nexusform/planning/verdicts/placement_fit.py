@@ -242,7 +242,15 @@ def check_overcommitted_machines(
         }
         for machine in _find_overcommitted_machines(site, changed_machines):
             too_small.setdefault(site.offering_addresses[machine], []).append(machine)
-    return [_build_overcommit_warning(changed_instances[address], machines) for address, machines in too_small.items()]
+    diagnostics = []
+    for offering_address, machines in too_small.items():
+        detail = (
+            f"With these figures {format_first_items(machines, MAXIMUM_NAMED)} of {offering_address} cannot hold their "
+            "existing VMs. The VMs stay and are counted; the machine accepts no new VM until it has capacity again."
+        )
+        problem = Problem((), "machine-smaller-than-vms", detail, Severity.WARNING)
+        diagnostics.append(changed_instances[offering_address].build_diagnostic(problem))
+    return diagnostics
 
 
 def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str]:
@@ -269,19 +277,6 @@ def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str
     # VMs in unknown cells: no combination of cells has the capacity.
     overcommitted |= machines.intersection(site.scheduler.list_overfull_machines())
     return [name for name in site.machines if name in overcommitted]
-
-
-def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagnostic:
-    names = format_first_items(machines, MAXIMUM_NAMED)
-    return instance.build_diagnostic(
-        Problem(
-            (),
-            "machine-smaller-than-vms",
-            f"With these figures {names} of {instance.address} cannot hold their existing VMs. The "
-            "VMs stay and are counted; the machine accepts no new VM until it has capacity again.",
-            Severity.WARNING,
-        )
-    )
 
 
 def check_removed_cells(
@@ -377,7 +372,13 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
             machines = {vm.placement.machine for vm in vms.placements.vms.values() if vm.pool == pool.pool}
             machines_short_of_vfs = _find_vf_shortages(vms.request.site, machines)
             if machines_short_of_vfs:
-                diagnostics.append(_build_vf_warning(vms.instance, pool, machines_short_of_vfs))
+                detail = (
+                    f"With {pool.sku.vfs} VFs for each VM, cells of "
+                    f"{format_first_items(machines_short_of_vfs, MAXIMUM_NAMED)} have fewer than their VMs use. "
+                    "The VMs stay and are counted; such a cell accepts no new VM with VFs until enough are free."
+                )
+                problem = Problem((*pool.path, "sriov_vfs"), "insufficient-cell-vfs", detail, Severity.WARNING)
+                diagnostics.append(vms.instance.build_diagnostic(problem))
     return diagnostics
 
 
@@ -393,19 +394,6 @@ def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
                 used_vfs[vm.placement.machine, cell] += vm.sku.vfs_in_cell
     exceeded = {name for (name, _), vfs in used_vfs.items() if vfs > site.machines[name].vfs_per_cell}
     return [name for name in site.machines if name in exceeded]
-
-
-def _build_vf_warning(instance: Instance, pool: PoolDemand, machines: list[str]) -> Diagnostic:
-    names = format_first_items(machines, MAXIMUM_NAMED)
-    return instance.build_diagnostic(
-        Problem(
-            (*pool.path, "sriov_vfs"),
-            "insufficient-cell-vfs",
-            f"With {pool.sku.vfs} VFs for each VM, cells of {names} have fewer than their VMs use. "
-            "The VMs stay and are counted; such a cell accepts no new VM with VFs until enough are free.",
-            Severity.WARNING,
-        )
-    )
 
 
 class SiteCertainty(Struct, frozen=True):

@@ -174,20 +174,14 @@ class _MemberIndex:
                 yield replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)  # why either is placed
 
 
-def _get_rule_arguments(instance: Instance) -> Mapping[str, Any]:
-    """Return the arguments of a rule; a rule outside -target keeps those applied before."""
-    values = instance.argument_values
-    assert values is not None
-    return values
-
-
 def _build_groups(
     instance: Instance, member_index: _MemberIndex
 ) -> tuple[tuple[tuple[GroupMember, ...], ...], list[Diagnostic]]:
     """Return the members of each group of a rule, and the problems: one per group with a member of another group."""
     problems: list[Problem] = []
     groups = []
-    for index, values in enumerate(get_list(_get_rule_arguments(instance), "group")):
+    # A rule outside of -target keeps the arguments applied before.
+    for index, values in enumerate(get_list(instance.argument_values, "group")):
         groups.append(tuple(_iterate_group_members(values, member_index, ("group", index), problems)))
     owners: dict[tuple[Address, VmKey, str], int] = {}  # index of the group, by VM and label (VM, or pod on it)
     for index, group in enumerate(groups):
@@ -247,7 +241,7 @@ def _build_rule_verdict(
     """Return the verdict on a rule over the plan and all samples (`outcomes`): satisfied "always", "sometimes" or
     "never". The violations are those of the plan, else those of the first violated sample.
     """
-    arguments = _get_rule_arguments(instance)
+    arguments = get_mapping(instance.argument_values)
     scope = str(arguments["scope"])
     violations_in_plan = _find_violations(groups, scope, outcome=None, seed=None)
     violated_samples = [seed for seed, outcome in enumerate(outcomes) if _has_shared_location(groups, scope, outcome)]

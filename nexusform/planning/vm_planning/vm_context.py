@@ -321,8 +321,11 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     A plan that leaves a cluster without any System pool gets a warning. New and replaced clusters are not checked.
     """
     # The numbers of System pools by cluster.
-    before = Counter(_iterate_system_pool_owners(vms.prior.demand for vms in objects))
-    after = Counter(_iterate_system_pool_owners(vms.request.demand for vms in objects))
+    before: Counter[str] = Counter()
+    after: Counter[str] = Counter()
+    for vms in objects:
+        before[vms.prior.demand.owner] += sum(pool.is_system for pool in vms.prior_pools)
+        after[vms.request.demand.owner] += sum(pool.is_system for pool in vms.pools)
     remaining = [
         vms for vms in objects if vms.pools and vms.instance.block is not None and not vms.instance.is_replaced
     ]  # their pools change one by one
@@ -341,11 +344,6 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
             yield vms.instance.build_diagnostic(warning)
 
 
-def _iterate_system_pool_owners(demands: Iterable[VmDemand]) -> Iterator[str]:
-    for demand in demands:
-        yield from (demand.owner for pool in demand.pools if pool.is_system)
-
-
 def _check_only_system_pool(vms: VmObject) -> Iterator[Diagnostic]:
     """Yield an error if a changed argument replaces the only System pool of a cluster: the pool with its VMs is
     deleted and created, even if these VMs are re-created for another reason.
@@ -358,8 +356,8 @@ def _check_only_system_pool(vms: VmObject) -> Iterator[Diagnostic]:
         if find_changed_argument(pool, requested_pools[pool.pool]):
             yield vms.instance.build_error(
                 "last-system-pool-replacement",
-                f"The change deletes and creates {pool.pool}, the only pool of {vms.prior.cluster} with mode System. A "
-                "cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
+                f"The change deletes and creates {pool.pool}, the only pool of {vms.prior.demand.cluster} with mode "
+                "System. A cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
                 f"change {pool.pool} and apply again.",
                 pool.path,
             )

@@ -87,11 +87,6 @@ class PriorVms(Struct, frozen=True):
         """Site of the prior arguments; "" for a new instance."""
         return self.demand.site_id
 
-    @property
-    def cluster(self) -> str:
-        """Cluster of the prior arguments; "" for a new instance."""
-        return self.demand.cluster
-
 
 class RequestedVms(Struct, frozen=True):
     """Requested VMs (`demand`: NO_DEMAND while unknown or if removed), their `site`, and the resulting actions."""
@@ -300,18 +295,21 @@ def compute_vm_actions(
         prior_numbers = set(prior.numbers) if prior and vm_counts[pool.pool] < len(prior.numbers) else set()
         for number in pool.numbers:
             key = (pool.pool, number)
-            remaining = actions.unchanged
+            remaining, own_trigger = actions.unchanged, argument_trigger
+            names: Iterable[str | None]  # nexusform's, and the platform's if it has another one
             if key in existing_by_key:
                 vm = existing_by_key[key]
-                machine_trigger = situation.find_machine_trigger(vm.placement.machine)
-                trigger = _find_recreation_trigger(vm.names, situation, machine_trigger or argument_trigger)
+                names = vm.names
+                own_trigger = situation.find_machine_trigger(vm.placement.machine) or argument_trigger
             elif key in situation.unplaced:  # it waits for a machine
                 record, remaining = situation.unplaced[key], actions.waiting
                 names = (record["name"], record.get("platform_name"))
-                trigger = _find_recreation_trigger(names, situation, argument_trigger)
             else:
                 _add_action_for_missing_vm(actions, key, situation, prior, was_there=number in prior_numbers)
                 continue
+            trigger = situation.common_trigger or own_trigger
+            if not situation.healed_names.isdisjoint(names):
+                trigger = HEAL
             if trigger:
                 actions.recreations[key] = trigger
             else:
@@ -346,13 +344,6 @@ def _add_action_for_missing_vm(
         actions.recreations[key] = "node_deleted"
     else:
         actions.additions[key] = "scale_out" if prior else "new"
-
-
-def _find_recreation_trigger(names: Iterable[str | None], situation: VmSituation, own_trigger: str) -> str:
-    """Return the first applicable trigger to re-create an existing VM (its names), "" for none."""
-    if not situation.healed_names.isdisjoint(names):
-        return HEAL
-    return situation.common_trigger or own_trigger
 
 
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:

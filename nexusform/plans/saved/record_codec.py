@@ -252,20 +252,20 @@ def _read_elements(item: Shape, data: Any) -> tuple[Any, ...]:
         return tuple([_read_with_path(index, read, element) for index, element in enumerate(data)])
 
 
-def _write_tuple(items: tuple[Shape, ...], value: tuple[Any, ...]) -> list[Any]:
-    """Write a tuple of fixed length as a list, with one shape per element."""
-    return [element if item.write is None else item.write(element) for item, element in zip(items, value, strict=True)]
-
-
 def _read_tuple(items: tuple[Shape, ...], data: Any) -> tuple[Any, ...]:
     if data.__class__ is not list or len(data) != len(items):
         raise ConversionProblem(path=(), message=f"a list of {len(items)} expected")
     return tuple([_read_with_path(index, item.read, data[index]) for index, item in enumerate(items)])
 
 
-def _build_tuple_shape(*items: Shape) -> Shape:
-    """Build the shape of a tuple of fixed length."""
-    return Shape(partial(_write_tuple, items), partial(_read_tuple, items))
+def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
+    """Build the shape of a tuple of fixed length: a list, with one shape per element."""
+    return Shape(
+        write=lambda value: [
+            element if item.write is None else item.write(element) for item, element in zip(items, value, strict=True)
+        ],
+        read=partial(_read_tuple, items),
+    )
 
 
 def _build_mapping_shape(key: Any, value: Shape) -> Shape:
@@ -273,7 +273,7 @@ def _build_mapping_shape(key: Any, value: Shape) -> Shape:
     as keys it is written as an object, with addresses as keys as a list of pairs. Raises TypeError for other keys.
     """
     if key is Address:
-        pairs = _build_sequence_shape(_build_tuple_shape(get_annotation_shape(Address), value))
+        pairs = _build_sequence_shape(_build_tuple_shape((get_annotation_shape(Address), value)))
         write_pairs = pairs.write
         assert write_pairs is not None
         return Shape(lambda mapping: write_pairs(mapping.items()), lambda data: dict(pairs.read(data)))
@@ -377,7 +377,7 @@ def get_annotation_shape(annotation: Any) -> Shape:
     if origin is tuple:
         if len(arguments) == 2 and arguments[1] is Ellipsis:  # tuple[X, ...]
             return _build_sequence_shape(get_annotation_shape(arguments[0]))
-        return _build_tuple_shape(*map(get_annotation_shape, arguments))
+        return _build_tuple_shape(tuple(map(get_annotation_shape, arguments)))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _build_mapping_shape(arguments[0], get_annotation_shape(arguments[1]))
     if annotation is Address:
