@@ -96,12 +96,6 @@ class DomainPhases(Struct, frozen=True):
     list_lost_rows: Callable[[PriorState, PluginRegistries], Iterator[PlacementChange]]
 
 
-def collect_diagnostics(contributions: Iterable[DomainPhasesResult]) -> Iterator[Diagnostic]:
-    """Yield the diagnostics of the contributions."""
-    for contribution in contributions:
-        yield from contribution.diagnostics
-
-
 def list_workloads(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
     """Return the workloads on VMs in a state."""
     used_phases = load_used_phases(state.instances)

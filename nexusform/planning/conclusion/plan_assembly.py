@@ -287,7 +287,11 @@ def build_refresh_plan(
     stay unchanged, except VMs on missing machines. `evaluation` uses the current objects.
     """
     from nexusform.planning.conclusion import refresh_changes
-    from nexusform.planning.modules.module_conditions import check_variable_validations, evaluate_current_conditions
+    from nexusform.planning.modules.module_conditions import (
+        ConditionResults,
+        check_current_conditions,
+        check_variable_validations,
+    )
 
     types = request.registries.resource_types
     sites = refresh_changes.build_observed_sites(prior, types)
@@ -297,7 +301,11 @@ def build_refresh_plan(
     placement_totals = compute_totals(refresh_changes.build_unchanged_changes(prior.instances), rows, types, sites)
     outputs = root_outputs.plan_current_outputs(request, evaluation)
     variable_results = check_variable_validations(request.configuration, evaluation)
-    condition_results = evaluate_current_conditions(request, evaluation)
+    # All conditions besides those of variables, with all their problems as warnings.
+    reported_count = len(evaluation.diagnostics)
+    condition_results = ConditionResults()
+    condition_results.add_all(check_current_conditions(request, evaluation))
+    condition_problems = [*condition_results.problems, *evaluation.diagnostics[reported_count:]]
     plan = Plan(
         mode=request.mode,
         changes=tuple(refresh_changes.build_moved_changes(prior)),
@@ -316,7 +324,7 @@ def build_refresh_plan(
         *refresh_changes.check_unfinished_changes(prior),
         *variable_results.problems,
         *outputs.diagnostics,
-        *condition_results.problems,
+        *(replace(problem, severity=Severity.WARNING) for problem in condition_problems),
     ]
     return PlanResult(
         _add_inputs_and_diagnostics_to_plan(

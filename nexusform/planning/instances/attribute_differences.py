@@ -85,8 +85,9 @@ def _iterate_replacing_paths(
         if attribute.on_change is not OnChange.REPLACE:
             continue
         before, after = prior.get(name), config.get(name)
-        is_left_to_provider = after is None and attribute.computed
-        if before != after and not is_left_to_provider:
+        if after is None and attribute.computed:  # left to the provider
+            continue
+        if before != after:
             yield (*prefix, name)
     for name, block in schema.blocks.items():
         absent = _get_absent_value(block)
@@ -146,9 +147,11 @@ def find_null_elements(schema: BlockSchema, config: Mapping[str, Any], prefix: P
 
 def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
     """Return the elements of a list, set or map of scalars; none for other types or unknown values."""
-    if not isinstance(kind, ListType | SetType | MapType) or not isinstance(kind.element, PrimitiveType):
+    if not isinstance(kind, ListType | SetType | MapType):
         return ()
-    if isinstance(value, dict):
+    if not isinstance(kind.element, PrimitiveType):
+        return ()
+    if isinstance(value, dict):  # a map
         return value.values()
     return value if isinstance(value, list) else ()
 
@@ -169,8 +172,9 @@ def _list_nested_block_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[
 
 def _has_placement_arguments(schema: BlockSchema) -> bool:
     """Return whether a block, or a nested one, has an argument that determines placements."""
-    inner = (_has_placement_arguments(block.schema) for block in schema.blocks.values())
-    return any(attribute.decides_placement for attribute in schema.attributes.values()) or any(inner)
+    if any(attribute.decides_placement for attribute in schema.attributes.values()):
+        return True
+    return any(_has_placement_arguments(block.schema) for block in schema.blocks.values())
 
 
 def apply_ignore_changes(
@@ -295,7 +299,9 @@ def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Ev
     read_key = partial(_read_key, instance, evaluation)
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, read_key)
-        if trigger is None or trigger.key is None or any(_iterate_targets(trigger, instance.address.module, planned)):
+        if trigger is None or trigger.key is None:  # it names no single instance
+            continue
+        if any(_iterate_targets(trigger, instance.address.module, planned)):  # the instance exists
             continue
         detail = (
             f"{trigger.type}.{trigger.name} has no instance with the key {json.encode(trigger.key).decode()}. "
@@ -309,8 +315,10 @@ def _read_key(instance: Instance, evaluation: Evaluation, expression: Expression
     assert instance.module is not None
     assert instance.repetition is not None
     value = evaluation.evaluate_expression(expression, evaluation.build_scope(instance.module, instance.repetition))
-    plain: Any = convert_to_plain(value)[0] if value is not None else None
-    return plain if type(plain) in (str, int) else None
+    if value is None:
+        return None
+    plain: Any = convert_to_plain(value)[0]
+    return plain if type(plain) in (str, int) else None  # a bool is no key
 
 
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
@@ -323,12 +331,16 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
         if steps and isinstance(steps[0], TraverseIndex):
             return TriggerReference(expression.root.name, name, _get_key(steps[0]), _convert_steps_to_path(steps[1:]))
         return TriggerReference(expression.root.name, name, key=None, path=_convert_steps_to_path(steps))
-    if isinstance(expression, RelativeTraversal):
+    if isinstance(expression, RelativeTraversal):  # further steps after a computed key
         target = _parse_trigger(expression.source, read_key)
-        return None if target is None else replace(target, path=target.path + _convert_steps_to_path(expression.steps))
-    assert isinstance(expression, Index)
+        if target is None:
+            return None
+        return replace(target, path=target.path + _convert_steps_to_path(expression.steps))
+    assert isinstance(expression, Index)  # with a computed key
     collection = _parse_trigger(expression.collection, read_key)
-    return None if collection is None else TriggerReference(collection.type, collection.name, read_key(expression.key))
+    if collection is None:
+        return None
+    return TriggerReference(collection.type, collection.name, read_key(expression.key))
 
 
 def _convert_steps_to_path(steps: Iterable[Step]) -> Path:

@@ -153,9 +153,10 @@ class BlockPlanner:
             resource_view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)  # unknown
         if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
             argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
-            before, configured = instance.before, get_mapping(instance.config).items()
+            before, configured = instance.before, get_mapping(instance.config)
             # An unset argument changes nothing.
-            if before is None or any(value and before.get(name) != value for name, value in configured):
+            set_values = {name: value for name, value in configured.items() if value}
+            if before is None or any(before.get(name) != value for name, value in set_values.items()):
                 self.outside_targets.append(str(instance.address))
 
     def _build_removed_instances(
@@ -329,8 +330,10 @@ class BlockPlanner:
         if instance.prior is None or instance.type.kind not in (PlanningKind.RACK, PlanningKind.MACHINE):
             return False
         config = get_mapping(instance.config)
-        attributes = instance.type.schema.attributes.items()
-        hosts = [config.get(name) for name, attribute in attributes if attribute.refers_to is not None]  # site or rack
+        hosts = []  # ids of the site or rack
+        for name, attribute in instance.type.schema.attributes.items():
+            if attribute.refers_to is not None:
+                hosts.append(config.get(name))
         return not self._replaced_hosts.isdisjoint(hosts)
 
     def record_decision(self, instance: Instance) -> None:
@@ -430,12 +433,13 @@ def _replace_at_path(config: dict[str, object], path: Path, value: object) -> di
         copy[name] = value
         return copy
     inner, index = copy.get(name), inner_path[0]
-    if isinstance(inner, list) and isinstance(index, int):
+    if isinstance(inner, list) and isinstance(index, int):  # one of several blocks
         blocks = list(inner)
         blocks[index] = _replace_at_path(blocks[index], inner_path[1:], value)
         copy[name] = blocks
-    else:
-        copy[name] = _replace_at_path(dict(inner) if isinstance(inner, dict) else {}, inner_path, value)
+        return copy
+    block = dict(inner) if isinstance(inner, dict) else {}
+    copy[name] = _replace_at_path(block, inner_path, value)
     return copy
 
 

@@ -2,13 +2,13 @@
 unset variables, on repetition or on resources are unknown.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Condition, Configuration, Module, ResourceBlock
+from nexusform.configuration.declarations.configuration import Condition, Configuration, ResourceBlock
 from nexusform.configuration.reference_checks import check_references
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
@@ -22,7 +22,7 @@ from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import compute_planning_order, iterate_modules
-from nexusform.planning.preparation.prior_state import check_import_blocks
+from nexusform.planning.preparation.prior_state import iterate_requested_imports
 from nexusform.planning.vm_planning.site_plans import collect_vm_skus
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, ModulePathStep
@@ -110,7 +110,8 @@ class _ModuleValidator(Struct, frozen=True):
             problems += [] if is_child_module else check_sensitive_output(output, value)
         scope = evaluation.build_scope(self.instance)
         problems += self._validate_conditions()
-        problems += check_import_blocks(module.imports, evaluation)
+        for import_block in module.imports:  # without errors for unknown values, because it is tentative
+            list(iterate_requested_imports(import_block, evaluation, problems))
         for block in module.all_blocks:
             problems += self._validate_block_without_state(block)
         for call in module.calls.values():
@@ -121,8 +122,15 @@ class _ModuleValidator(Struct, frozen=True):
 
     def _validate_conditions(self) -> list[Diagnostic]:
         """Return the problems of checks, as warnings; those of other conditions are left in the evaluation."""
-        conditions = [*_iterate_conditions(self.instance.module)]
-        asserts = [*chain.from_iterable(check.asserts for check in self.instance.module.checks)]
+        module = self.instance.module
+        conditions: list[Condition] = []
+        for variable in module.variables.values():
+            conditions += variable.validations
+        for output in module.outputs.values():
+            conditions += output.preconditions
+        for block in module.all_blocks:
+            conditions += (*block.lifecycle.preconditions, *block.lifecycle.postconditions)
+        asserts = [*chain.from_iterable(check.asserts for check in module.checks)]
         if not conditions and not asserts:  # nothing to check, so no module is loaded
             return []
         from nexusform.planning.instances.condition_checks import evaluate_condition
@@ -166,16 +174,6 @@ class _ModuleValidator(Struct, frozen=True):
             unknown_skus = resource_type.vms.check_skus(get_mapping(instance.config), self.skus)
             problems += instance.build_diagnostics(unknown_skus)
         return problems
-
-
-def _iterate_conditions(module: Module) -> Iterator[Condition]:
-    """Yield the conditions of a module, except those of checks."""
-    for variable in module.variables.values():
-        yield from variable.validations
-    for output in module.outputs.values():
-        yield from output.preconditions
-    for block in module.all_blocks:
-        yield from (*block.lifecycle.preconditions, *block.lifecycle.postconditions)
 
 
 def _has_count_or_for_each(block: ResourceBlock) -> bool:

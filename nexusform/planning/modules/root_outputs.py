@@ -194,13 +194,6 @@ def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:
                 evaluation.get_resource(instance, block)
 
 
-def evaluate_all_outputs(configuration: Configuration, evaluation: Evaluation) -> None:
-    """Evaluate module outputs without references, too, so that their problems are reported."""
-    for instance in iterate_module_instances(configuration, evaluation):
-        for name in instance.module.outputs:
-            evaluation.get_output(instance, name)
-
-
 # Workloads of a site change from day to day.
 _MAXIMUM_AGE: Final = timedelta(days=1)
 

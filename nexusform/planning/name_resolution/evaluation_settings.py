@@ -310,12 +310,9 @@ class StateEvaluation(Evaluation):
         """Return the instances of a block: a resource as in state, a data block as read; none of an unknown type."""
         key = (instance.path, block.mode, block.type, block.name)
         kind = self._types.get(block.type)
-        if block.mode != "data" and kind is not None and key not in self.resources:  # the first use of a resource
-            self.resources[key] = self._build_state_view(instance, block, kind)
-        return super().get_resource(instance, block)
-
-    def _build_state_view(self, instance: ModuleInstance, block: ResourceBlock, kind: ResourceType) -> ResourceView:
-        """Return a resource as recorded in state, instance by instance; no instances if their keys are unknown."""
+        if block.mode == "data" or kind is None or key in self.resources:
+            return super().get_resource(instance, block)
+        # The first use of a resource. Without known keys it has no instances.
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems
         view = ResourceView("" if expansion.unknown else expansion.shape)
@@ -326,6 +323,7 @@ class StateEvaluation(Evaluation):
             if recorded is not None:
                 item.attributes, item.sensitive = recorded.attributes, recorded.sensitive
             view.items[repetition.key] = item
+        self.resources[key] = view
         return view
 
 

@@ -227,7 +227,9 @@ def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Looku
 
 def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     key = scope.repetition.key
-    return (build_number(key), 1, []) if isinstance(key, int) else _build_unknown_lookup(traversal)
+    if not isinstance(key, int):  # outside of a block with count
+        return _build_unknown_lookup(traversal)
+    return build_number(key), 1, []
 
 
 def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
@@ -245,7 +247,9 @@ def _resolve_self_reference(scope: InstanceScope, traversal: Traversal) -> Looku
     if scope.this is None:
         return _build_unknown_lookup(traversal)
     attribute = scope.this.get_attribute(traversal.first_name)
-    return (attribute, 1, []) if attribute is not None else (scope.this.get_value(), 0, [])
+    if attribute is None:
+        return scope.this.get_value(), 0, []
+    return attribute, 1, []
 
 
 _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
@@ -269,13 +273,17 @@ def _build_unknown_lookup(traversal: Traversal) -> Lookup:
 
 def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:
     """Return a text under the first step; None: there is no such name."""
-    return (build_string(text), 1, []) if text is not None else _build_unknown_lookup(traversal)
+    if text is None:
+        return _build_unknown_lookup(traversal)
+    return build_string(text), 1, []
 
 
 def _parse_literal_key(step: Any, shape: str) -> Key:
     """Return the key in a step, in the form of instance keys of this shape; None: no such key."""
     if not isinstance(step, TraverseIndex):  # `.name`, not `[key]`
         return None
+    key = step.key
     if shape == LIST:
-        return int(step.key) if not isinstance(step.key, str) and step.key == int(step.key) else None
-    return step.key if isinstance(step.key, str) else None
+        is_whole_number = not isinstance(key, str) and key == int(key)
+        return int(key) if is_whole_number else None
+    return key if isinstance(key, str) else None

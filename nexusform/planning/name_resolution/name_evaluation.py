@@ -207,7 +207,10 @@ class Evaluation:
         """
         for condition in conditions if self.settings.validates_variables else ():
             value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)
-            if value is None or (value.is_known and value.raw is not True and value.raw != "true"):  # null or false
+            if value is None:  # it is invalid
+                return False
+            is_met = value.raw is True or value.raw == "true"
+            if value.is_known and not is_met:  # null or false
                 return False
         return True
 

@@ -89,17 +89,7 @@ class MoveStatement(Struct, frozen=True):
         last_keys = [pattern.key if pattern.type else pattern.module[-1].key for pattern in ends]
         return last_keys == [None, None]
 
-    @property
-    def start(self) -> MoveEndpoint:
-        """Endpoint that it moves from."""
-        return self._build_endpoint(self.source)
-
-    @property
-    def end(self) -> MoveEndpoint:
-        """Endpoint that it moves to."""
-        return self._build_endpoint(self.target)
-
-    def _build_endpoint(self, pattern: AddressPattern) -> MoveEndpoint:
+    def build_endpoint(self, pattern: AddressPattern) -> MoveEndpoint:
         """Build the endpoint of a source or target, with its path from the root module.
 
         The pattern is an address below the module with the statement. The key ANY means every instance: of the modules
@@ -161,7 +151,11 @@ def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveState
 
 def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
     """Return for each statement (its index) the indices of the statements to apply before it."""
-    ends = [(statement.start, statement.end) for statement in statements]
+    # The start and end of each statement.
+    ends = [
+        (statement.build_endpoint(statement.source), statement.build_endpoint(statement.target))
+        for statement in statements
+    ]
     roots = [{_get_outermost(start), _get_outermost(end)} for start, end in ends]  # only equal roots can be related
     statements_by_root = index_owners(enumerate(roots))
     needs: dict[int, list[int]] = {}

@@ -236,17 +236,13 @@ def _build_later_phase_reference_errors(
             nodes = dependencies[build_block_node(block.address)].items()
             value_nodes = [node for node, span in nodes if span not in order_spans]
             value_needs = reachability.find_reachable_blocks(value_nodes)
-            errors += [_build_later_phase_reference_error(block, need) for need in later if need in value_needs]
+            for need in later:
+                if need not in value_needs:
+                    continue
+                detail = (
+                    f"{block.address} refers to {need}, but every {need.type} is planned after all {block.type} "
+                    f"blocks: {block.address} -> {need} -> {block.address}. The order is sites, racks, machines, "
+                    "clusters and VMs, fleet objects. Use a literal value, or reverse the reference."
+                )
+                errors.append(build_error("cycle", detail, block.header_span, block=block.header))
     return errors
-
-
-def _build_later_phase_reference_error(block: ResourceBlock, need: ConfigAddress) -> Diagnostic:
-    """Build the error for a block that uses values of a block planned after it: the phases would form a cycle."""
-    return build_error(
-        "cycle",
-        f"{block.address} refers to {need}, but every {need.type} is planned after all {block.type} "
-        f"blocks: {block.address} -> {need} -> {block.address}. The order is sites, racks, machines, "
-        "clusters and VMs, fleet objects. Use a literal value, or reverse the reference.",
-        block.header_span,
-        block=block.header,
-    )

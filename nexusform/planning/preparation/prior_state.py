@@ -135,7 +135,7 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
     targets: dict[Address, ImportTarget] = {}
     problems: list[Diagnostic] = []
     for block in request.configuration.root.imports:
-        for address, object_id in _iterate_requested_imports(block, evaluation, problems):
+        for address, object_id in iterate_requested_imports(block, evaluation, problems):
             earlier = targets.get(address)
             if earlier is not None:
                 start = earlier.span.start
@@ -157,18 +157,10 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
     return list(targets.values()), problems
 
 
-def check_import_blocks(blocks: Iterable[ImportBlock], evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the problems of import blocks; in a tentative evaluation unknown values are none."""
-    problems: list[Diagnostic] = []
-    for block in blocks:
-        list(_iterate_requested_imports(block, evaluation, problems))
-    return problems
-
-
-def _iterate_requested_imports(
+def iterate_requested_imports(
     block: ImportBlock, evaluation: Evaluation, problems: list[Diagnostic]
 ) -> Iterator[tuple[Address, str]]:
-    """Yield the addresses and ids requested by an import block, one per instance."""
+    """Yield the addresses and ids requested by an import block, one per instance, and add the errors to `problems`."""
     scope = evaluation.build_scope(evaluation.root)
     repetitions: Iterable[RepetitionData] = (SINGLE_INSTANCE,)
     if block.for_each is not None:

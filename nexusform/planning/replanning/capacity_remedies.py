@@ -33,9 +33,11 @@ MAXIMUM_TRIALS: Final = 10
 
 def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
     """Return whether a fit depends on unknown NUMA cells (not None), and some sample fails or none was computed."""
-    return numa_sampling is not None and (
-        not numa_sampling.sample_count or numa_sampling.fitting_count < numa_sampling.sample_count
-    )
+    if numa_sampling is None:
+        return False
+    if not numa_sampling.sample_count:
+        return True
+    return numa_sampling.fitting_count < numa_sampling.sample_count
 
 
 def format_certainty_note(result: PlanResult) -> str:
@@ -161,14 +163,16 @@ def _format_repack_hint(result: PlanResult) -> str:
     new ones in that pool, or if only upgrades lack capacity. No solver runs here, so the hint names the command.
     """
     pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
-    if not pools or not any(vms.request.actions.unchanged for vms in result.objects.values()):
+    has_existing_vms = any(vms.request.actions.unchanged for vms in result.objects.values())
+    if not pools or not has_existing_vms:
         return ""
     pool = pools[0].pool
-    zones = "" if pool.zones is None else f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
-    want = len(pool.numbers) - pools[0].existing_count
-    if want < 1:  # only existing VMs to re-create do not fit
+    new_count = len(pool.numbers) - pools[0].existing_count
+    if new_count < 1:  # only existing VMs to re-create do not fit
         return ""
-    command = f"nexusform simulate repack -sku={pool.sku.name} -want={want}{zones}"
+    command = f"nexusform simulate repack -sku={pool.sku.name} -want={new_count}"
+    if pool.zones is not None:  # None: all zones are allowed
+        command += f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
     return f"\nTo check whether re-creating a few VMs elsewhere frees capacity: `{command}`"
 
 
@@ -374,11 +378,10 @@ def format_replacement_cost(moved_count: int) -> str:
 def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try to activate planned racks (described, but without machines for VMs yet): one by one, then all."""
     sites = {unplaced.site_id for unplaced in shortage.pools}
-    planned = [
-        (address, str(rack["name"]))
-        for address, rack in shortage.racks
-        if rack.get("status") == "planned" and rack.get("site_id") in sites
-    ]
+    planned: list[tuple[Address, str]] = []  # address and name of each planned rack on these sites
+    for address, rack in shortage.racks:
+        if rack.get("status") == "planned" and rack.get("site_id") in sites:
+            planned.append((address, str(rack["name"])))
     for racks in _list_choices(planned):
         adjustments = [ArgumentAdjustment(address, ("status",), "active") for address, _ in racks]
         outcome = trial(adjustments)
@@ -392,15 +395,20 @@ def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
 
 def _list_choices(items: list[_Item]) -> list[list[_Item]]:
     """Return lists to try: each item alone, then all of them together if there are several."""
-    return [[item] for item in items] + ([items] if len(items) > 1 else [])
+    choices = [[item] for item in items]
+    if len(items) > 1:
+        choices.append(items)
+    return choices
 
 
 def _format_fit(pools: Sequence[PoolShortage]) -> str:
     """Format the result of a remedy for the pools without capacity."""
     if len(pools) > 1:
         return "everything fits"
-    count = len(pools[0].pool.numbers)
-    return f"all {count:,} fit" if count > 1 else "it fits"
+    count = len(pools[0].pool.numbers)  # of the VMs of the only pool
+    if count == 1:
+        return "it fits"
+    return f"all {count:,} fit"
 
 
 # --- another order -----------------------------------------------------------------------------
@@ -511,8 +519,11 @@ def _try_smaller_skus(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[
     """Try the largest smaller SKU of the same type with which all VMs of the failing pools fit."""
     pools = shortage.pools
     sku, name = pools[0].pool.sku, pools[0].pool.pool
-    if any(unplaced.pool.sku != sku or not unplaced.pool.count_path or unplaced.existing_count for unplaced in pools):
-        return  # one new SKU must suit all pools, and would re-create existing VMs
+    for unplaced in pools:
+        if unplaced.pool.sku != sku or not unplaced.pool.count_path:
+            return  # one new SKU must suit all pools
+        if unplaced.existing_count:
+            return  # another SKU would re-create existing VMs
     for smaller in _list_smaller_skus(sku, is_control_plane=name == CONTROL_PLANE):
         adjustments = [
             ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
@@ -530,11 +541,11 @@ def _try_smaller_skus(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[
 def _list_smaller_skus(sku: VmSku, *, is_control_plane: bool) -> list[VmSku]:
     """Return the smaller SKUs of the same type, the largest first; a control plane VM must use one NUMA cell."""
     size = (sku.host_vcpus, sku.memory_gib)  # compared by CPUs, then by memory
-    smaller = [
-        candidate
-        for candidate in CATALOGUES[NEWEST].vm_skus.values()
-        if candidate.kind == sku.kind
-        and (candidate.host_vcpus, candidate.memory_gib) < size
-        and (not is_control_plane or candidate.numa_cells == 1)
-    ]
+    smaller = []
+    for candidate in CATALOGUES[NEWEST].vm_skus.values():
+        if candidate.kind != sku.kind or (candidate.host_vcpus, candidate.memory_gib) >= size:
+            continue
+        if is_control_plane and candidate.numa_cells != 1:
+            continue
+        smaller.append(candidate)
     return sorted(smaller, key=lambda candidate: (-candidate.host_vcpus, -candidate.memory_gib, candidate.name))

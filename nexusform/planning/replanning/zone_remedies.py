@@ -82,9 +82,10 @@ def _plan_trial(
 
 def _is_trial_without_other_errors(outcome: PlanResult, other_rules: AbstractSet[str]) -> bool:
     """Return whether a trial has no errors except the rules at these other addresses."""
-    return all(
-        diagnostic.id == SEPARATION_VIOLATED and diagnostic.address in other_rules for diagnostic in outcome.plan.errors
-    )
+    for error in outcome.plan.errors:
+        if error.id != SEPARATION_VIOLATED or error.address not in other_rules:
+            return False
+    return True
 
 
 def _add_remedies_to_rule_diagnostic(plan: Plan, rule: UnsatisfiedRule, remedies: Sequence[Remedy]) -> Plan:
@@ -190,10 +191,10 @@ def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
     outcome = trial(tuple(adjustments.values())) if adjustments else None
     if outcome is None:  # nothing to try, or it is rejected
         return
-    clauses = [
-        f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {_format_zones(zones) if zones else 'all zones'}"
-        for zones, pools in pools_by_zones.items()
-    ]
+    clauses = []
+    for zones, pools in pools_by_zones.items():
+        zone_text = _format_zones(zones) if zones else "all zones"
+        clauses.append(f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {zone_text}")
     moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")  # reasons of a move
     text = f"{'; '.join(clauses)}, unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
     data = [{"pools": list(pools), "availability_zones": list(zones)} for zones, pools in pools_by_zones.items()]

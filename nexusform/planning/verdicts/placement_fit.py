@@ -182,7 +182,7 @@ def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
 def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per hard anti-affinity group with more existing VMs at one location than it allows."""
     for vms in objects:
-        if vms.is_removed or not vms.request.actions.unchanged:
+        if vms.instance.is_removed or not vms.request.actions.unchanged:
             continue  # no existing VM stays
         for rule in vms.placement_groups:
             if rule.is_affinity or not rule.is_hard:  # only hard anti-affinity has a maximum

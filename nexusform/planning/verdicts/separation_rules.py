@@ -354,20 +354,17 @@ def format_verdict(verdict: SeparationVerdict) -> str:
     noun = select_word_form(count, verdict.scope)
     seed = verdict.violations[0].sample
     sample = " in the plan" if seed is None else f" in sample {seed} (none in the plan itself)"
-    lines = [(f"{verdict.address} {_format_frequency(verdict)}. Its groups share {count} {noun}{sample}:")]
+    frequency = f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
+    if verdict.satisfied == "never":
+        frequency = "does not hold"
+        if verdict.sample_count:
+            frequency += f", neither in the plan nor in any of {verdict.sample_count:,} samples"
+    lines = [f"{verdict.address} {frequency}. Its groups share {count} {noun}{sample}:"]
     lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_NAMED_LOCATIONS]]
     if count > _NAMED_LOCATIONS:
         remaining = [_get_shared_location(violation) for violation in verdict.violations[_NAMED_LOCATIONS:]]
         lines.append(f" - likewise {format_first_items(remaining, _LISTED_LOCATIONS)}")
     return "\n".join(lines)
-
-
-def _format_frequency(verdict: SeparationVerdict) -> str:
-    """Format the frequency of a violated rule: it never holds, or only in some samples."""
-    if verdict.satisfied == "never":
-        samples = f"{verdict.sample_count:,} samples"
-        return "does not hold" + (f", neither in the plan nor in any of {samples}" if verdict.sample_count else "")
-    return f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
 
 
 def format_violation(violation: SeparationViolation) -> str:

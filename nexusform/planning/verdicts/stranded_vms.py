@@ -94,7 +94,11 @@ def find_lost_forgotten_vms(
     """Return the forgotten VMs (running, but without a resource) on machines lost by this plan, by the address of the
     rack or machine recording them in its private note. Remove them from this note. `sites`: those after the plan.
     """
-    vms_by_address = {address: _list_forgotten_vms(instance) for address, instance in instances.items()}
+    vms_by_address: dict[Address, list[LostVm]] = {}
+    for address, instance in instances.items():
+        rows = instance.prior_note.get(FORGOTTEN_VMS)  # recorded in the note of a rack or machine
+        vms = read_recorded_vms(instance.type, get_mapping(instance.before), {FORGOTTEN_VMS: rows})
+        vms_by_address[address] = [(site_id, vm.machine, vm.name) for site_id, vm in vms]
     if not any(vms_by_address.values()):
         return {}
     prior_machines = _index_prior_offers_by_machine(instances, types)
@@ -119,13 +123,6 @@ def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -
     lost_keys = {(machine, name) for _, machine, name in lost_vms}
     remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in lost_keys]  # machine, name
     instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}
-
-
-def _list_forgotten_vms(instance: Instance) -> list[LostVm]:
-    """Return the forgotten VMs (no longer managed) recorded in the note of a rack or machine, [] for none."""
-    rows = instance.prior_note.get(FORGOTTEN_VMS)
-    vms = read_recorded_vms(instance.type, get_mapping(instance.before), {FORGOTTEN_VMS: rows})
-    return [(site_id, vm.machine, vm.name) for site_id, vm in vms]
 
 
 def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bool:

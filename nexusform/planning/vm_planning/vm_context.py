@@ -47,7 +47,7 @@ class HintTargets:
         """Add the VMs of `objects` as possible targets of hints, and their own hard hints by target."""
         for vms in objects:
             values = vms.instance.argument_values
-            if values is not None and not vms.is_removed:
+            if values is not None and not vms.instance.is_removed:
                 self._objects[vms.instance.type.build_id(values)] = vms
                 # Record the hard hints of an object by target, replacing its previous ones.
                 by_target: dict[str, list[_ConfiguredHint]] = {}

@@ -172,11 +172,6 @@ class VmObject(Struct):
             or len(actions.waiting) < len(self.prior.unplaced)  # some are removed or re-created
         )
 
-    @property
-    def is_removed(self) -> bool:
-        """Whether the whole instance is removed."""
-        return self.instance.is_removed
-
     def get_trigger(self, key: VmKey) -> str:
         """Return the trigger of placing a VM, "" for an unchanged one."""
         actions = self.request.actions
@@ -196,10 +191,6 @@ class VmObject(Struct):
         for record in self.prior.unplaced.values():
             names += [name for name in (record["name"], record.get("platform_name")) if name]
         return names
-
-    def list_names(self) -> list[str]:
-        """Return the names of the VMs after the plan, pools in order, numbers ascending."""
-        return [vm.name for vm in self.list_placed_vms()]
 
     def list_failed_names(self) -> list[str]:
         """Return the names of the requested VMs without capacity."""
@@ -251,7 +242,7 @@ class VmObject(Struct):
 
     def list_vms(self) -> Sequence[PlacedVm]:
         """Return every VM after the plan; with an unknown demand all prior VMs."""
-        if self.is_removed:
+        if self.instance.is_removed:
             return ()
         return tuple(self.prior.existing.values()) if self.request.demand is NO_DEMAND else self.list_placed_vms()
 

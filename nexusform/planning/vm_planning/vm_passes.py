@@ -290,7 +290,7 @@ class _VmPlanner:
         if not vms.is_unchanged:
             # The names and triggers of the VMs placed by this plan, in order of placement.
             placed_vms = [(vms.placements.vms[key].name, vms.get_trigger(key)) for key in vms.placements.tokens]
-            present = vms.list_names()
+            present = [vm.name for vm in vms.list_placed_vms()]
             note = record_vm_placements(instance.prior_note, placed_vms, present, self.blocks.request.state.serial + 1)
             instance.private = record_previous_machines(
                 note, vms.get_left_machines(), {name for name, _ in placed_vms}, present
@@ -351,7 +351,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
         if instance.type.vms is None or instance.prior is None:  # a type without VMs, or only deposed objects
             continue
         vms = objects[address] = vm_placement_steps.build_vm_object(instance, context)
-        if vms.is_removed:
+        if instance.is_removed:
             vm_placement_steps.decide_actions(vms, NO_DEMAND, context)
         else:
             vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(remaining_context, vms))

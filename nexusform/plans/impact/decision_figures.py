@@ -184,7 +184,9 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
     """Yield the interrupted VMs, without those re-created pool by pool."""
     pools = list_upgrade_pools(plan)
     for row in plan.placements:
-        if row.kind == VM and compute_effect(row) in DISRUPTIVE_EFFECTS and not is_upgrade_row(row, pools):
+        if row.kind != VM or is_upgrade_row(row, pools):
+            continue
+        if compute_effect(row) in DISRUPTIVE_EFFECTS:
             yield row
 
 
@@ -201,8 +203,11 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
         if compute_effect(row) is not Effect.LOST  # a VM without its host is not drained
     }
     seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
-    seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)
-    return DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None  # rounded up
+    for upgrade in plan.upgrades:
+        seconds += sum(pool.drain_seconds for pool in upgrade.pools)
+    if not seconds:
+        return None
+    return DrainMinuteRange(min=0, max=-(-seconds // _SECONDS_PER_MINUTE))  # rounded up
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:

@@ -146,9 +146,10 @@ def _summarize_breaches(
     """Return the result of a limit with the worst known figure: PASSED without breaches; UNKNOWN, with None as figure,
     if all breaches are unknown figures; else BLOCKED.
     """
-    rail = GUARD_RAILS[limit.name]
     known_values = [float(measurement.value) for measurement in measurements if measurement.value is not None]
-    worst = (min if rail.is_minimum else max)(known_values, default=None)
+    worst = max(known_values, default=None)
+    if GUARD_RAILS[limit.name].is_minimum:  # the smallest figure is the worst one
+        worst = min(known_values, default=None)
     if not breaches:
         return GuardRailResult(limit.name, limit.value, worst, PASSED)
     reason = "; ".join(breach.text for breach in breaches)
@@ -190,17 +191,18 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
         clauses.append(f"{subjects} {select_word_form(sum(substitutions.values()), 'is', 'are')} replaced by others")
     stopped = len(select_stopped_vms(plan.machine_actions))
     clauses += describe_stopped_vms(plan.machine_actions)
-    total = count_objects_with_effects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + stopped
-    yield GuardRailMeasurement(total + plan.lost_unmanaged_count, format_list([*clauses, *describe_lost_vms(plan)]))
+    clauses += describe_lost_vms(plan)
+    interrupted = count_objects_with_effects(counts, *DISRUPTIVE_EFFECTS)
+    total = interrupted + sum(substitutions.values()) + stopped + plan.lost_unmanaged_count
+    yield GuardRailMeasurement(total, format_list(clauses))
 
 
 def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure removed and forgotten objects, and forgotten VMs without machine."""
     counts = count_effects(plan.placements)
     total = count_objects_with_effects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count
-    yield GuardRailMeasurement(
-        total, format_list([*format_effect_clauses(counts, REMOVAL_EFFECTS), *describe_lost_vms(plan)])
-    )
+    clauses = [*format_effect_clauses(counts, REMOVAL_EFFECTS), *describe_lost_vms(plan)]
+    yield GuardRailMeasurement(total, format_list(clauses))
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
@@ -216,9 +218,12 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
         text = f"{row.site} has capacity for {after.free:,} more {row.sku} after this plan"
         yield GuardRailMeasurement(after.free, text)
     counted_sites = {row.site_id for row, _ in rows}
-    uncounted = [site.name for site in plan.sites if not site.is_removed and site.id not in counted_sites]
+    remaining_sites = [site for site in plan.sites if not site.is_removed]
+    uncounted = [site.name for site in remaining_sites if site.id not in counted_sites]
     if uncounted and (plan.errored or not rows):
-        reason = _PLAN_FAILED if plan.errored else "no pool there uses a VM SKU"
+        reason = "no pool there uses a VM SKU"
+        if plan.errored:
+            reason = _PLAN_FAILED
         yield GuardRailMeasurement(None, f"the spare capacity of {format_list(uncounted)} is unknown: {reason}")
     elif not rows:
         yield GuardRailMeasurement(None, "spare capacity is unknown: no site exists after this plan")
@@ -252,8 +257,11 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure a plan without resources, for example of a wrong file or directory: 1, else 0."""
-    is_empty = any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics) or not plan.changes
-    yield GuardRailMeasurement(int(is_empty), "the plan contains no resources" if is_empty else "")
+    has_nothing_to_predict = any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics)
+    if has_nothing_to_predict or not plan.changes:
+        yield GuardRailMeasurement(1, "the plan contains no resources")
+    else:
+        yield GuardRailMeasurement(0, "")
 
 
 def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:

@@ -28,15 +28,20 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
     saved_diagnostics = set(map(_serialize_diagnostic, plan.diagnostics))
     if not saved_diagnostics.issuperset(map(_serialize_diagnostic, new_plan.diagnostics)):
         different.append("warnings")
-    compared_names = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
-    different += [name for name in compared_names if not is_equal_record(getattr(plan, name), getattr(new_plan, name))]
+    for name in plan.__struct_fields__:
+        if name in _NOT_COMPARED:
+            continue
+        if not is_equal_record(getattr(plan, name), getattr(new_plan, name)):
+            different.append(name)
     return [name.replace("_", " ") for name in different]
 
 
 def has_sampled_verdicts(plan: Plan) -> bool:
     """Return whether results of a plan besides its certainty depend on samples: limits, separation or NUMA cells."""
-    has_limit = "certainty" in {result.name for result in plan.guard_rails}
-    return has_limit or bool(plan.separation_verdicts) or plan.numa_sampling is not None
+    limits = {result.name for result in plan.guard_rails}
+    if "certainty" in limits or plan.separation_verdicts:
+        return True
+    return plan.numa_sampling is not None
 
 
 def remove_confidence(plan: Plan) -> Plan:
@@ -78,8 +83,9 @@ def _serialize_diagnostic(diagnostic: Diagnostic) -> bytes:
 def _remove_source_spans(record: Any) -> Any:
     """Return a copy without source spans, because the plan's own configuration has another directory."""
     if isinstance(record, dict):
-        is_span = record.keys() == {"filename", "start", "end"}
-        return None if is_span else {name: _remove_source_spans(part) for name, part in record.items()}
+        if record.keys() == {"filename", "start", "end"}:  # a span
+            return None
+        return {name: _remove_source_spans(part) for name, part in record.items()}
     if isinstance(record, list):
         return [_remove_source_spans(part) for part in record]
     return record

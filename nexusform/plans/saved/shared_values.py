@@ -241,7 +241,9 @@ class DocumentExpander:
         return self._values[number]
 
     def _parse_number(self, name: str, below: int) -> int:
-        if not (name.isascii() and name.isdecimal()) or len(name) > _DIGITS or int(name) >= below:
+        """Return the number of a shared value; it must be smaller than `below`."""
+        is_number = name.isascii() and name.isdecimal() and len(name) <= _DIGITS
+        if not is_number or int(name) >= below:
             raise SharedValuesError("It refers to a missing shared value.")
         return int(name)
 

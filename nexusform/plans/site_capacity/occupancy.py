@@ -188,8 +188,9 @@ def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
         planned_racks = {rack.name for rack in site.racks if rack.is_planned}
         for machine in site.machines:
             facts = machine.facts
-            is_in_use = machine.exists_after and facts.rack not in planned_racks
-            if is_in_use and facts.status is not None:  # a machine in service has no status
+            if not machine.exists_after or facts.rack in planned_racks:
+                continue
+            if facts.status is not None:  # a machine in service has no status
                 yield OutOfService(site.id, site.name, facts.name, facts.status)
 
 
@@ -243,9 +244,12 @@ def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
             unchanged = [(site.id, machine) for machine in _list_machine_of_each_vm(pool.unchanged)]
             vms_after.setdefault(address, Counter()).update([*arrivals, *unchanged])
             added.setdefault(address, set()).update(arrivals)
-    return frozenset(
-        address for address, machines in added.items() if all(vms_after[address][machine] <= 1 for machine in machines)
-    )
+    addresses = []
+    for address, machines in added.items():
+        vm_counts = [vms_after[address][machine] for machine in machines]
+        if max(vm_counts, default=0) <= 1:
+            addresses.append(address)
+    return frozenset(addresses)
 
 
 def _list_machine_of_each_vm(vms: Iterable[PlacedVm]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_first_items, group_by
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.json_data.plain_data import get_part, get_text
 from nexusform.placements.vm_demands import ClaimDemand, PoolDemand, VmDemand
 
@@ -287,9 +287,9 @@ def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> 
         surge = max((nodes.surge.get(cluster, 0) for cluster in own_clusters), default=0)  # one upgrade at a time
         row = _create_row(SiteResourceKind.NODE_ADDRESSES, network_name, total=network.addresses, surge=surge)
         if own_clusters or network.vms:
-            used_before = network.vms + sum(nodes.before.get(cluster, 0) for cluster in own_clusters)
-            used = network.vms + sum(nodes.after.get(cluster, 0) for cluster in own_clusters)
-            yield replace(row, used_before=used_before, used=used)
+            nodes_before = sum(nodes.before.get(cluster, 0) for cluster in own_clusters)
+            nodes_after = sum(nodes.after.get(cluster, 0) for cluster in own_clusters)
+            yield replace(row, used_before=network.vms + nodes_before, used=network.vms + nodes_after)
         elif network.addresses is not None:
             yield row  # the use of a network without nodes and VMs is unknown
     if supplies.networks is None:
@@ -359,15 +359,21 @@ def _compute_pod_storage(
     claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
     unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]  # names
-    notes = [f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}"] if claims and unknown_clusters else []
-    notes += [f"{unsized_claims[0]} has no size"] if unsized_claims else []
-    name = format_first_items(sorted(claims), _MAXIMUM_NAMES)
+    parts = [format_first_items(sorted(claims), _MAXIMUM_NAMES)]  # of the name
+    if claims and unknown_clusters:
+        parts.append(f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}")
+    if unsized_claims:
+        parts.append(f"{unsized_claims[0]} has no size")
+    used_before = used = None
+    if claims:
+        used_before = _compute_claimed_storage(supplies, before.claims.values())
+        used = _compute_claimed_storage(supplies, after.claims.values())
     return _create_row(
         SiteResourceKind.CLAIMS,
-        name="; ".join([name, *notes]),
+        name="; ".join(parts),
         total=_sum_appliance_capacity(supplies),
-        used_before=_compute_claimed_storage(supplies, before.claims.values()) if claims else None,
-        used=_compute_claimed_storage(supplies, after.claims.values()) if claims else None,
+        used_before=used_before,
+        used=used,
     )
 
 
@@ -404,8 +410,11 @@ def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResou
     amount, None if unknown, and `surge` the further need of an upgrade. It is the row with the smallest `free - surge`.
     If this row is sufficient, a row without a known total precedes it.
     """
-    rows_by_knowledge = group_by((row for row in rows if row.kind is kind), lambda row: row.free is not None)
-    known_rows, unknown_rows = rows_by_knowledge.get(True, []), rows_by_knowledge.get(False, [])
+    known_rows: list[SiteResourceCapacity] = []
+    unknown_rows: list[SiteResourceCapacity] = []
+    for row in rows:
+        if row.kind is kind:
+            (unknown_rows if row.free is None else known_rows).append(row)
     if not known_rows:
         return next(iter(unknown_rows), None)
     scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge)  # `free` is known here
