@@ -174,9 +174,11 @@ def mark_waiting_pods(
             rows_by_object.setdefault(row.address, []).append(row)
     waiting_rows: set[int] = set()  # identities of rows of pods in state without a node
     for change in changes:
+        if change.before is None or change.deposed:  # a new object has no pods in state
+            continue
         object_rows = rows_by_object.get(change.address, [])
         placing = [row for row in object_rows if row.action is PlacementAction.PLACE]
-        if placing and change.before is not None and not change.deposed:
+        if placing:
             waiting_rows |= set(map(id, _find_rows_of_waiting_pods(change, object_rows, placing, types)))
     return tuple(_convert_row_of_unscheduled_pod(row) if id(row) in waiting_rows else row for row in rows)
 

@@ -242,7 +242,9 @@ def _build_result(
 def _suggest_probable_renames(blocks: BlockPlanner, rows: Iterable[PlacementChange]) -> Iterable[Diagnostic]:
     """Return advice on probable renames, only for normal plans with deletions."""
     instances = blocks.instances.values()
-    if blocks.request.mode is not Mode.NORMAL or all(instance.action is not Action.DELETE for instance in instances):
+    if blocks.request.mode is not Mode.NORMAL:
+        return ()
+    if not any(instance.action is Action.DELETE for instance in instances):
         return ()
     from nexusform.planning.conclusion.rename_advice import build_rename_diagnostics
 
@@ -452,7 +454,8 @@ def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) ->
         from nexusform.planning.verdicts.rule_violations import check_existing_vms
 
         yield from check_existing_vms(suspects)
-    if any(owner.request.actions.losses for owner in vms) or any(s.observed_unmanaged for s in outcome.sites.values()):
+    has_losses = any(owner.request.actions.losses for owner in vms)
+    if has_losses or any(site.observed_unmanaged for site in outcome.sites.values()):
         from nexusform.planning.verdicts.stranded_vms import check_duplicate_names, check_stranded_vms
 
         types, mode = blocks.request.registries.resource_types, blocks.request.mode
@@ -472,11 +475,12 @@ def _may_violate_rules(vms: VmObject) -> bool:
     has_count_rules = any(isinstance(rule, CountFilter) for rule in site.scheduler.profile.filters)
     constrained = {name for name, pool in pools.items() if has_count_rules or pool.has_further_constraints}
     for name, number in vms.request.actions.unchanged:
-        zone = vms.placements.vms[name, number].placement.availability_zone
         if name in constrained:
             return True
-        # An unselected object may have VMs of a missing pool.
-        if name in pools and not pools[name].is_zone_allowed(zone):
+        if name not in pools:  # an unselected object may have VMs of a missing pool
+            continue
+        zone = vms.placements.vms[name, number].placement.availability_zone
+        if not pools[name].is_zone_allowed(zone):
             return True
     return False
 

@@ -112,10 +112,12 @@ def _is_compatible(before: Any, after: Any) -> bool:
     if after is UNKNOWN:
         return True
     if isinstance(after, Mapping) and isinstance(before, Mapping):
-        return all(_is_compatible(before.get(name), value) for name, value in after.items() if value is not None)
+        compared = {name: value for name, value in after.items() if value is not None}
+        return all(_is_compatible(before.get(name), value) for name, value in compared.items())
     if isinstance(after, (list, tuple)) and isinstance(before, (list, tuple)):
-        has_same_length = len(before) == len(after)
-        return has_same_length and all(map(_is_compatible, before, after))
+        if len(before) != len(after):
+            return False
+        return all(map(_is_compatible, before, after))
     return bool(before == after)
 
 

@@ -367,14 +367,18 @@ def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmO
     first = (after or before)[0]  # any VM: all have the same object, cluster, pool and SKU
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
+    unchanged: list[PlacedVm] = []
+    added: list[PlacedVm] = []
+    for name, vm in vms_after.items():
+        (unchanged if vms_before.get(name) == vm else added).append(vm)
     return PoolVms(
         address=first.address,
         cluster=first.cluster,
         pool=first.vm.pool,
         sku=first.sku,
-        unchanged=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) == vm),
+        unchanged=tuple(unchanged),
         removed=tuple(vm for name, vm in vms_before.items() if vms_after.get(name) != vm),
-        added=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) != vm),
+        added=tuple(added),
     )
 
 
@@ -403,10 +407,10 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
     sites = {change.id: change for change, _ in iterate_observed_sites(plan.changes)}
     volume_sizes = {row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES}
     for row in plan.other_capacity:
-        # If volumes alone exceed the storage, equal claims are not reported again.
-        is_reported = row.kind is SiteResourceKind.CLAIMS and row.used == volume_sizes.get(row.site)
-        if not row.is_insufficient or is_reported:
+        if not row.is_insufficient:
             continue
+        if row.kind is SiteResourceKind.CLAIMS and row.used == volume_sizes.get(row.site):
+            continue  # volumes alone exceed the storage, so equal claims are not reported again
         shortage = format_shortage(row)
         detail = (
             f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes fail to "

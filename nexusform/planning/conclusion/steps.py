@@ -254,16 +254,15 @@ class _UsedObjectIndex:
         self._before = _ObjectIndex(before, references)
         self._after = _ObjectIndex(after, references)
         # Racks and machines by id: `<site>/<rack>`, `<site>/<rack>/<machine>`.
-        self._places_before = {
-            str(values.get("id")): address
-            for address, values in before.items()
-            if types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE)
-        }
-        self._offers_to_await = {  # resources with a step before new VMs can be placed on them, by address as text
-            str(address): address
-            for address in after
-            if address in created or _can_add_machine_capacity(before.get(address), after[address])
-        }
+        self._places_before: dict[str, Address] = {}
+        for address, values in before.items():
+            if types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE):
+                self._places_before[str(values.get("id"))] = address
+        # Resources with a step before new VMs can be placed on them, by address as text.
+        self._offers_to_await: dict[str, Address] = {}
+        for address, values in after.items():
+            if address in created or _can_add_machine_capacity(before.get(address), values):
+                self._offers_to_await[str(address)] = address
         self._machines = machines
 
     def list_after(self, change: Change) -> Iterator[Address]:
@@ -302,8 +301,9 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     has_new_machines = bool(machines.keys() - machines_before.keys())
     if before is None or has_new_machines or has_unknown_part(machines):
         return True
-    existing_cordons = [name for name in _CORDONS if before.get(name)]
-    return any(before.get(name) != after.get(name) for name in (*_OFFERED, *existing_cordons))
+    compared_names = list(_OFFERED)
+    compared_names += [name for name in _CORDONS if before.get(name)]
+    return any(before.get(name) != after.get(name) for name in compared_names)
 
 
 # Attributes of racks and machines: offered capacity, and closed machines.

@@ -48,10 +48,9 @@ class Selection(Struct, frozen=True):
         """Return whether an instance is planned: by -target or -exclude, without these options always."""
         if self.targets:
             return address.config_address in self.target_blocks or self.is_direct_target(address)
-        if self.excludes:
-            excluded = address.config_address in self.excluded_blocks
-            return not excluded and not any(pattern.is_match(address) for pattern in self.excludes)
-        return True
+        if self.excludes and address.config_address in self.excluded_blocks:
+            return False
+        return not any(pattern.is_match(address) for pattern in self.excludes)
 
     def is_direct_target(self, address: Address) -> bool:
         """Return whether -target names the instance, and not only a dependent of it."""

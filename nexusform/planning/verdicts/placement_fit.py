@@ -123,8 +123,12 @@ def _build_unplaced_pool(vms: VmObject, pool: PoolDemand) -> PoolShortage:
 
 def _is_failed_upgrade(vms: VmObject, pool: PoolDemand) -> bool:
     """Return whether all VMs of the pool without capacity are re-created by a new kubernetes_version."""
-    failed_keys = [key for key in vms.placements.failures if key[0] == pool.pool]
-    return all(vms.request.actions.recreations.get(key) == ROLLING for key in failed_keys)
+    recreations = vms.request.actions.recreations
+    for key in vms.placements.failures:
+        pool_name, _ = key
+        if pool_name == pool.pool and recreations.get(key) != ROLLING:
+            return False
+    return True
 
 
 def _build_capacity_error(vms: VmObject, shortage: PoolShortage, failure: NoFitReason, hint: str) -> Diagnostic:
@@ -184,9 +188,9 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     for vms in objects:
         if vms.instance.is_removed or not vms.request.actions.unchanged:
             continue  # no existing VM stays
-        for rule in vms.placement_groups:
-            if rule.is_affinity or not rule.is_hard:  # only hard anti-affinity has a maximum
-                continue
+        # Only hard anti-affinity has a maximum.
+        rules = [rule for rule in vms.placement_groups if rule.is_hard and not rule.is_affinity]
+        for rule in rules:
             excess = dict(_find_excess_group_vms(vms, rule))
             if excess:
                 yield _build_group_warning(vms.instance, rule, excess)
@@ -269,11 +273,10 @@ def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str
                 memory[machine, cell] += vm.sku.mib_in_cell
 
     overcommitted = {name for name, used_gib in disk.items() if used_gib > site.machines[name].disk_gib}
-    overcommitted |= {
-        name
-        for (name, cell), used_cpus in cpus.items()
-        if used_cpus > site.machines[name].cpus_per_cell or memory[name, cell] > site.machines[name].memory_mib_per_cell
-    }
+    for (name, cell), used_cpus in cpus.items():
+        machine_facts = site.machines[name]
+        if used_cpus > machine_facts.cpus_per_cell or memory[name, cell] > machine_facts.memory_mib_per_cell:
+            overcommitted.add(name)
     # VMs in unknown cells: no combination of cells has the capacity.
     overcommitted |= machines.intersection(site.scheduler.list_overfull_machines())
     return [name for name in site.machines if name in overcommitted]

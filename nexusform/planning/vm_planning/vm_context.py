@@ -295,9 +295,11 @@ def _can_vms_stay(pool: PoolDemand, vms: VmObject, site: site_plans.SitePlan) ->
     """Return whether the existing VMs of a pool can stay although its zones are missing: neither its zones changed,
     nor is any of their machines removed.
     """
-    has_unchanged_zones = (pool.pool, pool.zones) in [(prior.pool, prior.zones) for prior in vms.prior_pools]
+    zones_before = {prior.pool: prior.zones for prior in vms.prior_pools}
+    if pool.pool not in zones_before or zones_before[pool.pool] != pool.zones:
+        return False
     machines = {vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool}
-    return has_unchanged_zones and machines <= site.machines.keys()
+    return machines <= site.machines.keys()
 
 
 def _build_unknown_zones_problem(

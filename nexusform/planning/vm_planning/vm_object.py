@@ -238,13 +238,18 @@ class VmObject(Struct):
 
     def list_placed_vms(self) -> list[PlacedVm]:
         """Return every VM after the plan, pools in order, numbers ascending."""
-        return [self.placements.vms[key] for pool in self.pools for key in pool.keys if key in self.placements.vms]
+        placed_vms: list[PlacedVm] = []
+        for pool in self.pools:
+            placed_vms += [self.placements.vms[key] for key in pool.keys if key in self.placements.vms]
+        return placed_vms
 
     def list_vms(self) -> Sequence[PlacedVm]:
         """Return every VM after the plan; with an unknown demand all prior VMs."""
         if self.instance.is_removed:
             return ()
-        return tuple(self.prior.existing.values()) if self.request.demand is NO_DEMAND else self.list_placed_vms()
+        if self.request.demand is NO_DEMAND:
+            return tuple(self.prior.existing.values())
+        return self.list_placed_vms()
 
     def is_released_early(self, key: VmKey) -> bool:
         """Return whether a VM of an updated object is removed before anything is placed. VMs of a Kubernetes upgrade

@@ -161,7 +161,7 @@ class _VmPlanner:
         Pools with a resource of their own come last, since the replacement of their cluster replaces them, too.
         """
         self.context.hints.add_objects(self.objects.values())  # possible targets of placement hints
-        clusters = [
+        clusters = [  # after the plan
             instance for instance in instances if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
         ]
         for cluster in clusters:  # by id, for pools with a resource of their own
@@ -197,8 +197,9 @@ class _VmPlanner:
         if instance.is_configured:
             self.blocks.set_predicted_action(instance, evaluation)
             self.blocks.record_decision(instance)
-        if instance.is_invalid or (demand is NO_DEMAND and not instance.is_removed):
-            # Unknown demand: it keeps its VMs, so that their capacity is not allocated to others.
+        is_demand_unknown = demand is NO_DEMAND and not instance.is_removed
+        if instance.is_invalid or is_demand_unknown:
+            # It keeps its VMs, so that their capacity is not allocated to others.
             vms.keep_all_vms(vms.prior.demand)
             return
         if not (instance.is_removed or instance.is_replaced):  # a new object counts from the lowest number
@@ -307,12 +308,12 @@ class _VmPlanner:
         is_changed = before is None or _has_changed_argument(instance.type.schema, instance.config, before)
         if vms.is_unchanged and not is_changed and not self.blocks.inventory.skus:  # declared SKUs may change
             return {}
+        # The values of attributes that cannot be configured stay, unless a new object replaces the old one.
         kept_values = {} if instance.is_replaced else get_mapping(before)
-        attributes = instance.type.schema.attributes
         prior_computed = {
             name: kept_values[name]
-            for name in attributes
-            if name in kept_values and not attributes[name].is_configurable
+            for name, attribute in instance.type.schema.attributes.items()
+            if name in kept_values and not attribute.is_configurable
         }
         arguments = {**prior_computed, **instance.config}
         return family.build_computed_attributes(
@@ -322,8 +323,10 @@ class _VmPlanner:
 
 def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     """Return whether a configured argument differs from the prior object; an unset optional computed one does not."""
-    computed_names = {name for name, attribute in schema.attributes.items() if attribute.computed}
-    arguments = {name: value for name, value in config.items() if value is not None or name not in computed_names}
+    arguments = dict(config)
+    for name, attribute in schema.attributes.items():
+        if attribute.computed and arguments.get(name) is None:  # a provider sets it
+            arguments.pop(name, None)
     return not has_equal_values(schema, arguments, before)
 
 

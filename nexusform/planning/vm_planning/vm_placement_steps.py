@@ -133,9 +133,12 @@ def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
 def _find_common_trigger(vms: VmObject) -> str:
     """Return the trigger for every VM of the instance, "" for individual triggers."""
     if vms.instance.is_removed:
-        return "pool_removed" if vms.prior.demand.parent_id else "cluster_removed"  # a pool as a resource of its own
+        if vms.prior.demand.parent_id:  # a pool as a resource of its own
+            return "pool_removed"
+        return "cluster_removed"
     if vms.instance.is_replaced:
-        return "requested" if vms.instance.decision.reason == "replace_by_request" else "cluster_replaced"
+        is_requested = vms.instance.decision.reason == "replace_by_request"
+        return "requested" if is_requested else "cluster_replaced"
     return ""
 
 
