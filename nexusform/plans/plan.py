@@ -597,5 +597,4 @@ class Plan(Struct, frozen=True):
         changed_addresses = {row.address for row in self.placements if row.action is not PlacementAction.KEEP}
         if not changed_addresses.isdisjoint(self.observed_attributes):  # objects observed by data sources
             return True
-        has_changes_to_record = bool(self.refreshed_objects)  # made outside of nexusform
-        return self.mode is Mode.REFRESH_ONLY and has_changes_to_record
+        return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)  # changed outside, to be recorded

@@ -15,15 +15,16 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
     """Sort every node after its dependencies; among ready nodes, the lowest position first. `dependencies` must refer
     only to its own keys, and each node needs a position of its own. Nodes of cycles and their dependents are left out.
     """
-    unmet_counts: dict[N, int] = {}
+    unmet_counts: dict[N, int] = {}  # numbers of dependencies without a place in the order so far
     dependents: dict[N, list[N]] = {}
     for node, node_dependencies in dependencies.items():
         unique_dependencies = set(node_dependencies)
         unmet_counts[node] = len(unique_dependencies)
         for dependency in unique_dependencies:
             dependents.setdefault(dependency, []).append(node)
+    # A node is ready when the order contains all of its dependencies. The heap has the positions of ready nodes.
     by_position = {position[node]: node for node in dependencies}
-    ready = [place for place, node in by_position.items() if not unmet_counts[node]]  # positions
+    ready = [place for place, node in by_position.items() if not unmet_counts[node]]
     heapify(ready)
     order: list[N] = []
     while ready:
@@ -49,11 +50,12 @@ def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]
     )
     found_cycles = []
     for component in nx.strongly_connected_components(graph):
-        first = min(component, key=position.__getitem__)
-        if len(component) == 1 and not graph.has_edge(first, first):
-            continue  # no cycle
-        subgraph = graph.subgraph(sorted(component, key=position.__getitem__))
-        found_cycles.append(tuple(edge[0] for edge in nx.find_cycle(subgraph, first)))
+        members = sorted(component, key=position.__getitem__)
+        first = members[0]
+        if len(members) == 1 and not graph.has_edge(first, first):
+            continue  # a node alone forms a cycle only with itself
+        edges = nx.find_cycle(graph.subgraph(members), first)
+        found_cycles.append(tuple(start for start, _ in edges))
     return sorted(found_cycles, key=lambda cycle: position[cycle[0]])
 
 

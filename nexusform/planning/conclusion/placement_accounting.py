@@ -94,7 +94,11 @@ def _add_object_to_totals(
     rows: list[PlacementChange],
     before: Names,
 ) -> Iterator[str]:
-    """Add one resource (its names before the plan: `before`) to the totals of a kind; yield inconsistencies."""
+    """Add one resource to the totals of a kind, and yield inconsistencies of its rows.
+
+    `before` counts the names of its objects before the plan. For each name, the count after the plan must follow from
+    the one before and from the rows: those that remove an object of the name, and those that add one.
+    """
     if change.action is Action.NO_OP and not rows:
         totals["before"] += before.total()
         totals["stays"] += before.total()
@@ -116,7 +120,8 @@ def _add_object_to_totals(
     totals["stays"] += before.total() - existing.total()  # existing objects without a row
     for name in sorted({*before, *after, *existing, *added}):
         expected_after = before[name] - row_counts.removed[name] + added[name]
-        if existing[name] > before[name] or after[name] != expected_after:  # a row too many or too few
+        has_too_many_rows = existing[name] > before[name]
+        if has_too_many_rows or after[name] != expected_after:
             yield (
                 f'{change.address}: of {kind} "{name}" there '
                 f"{select_word_form(before[name], 'is', 'are')} {before[name]} before and "

@@ -1,7 +1,6 @@
 """Pools of nodes to re-create: Kubernetes upgrades batch by batch, other changes all at once."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
@@ -80,6 +79,13 @@ def _build_upgrade(
     if trigger == ROLLING:
         before = first_object.prior.demand.version or ""
         after = first_object.request.demand.version or ""
+    budgets: list[str] = []
+    single_replicas: list[str] = []
+    protected_workloads: list[str] = []
+    for obstacles in disruptions:
+        budgets += obstacles.budgets
+        single_replicas += obstacles.single_replicas
+        protected_workloads += obstacles.protected_workloads
     return Upgrade(
         address=first_object.instance.address,
         cluster=first_object.request.demand.cluster,
@@ -87,10 +93,10 @@ def _build_upgrade(
         before=before,
         after=after,
         pools=tuple(pools),
-        budgets=tuple(chain.from_iterable(obstacle.budgets for obstacle in disruptions)),
-        single_replicas=tuple(chain.from_iterable(obstacle.single_replicas for obstacle in disruptions)),
+        budgets=tuple(budgets),
+        single_replicas=tuple(single_replicas),
         trigger=trigger,
-        protected_workloads=tuple(chain.from_iterable(obstacle.protected_workloads for obstacle in disruptions)),
+        protected_workloads=tuple(protected_workloads),
     )
 
 
@@ -103,10 +109,11 @@ def _build_pool_upgrade(
     meanwhile.
     """
     keys = pool.keys
-    recreated = [key for key in keys if vms.request.actions.recreations.get(key) == trigger]
+    triggers = vms.request.actions.recreations  # the reason to re-create a VM, by its key
+    recreated = [key for key in keys if triggers.get(key) == trigger]
+    other_count = sum(triggers.get(key, trigger) != trigger for key in keys)  # re-created for other reasons
     prior = index_pools(vms.prior_pools).get(pool.pool)
     is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
-    other_count = sum(vms.request.actions.recreations.get(key, trigger) != trigger for key in keys)  # other reasons
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
     failed_batch, reason = 0, ""  # batches count from 1
@@ -115,7 +122,9 @@ def _build_pool_upgrade(
             failed_batch, reason = index // batch + 1, vms.placements.failures[key].reason
             break
     batch_count = min(batch, len(recreated))
-    down_count = other_count + (0 if uses_surge else batch_count)
+    down_count = other_count  # with surge, a new VM runs before an old one stops
+    if not uses_surge:
+        down_count += batch_count
     all_stay_up = uses_surge and not other_count
     return PoolNodeRecreation(
         pool=pool.pool,

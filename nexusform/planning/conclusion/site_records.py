@@ -17,7 +17,14 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, has_erro
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
-from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key, index_pools
+from nexusform.placements.vm_demands import (
+    ClaimDemand,
+    PlacedVm,
+    PoolDemand,
+    VmDemand,
+    compute_number_sort_key,
+    index_pools,
+)
 from nexusform.planning.conclusion.plan_result import PlanResult, index_site_resources, iterate_observed_sites
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning import site_plans
@@ -129,11 +136,11 @@ def _collect_site_resource_capacity(
     observed_sites = index_site_resources(result.plan.changes)
     if not observed_sites:
         return ()
-    claims_by_cluster = dict(  # volume claims before and after the plan, as a pair
-        chain.from_iterable(contribution.collect_claims().items() for contribution in result.contributions)
-    )
-    claims_before = {cluster: claims for cluster, (claims, _) in claims_by_cluster.items()}
-    claims_after = {cluster: claims for cluster, (_, claims) in claims_by_cluster.items()}
+    claims_before: dict[str, ClaimDemand] = {}  # of volumes, by cluster
+    claims_after: dict[str, ClaimDemand] = {}
+    for contribution in result.contributions:
+        for cluster, claims_on_sides in contribution.collect_claims().items():
+            claims_before[cluster], claims_after[cluster] = claims_on_sides
     network_by_cluster: dict[str, str] = {}
     for change in result.plan.changes:
         network = find_configured_node_network(get_mapping(change.after))
@@ -179,8 +186,10 @@ def compute_headroom(
 
 
 def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
-    """Compute the capacity for one SKU before or after the plan, in total and without the rack with most of it, and the
-    clusters without surge capacity for an upgrade. None without the site.
+    """Compute the capacity for one SKU on one side of the plan: before or after it. None without the site.
+
+    It is the number of further VMs in total, and without the rack with most of it. The result also names the clusters
+    without capacity for the surge VMs of an upgrade. Figures are intervals if VMs are in unknown NUMA cells.
     """
     if occupied is None:
         return None
@@ -196,13 +205,14 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
     )
     # The clusters without surge capacity, and those that may lack it (unknown cells).
+    clusters: dict[str, None] = {}  # all with a pool of the SKU
     without_capacity: dict[str, None] = {}
     uncertain: dict[str, None] = {}
     known_counts: dict[Hashable, Interval] = {}  # filled by the scheduler, to count equal demands once
     for owner, pool in pools:
-        capacity = occupied.site.scheduler.count_free_slots(
-            site_plans.build_demand(owner, pool, number=0), known_counts
-        )
+        clusters[owner.cluster] = None
+        demand = site_plans.build_demand(owner, pool, number=0)
+        capacity = occupied.site.scheduler.count_free_slots(demand, known_counts)
         if capacity.maximum < pool.surge_size:
             without_capacity[owner.cluster] = None
         elif capacity.minimum < pool.surge_size:
@@ -212,7 +222,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
         free=free.minimum,
         free_after_rack_loss=rack_lost.minimum,
         worst_rack=worst_rack if minimums.get(worst_rack) else "",
-        clusters=tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
+        clusters=tuple(clusters),
         no_surge_clusters=tuple(without_capacity),
         maximum_free=None if free.is_exact else free.maximum,
         maximum_free_after_rack_loss=None if rack_lost.is_exact else rack_lost.maximum,

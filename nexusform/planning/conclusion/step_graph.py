@@ -288,13 +288,14 @@ def _has_order_effect(
 ) -> bool:
     """Return whether any VM gets another machine if the objects are placed in another order.
 
-    The placement runs again from `base` in two other orders, each in the plan and in samples. `planned` are all
-    operations, `operations` those that place VMs, by object in the planned order.
+    Two orders are tried: reversed, and with the first object last. The placement runs again from `base` for each of
+    them, in the plan and in samples. `planned` are all operations, `operations` those that place VMs, by object in the
+    planned order.
     """
     placing = {id(operation) for group in operations.values() for operation in group}
     others = [operation for operation in planned if id(operation) not in placing]  # releases, VMs without capacity
     groups = list(operations.values())
-    orders = (groups[::-1], [*groups[1:], groups[0]])  # two of many: reversed, and with the first object last
+    orders = (groups[::-1], [*groups[1:], groups[0]])  # two of many
     for sample in _ORDER_SAMPLES:  # the plan and three samples
         planned_placements = run_operations(base, planned, sample)
         for order in orders:

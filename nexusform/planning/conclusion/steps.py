@@ -242,14 +242,18 @@ class _UsedObjectIndex:
         """
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
-        current_changes = [change for change in changes if not change.deposed]
-        for change in current_changes:
+        created: set[Address] = set()
+        type_names: dict[str, None] = {}  # each once, in order
+        for change in changes:
+            if change.deposed:  # only to delete
+                continue
+            type_names[change.address.type] = None
             if change.before is not None:
                 before[change.address] = change.before
             if change.after is not None:
                 after[change.address] = change.after
-        created = {change.address for change in changes if change.action in _CREATES}
-        type_names = dict.fromkeys(change.address.type for change in current_changes)  # each once, in order
+            if change.action in _CREATES:
+                created.add(change.address)
         references = {name: _list_references(types[name]) for name in type_names}
         self._before = _ObjectIndex(before, references)
         self._after = _ObjectIndex(after, references)
@@ -278,9 +282,10 @@ class _UsedObjectIndex:
         """Yield the objects used before the plan: those referenced, and the racks and machines of prior VMs."""
         yield from self._before.find_referenced(address.type, values)
         use = self._machines.get(address, _NO_MACHINES)
-        racks = {f"{site}/{rack}" for site, rack, _ in use.occupied}
-        machines = {f"{site}/{rack}/{machine}" for site, rack, machine in use.occupied}
-        for place_id in racks | machines:
+        place_ids: set[str] = set()  # of the racks and machines
+        for site, rack, machine in use.occupied:
+            place_ids |= {f"{site}/{rack}", f"{site}/{rack}/{machine}"}
+        for place_id in place_ids:
             if place_id in self._places_before:
                 yield self._places_before[place_id]
 

@@ -103,7 +103,11 @@ def _iterate_replacing_paths(
 def find_pool_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path = ()
 ) -> Iterator[Path]:
-    """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL); new pools have none."""
+    """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL); new pools have none.
+
+    A pool is a nested block with a label, compared with the prior block of the same label. Its argument has a path such
+    as ("agent_pool", "np1", "vm_sku_name").
+    """
     for name, attribute in schema.attributes.items():
         if attribute.on_change is OnChange.REPLACE_POOL and _has_difference(prior.get(name), config.get(name)):
             yield (*prefix, name)

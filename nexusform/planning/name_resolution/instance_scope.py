@@ -145,7 +145,11 @@ class InstanceScope(Struct, frozen=True):
 
 
 def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
-    """Resolve a reference into a resource, without problems. `used` counts resolved steps, at first before its name."""
+    """Return the value of a reference to a resource, an instance of it or one attribute, always without problems.
+
+    `used` is the number of steps before the name of the block: none in `nexus_rack.r1[0].id`, and one in
+    `data.nexus_site.s.id`. The result has the number of steps used for the value. The evaluator resolves the others.
+    """
     steps = traversal.steps
     name_step = next(iter(steps[used:]), None)
     if not isinstance(name_step, TraverseAttribute):

@@ -53,7 +53,9 @@ class ValueOriginTracer:
         """Build the traced expression of one step of an evaluation: its text and value, and the same of its parts.
 
         The definition of a name, such as `local.zone`, is a further part. Literals are no parts, and parentheses are
-        skipped. `hidden`: the step is inside a sensitive value or error, so its value is not shown.
+        skipped. A second use of the same definition does not repeat its parts (`is_repeated`).
+
+        `hidden`: the step is inside a sensitive value or error, so its value is not shown.
         """
         expression = trace.expression
         # An error caught by try() or can() (the whole expression does not fail) would reveal its sensitive value.

@@ -181,7 +181,9 @@ def _must_follow_statement(
     other_ends: tuple[MoveEndpoint, MoveEndpoint],
 ) -> bool:
     """Return whether the first statement must be applied after the other one: it moves the result of the other one, or
-    one is about a part of the other.
+    one is about a part of the other. `ends` and `other_ends` are the start and the end of each.
+
+    Example: `b -> c` follows `a -> b`. It also follows `module.x -> module.y` if `b` is in module.y.
     """
     (begin, end), (other_begin, other_end) = ends, other_ends
     if begin.may_refer_to_same_object(other_end):

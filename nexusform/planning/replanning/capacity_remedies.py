@@ -220,20 +220,20 @@ def _try_without_surge(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
     if not all(unplaced.surge and unplaced.pool.pool != CONTROL_PLANE for unplaced in pools):
         return  # only upgrades add surge VMs, and a control plane has no upgrade_settings
     settings = (("max_surge", "0"), ("max_unavailable", "1"))
-    adjustments = [
-        ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "upgrade_settings", name), value)
-        for unplaced in pools
-        for name, value in settings
-    ]
+    adjustments: list[ArgumentAdjustment] = []
+    names, data = [], []
+    for unplaced in pools:
+        path = (*unplaced.pool.path, "upgrade_settings")
+        adjustments += [ArgumentAdjustment(unplaced.address, (*path, name), value) for name, value in settings]
+        names.append(f"{unplaced.cluster}/{unplaced.pool.pool}")
+        data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, **dict(settings)})
     outcome = trial(adjustments)
     if not outcome.plan.errored:
-        names = [f"{unplaced.cluster}/{unplaced.pool.pool}" for unplaced in pools]
         scope = f" for {format_list(names)}" if len(names) > 1 else ""
         text = (
             f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{scope}: the upgrade removes a '
             f"VM before it adds the next, and fits.{format_certainty_note(outcome)}"
         )
-        data = [{"address": str(unplaced.address), "pool": unplaced.pool.pool, **dict(settings)} for unplaced in pools]
         yield Remedy("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
 
 
@@ -253,13 +253,11 @@ def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
             counts[key] = min(unplaced.placed_count, counts[key] - 1) if key in counts else unplaced.placed_count
         if not all(unplaced.pool.count_path for unplaced in pools.values()):
             return  # plain VMs and VNFs have no count to lower
-        minimum_counts = {key: max(unplaced.existing_count, 1) for key, unplaced in pools.items()}
-        if any(counts[key] < minimum_counts[key] for key in pools):
-            return  # existing VMs would be removed, or no VM remains
-        adjustments = [
-            ArgumentAdjustment(unplaced.address, unplaced.pool.count_path, counts[key])
-            for key, unplaced in pools.items()
-        ]
+        adjustments = []
+        for key, unplaced in pools.items():
+            if counts[key] < max(unplaced.existing_count, 1):
+                return  # existing VMs would be removed, or no VM remains
+            adjustments.append(ArgumentAdjustment(unplaced.address, unplaced.pool.count_path, counts[key]))
         outcome = trial(adjustments)
         if not outcome.plan.errored:
             remedy = _build_count_remedy(pools, counts)
@@ -289,14 +287,15 @@ def _build_count_remedy(
 ) -> Remedy:
     """Build the remedy of fewer VMs: the `counts` with capacity. Both arguments have the keys (address, pool name)."""
     texts, data = [], []
+    vcpus = 0
     for key, unplaced in pools.items():
         prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
         count, sku = counts[key], unplaced.pool.sku
         argument = str(unplaced.pool.count_path[-1])  # the name of the argument
         texts.append(f"{prefix}{argument} = {count}")
         data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name})
+        vcpus += count * sku.vcpus
     verb, sku_text = ("fits", "this SKU") if len(texts) == 1 else ("fit", "these SKUs")
-    vcpus = sum(counts[key] * unplaced.pool.sku.vcpus for key, unplaced in pools.items())
     return Remedy("count", f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).", {"counts": data})
 
 
@@ -327,9 +326,10 @@ def _iterate_zone_additions(shortage: _PlanShortage) -> Iterator[Sequence[str]]:
         if rack.get("status") != "planned":
             zones_of_sites.setdefault(str(rack["site_id"]), set()).add(str(rack["availability_zone"]))
     zones: set[str] = set()
+    allowed_zones: list[frozenset[str]] = []  # of each pool
     for unplaced in shortage.pools:
         zones.update(zones_of_sites.get(unplaced.site_id, ()))
-    allowed_zones = [unplaced.pool.configured_zones for unplaced in shortage.pools]
+        allowed_zones.append(unplaced.pool.configured_zones)
     common_zones = frozenset.intersection(*allowed_zones)
     addable_zones = sorted(zones - common_zones, key=str.encode)  # new for at least one pool
     sizes = range(1, len(addable_zones) + 1)
@@ -383,13 +383,16 @@ def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
         if rack.get("status") == "planned" and rack.get("site_id") in sites:
             planned.append((address, str(rack["name"])))
     for racks in _list_choices(planned):
-        adjustments = [ArgumentAdjustment(address, ("status",), "active") for address, _ in racks]
+        adjustments, names, data = [], [], []
+        for address, name in racks:
+            adjustments.append(ArgumentAdjustment(address, ("status",), "active"))
+            names.append(name)
+            data.append({"address": str(address), "status": "active"})
         outcome = trial(adjustments)
         if not outcome.plan.errored:
-            names = ", ".join(name for _, name in racks)
-            data = {"racks": [{"address": str(address), "status": "active"} for address, _ in racks]}
-            text = f"{names} (planned) active: {_format_fit(shortage.pools)}.{format_certainty_note(outcome)}"
-            yield Remedy("racks", text, data, tuple(adjustments))
+            certainty = format_certainty_note(outcome)
+            text = f"{', '.join(names)} (planned) active: {_format_fit(shortage.pools)}.{certainty}"
+            yield Remedy("racks", text, {"racks": data}, tuple(adjustments))
             return
 
 
@@ -499,16 +502,19 @@ def _try_hint_argument(
     shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint], argument: str, value: str
 ) -> Iterator[Remedy]:
     """Try another value of one argument of the hints; yield it if the plan has no errors. It re-creates their VMs."""
-    edits = [ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
+    edits, data = [], []
+    owners: dict[str, None] = {}  # addresses of the VMs with the hints, each once
+    for hint in hints:
+        edits.append(ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value))
+        data.append({"address": str(hint.address), "hint": hint.index, argument: value})
+        owners[str(hint.address)] = None
     outcome = trial(edits)
     if outcome.plan.errored:  # it does not help
         return
-    owners = list(dict.fromkeys(str(hint.address) for hint in hints))
     moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")  # reasons of a move
     cost = format_replacement_cost(moved_count)
     subject = f"the placement_hint of {' and '.join(owners)}"
     text = f'{argument} = "{value}" in {subject}: {_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}'
-    data = [{"address": str(hint.address), "hint": hint.index, argument: value} for hint in hints]
     yield Remedy("hint", text, {"hints": data, "replaced_vms": moved_count}, tuple(edits))
 
 

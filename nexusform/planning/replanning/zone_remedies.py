@@ -191,13 +191,13 @@ def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
     outcome = trial(tuple(adjustments.values())) if adjustments else None
     if outcome is None:  # nothing to try, or it is rejected
         return
-    clauses = []
+    clauses, data = [], []
     for zones, pools in pools_by_zones.items():
         zone_text = _format_zones(zones) if zones else "all zones"
         clauses.append(f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {zone_text}")
+        data.append({"pools": list(pools), "availability_zones": list(zones)})
     moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")  # reasons of a move
     text = f"{'; '.join(clauses)}, unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
-    data = [{"pools": list(pools), "availability_zones": list(zones)} for zones, pools in pools_by_zones.items()]
     yield Remedy("zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values()))
 
 
@@ -219,8 +219,10 @@ def _build_zone_group(
     site_zones = site.list_zones()
     changed_members: list[GroupMember] = []
     required_zones: set[str] = set()
+    existing_per_zone: Counter[str] = Counter()
     for member in group:
         is_existing = member.rank < 0  # not placed by this plan
+        existing_per_zone[member.placement.availability_zone] += is_existing  # True adds 1
         # The pools of clusters have a count and zones; plain VMs and VNFs have neither.
         is_fixed = not member.pool.count_path or (is_existing and not may_move)
         if is_fixed:
@@ -230,7 +232,6 @@ def _build_zone_group(
             if not is_rewritten:  # the pool keeps its configured zones
                 required_zones |= member.pool.configured_zones
     # Zones with existing members are preferred, so that fewer of them move.
-    existing_per_zone = Counter(member.placement.availability_zone for member in group if member.rank < 0)
     optional_zones = [zone for zone in site_zones if zone not in required_zones]
     optional_zones.sort(key=lambda zone: -existing_per_zone[zone])  # equal counts stay in the order of the site
     names = dict.fromkeys(map(_get_cluster_name, group))

@@ -188,9 +188,9 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     for vms in objects:
         if vms.instance.is_removed or not vms.request.actions.unchanged:
             continue  # no existing VM stays
-        # Only hard anti-affinity has a maximum.
-        rules = [rule for rule in vms.placement_groups if rule.is_hard and not rule.is_affinity]
-        for rule in rules:
+        for rule in vms.placement_groups:
+            if rule.is_affinity or not rule.is_hard:  # only hard anti-affinity has a maximum
+                continue
             excess = dict(_find_excess_group_vms(vms, rule))
             if excess:
                 yield _build_group_warning(vms.instance, rule, excess)

@@ -116,12 +116,15 @@ def find_lost_forgotten_vms(
 
 
 def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -> None:
-    """Remove lost forgotten VMs from the note of a rack or machine: its private data in state, a row per VM."""
+    """Remove lost forgotten VMs from the note of a rack or machine: its private data in state, a row per VM.
+
+    A row begins with the names of the machine and of the VM.
+    """
     if instance.loses_prior_object:  # removed or replaced: it loses its whole note
         return
     note = instance.private or instance.prior_note
     lost_keys = {(machine, name) for _, machine, name in lost_vms}
-    remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in lost_keys]  # machine, name
+    remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in lost_keys]
     instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}
 
 

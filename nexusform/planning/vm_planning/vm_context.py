@@ -108,9 +108,12 @@ class HintTargets:
 
 def _collect_locations(vms: VmObject) -> site_plans.Targets:
     """Return the names of the machines and racks of the VMs after the plan."""
-    placements = [vm.placement for vm in vms.placements.vms.values()]
-    machines = frozenset(placement.machine for placement in placements)
-    return machines, frozenset(placement.rack for placement in placements)
+    machines: set[str] = set()
+    racks: set[str] = set()
+    for vm in vms.placements.vms.values():
+        machines.add(vm.placement.machine)
+        racks.add(vm.placement.rack)
+    return frozenset(machines), frozenset(racks)
 
 
 def _iterate_hard_hints(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -219,10 +219,14 @@ class VmObject(Struct):
         machine still exists, so its VMs stay.
         """
         self.keep_all_vms(self.request.demand)
-        triggers = {key: find_trigger(vm.placement.machine) for key, vm in self.prior.existing.items()}
-        losing_triggers = (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN)
-        losses = {key: trigger for key, trigger in triggers.items() if trigger in losing_triggers}
-        unchanged = [key for key in triggers if key not in losses]
+        losses: dict[VmKey, str] = {}
+        unchanged: list[VmKey] = []
+        for key, vm in self.prior.existing.items():
+            trigger = find_trigger(vm.placement.machine)
+            if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
+                losses[key] = trigger
+            else:
+                unchanged.append(key)
         self.request = replace(self.request, actions=replace(self.request.actions, unchanged=unchanged, losses=losses))
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
@@ -256,7 +260,9 @@ class VmObject(Struct):
         (rolling) are not: they free capacity when their own object is updated.
         """
         actions = self.request.actions
-        return key in actions.removals or actions.recreations.get(key, ROLLING) != ROLLING  # the default: no action
+        if key in actions.removals:
+            return True
+        return key in actions.recreations and actions.recreations[key] != ROLLING
 
 
 class VmSituation(Struct, frozen=True):

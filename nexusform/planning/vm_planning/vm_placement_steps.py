@@ -298,12 +298,15 @@ def _record_placement(vms: VmObject, vm: _RequestedVm, handle: int, placement: P
 
 
 def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
-    """Return the placement groups of a pool as hints: the machines and racks to prefer, or avoid, for its next VM."""
+    """Return the placement groups of a pool as hints: the machines and racks to prefer, or avoid, for its next VM.
+
+    Affinity prefers the locations of all VMs of the group so far. Anti-affinity avoids those with the maximum number of
+    its VMs. A group without a placed VM, or for a whole site, gives no hint.
+    """
     hints = []
     for group in pool.groups:
         placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
         if placements and group.scope != "site":  # all VMs of an object are on one site anyway
-            # Near any VM of the group, or away from locations with the maximum of its VMs.
             threshold = 1 if group.is_affinity else group.max_vms
             machines = Counter(placement.machine for placement in placements)
             racks = Counter(placement.rack for placement in placements)

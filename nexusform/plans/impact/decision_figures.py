@@ -221,10 +221,14 @@ def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
             pod_count += 1
             if not row.scores["certain"]:
                 causes[str(row.scores.get("depends_on") or "ties")] += 1
+    exact_rack_counts = exact_machines = 0
+    for table in plan.placement_tables:
+        exact_rack_counts += table.racks_certain
+        exact_machines += table.machines_certain
     return PlacementConfidenceSummary(
         vms=plan.placed_vms,
-        exact_rack_counts=sum(table.racks_certain for table in plan.placement_tables),
-        exact_machines=sum(table.machines_certain for table in plan.placement_tables),
+        exact_rack_counts=exact_rack_counts,
+        exact_machines=exact_machines,
         pods=pod_count,
         certain_pods=pod_count - causes.total(),
         doubts=dict(causes.most_common()),

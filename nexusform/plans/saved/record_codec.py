@@ -175,7 +175,7 @@ def read_record(kind: Any, data: Any) -> Any:
 
 
 def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
-    """Read data under a name or number: problems get its path."""
+    """Read data under a name or number. A problem in it gets this step in front of its path."""
     try:
         return read(data)
     except ConversionProblem as problem:
@@ -270,8 +270,10 @@ def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
 
 
 def _build_mapping_shape(key: Any, value: Shape) -> Shape:
-    """Build the shape (converters to JSON data and back) of a mapping; `value` is the shape of its values. With texts
-    as keys it is written as an object, with addresses as keys as a list of pairs. Raises TypeError for other keys.
+    """Build the shape (converters to JSON data and back) of a mapping; `value` is the shape of its values.
+
+    With texts as keys it is written as an object: `{"a": 1}`. With addresses as keys it is written as a list of pairs:
+    `[["nexus_rack.r1", 1]]`. Raises TypeError for other keys.
     """
     if key is Address:
         pairs = _build_sequence_shape(_build_tuple_shape((get_annotation_shape(Address), value)))
@@ -296,8 +298,10 @@ def _read_mapping(value: Shape, data: Any) -> dict[str, Any]:
 
 
 def _build_record_shape(kind: type[Any]) -> Shape:
-    """Build the shape of a struct: an object of its fields, without those at their defaults. Many structs of the kind
-    are a table, with a column per field.
+    """Build the shape of a struct: an object of its fields, without those at their defaults.
+
+    Many structs of the kind are a table, with a column per field. Each column is read and written like a tuple of the
+    values of its field.
     """
     hints = get_type_hints(kind)
     writers: list[tuple[str, Write | None, Any]] = []  # name, converter and default of each field

@@ -51,9 +51,10 @@ class DocumentDeduplicator:
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
 
     def _write(self, node: _SharedNode) -> None:
-        """Set the written form of a list or object from those of its parts; they are written before it. A value used
-        twice or more is stored once in `self._values`. Its written form is a text with its position there, such as
-        `&3`.
+        """Set the written form of a list or object from those of its parts; they are written before it.
+
+        A value used twice or more is stored once in `self._values`, unless it is very short. Its written form is a text
+        with its position there, such as `&3`. Other values are written in full.
         """
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
@@ -105,6 +106,8 @@ class _NodeCollector:
         thus have one node, found by the identity of the value or by its content. A node is created after the nodes of
         its parts. `depth` is the level of the value in its document. Very deep values and long lists of scalars have a
         node each.
+
+        Example: `{"a": [1, 2], "b": [1, 2]}` has one node for both lists, with two uses, and one for the object.
         """
         kind = value.__class__
         if kind in _SCALARS:
@@ -204,6 +207,9 @@ class DocumentExpander:
         its prefix: it becomes a shared value or UNKNOWN. A list with a reference to keys as its first element becomes
         an object: its other elements are the values of these keys. Containers are searched one by one, not recursively.
         Raises SharedValuesError.
+
+        Example with the mark `&`: `["&:0", "&1"]` is an object with the keys number 0, here a single one. Its value is
+        the shared value number 1.
         """
         box = [document]  # a container around the document, because the document itself may be a reference
         containers: list[Any] = [box]  # still to be searched

@@ -237,10 +237,14 @@ def compute_site_resource_capacity(
     site_id: str, site: str, supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> tuple[SiteResourceCapacity, ...]:
     """Return the limited resources of a site, kind by kind. Observed clusters outside of the plan keep their nodes."""
-    observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
     managed_names = before.counts.keys() | after.counts.keys()
-    unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed_names}
-    observed_networks = {name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}
+    unmanaged: dict[str, int] = {}  # nodes of observed clusters outside of the plan
+    observed_networks: dict[str, str] = {}
+    for cluster in supplies.clusters:
+        if cluster.cluster not in managed_names:
+            unmanaged[cluster.cluster] = cluster.nodes
+        if cluster.network:
+            observed_networks[cluster.cluster] = cluster.network
     nodes = _SiteNodeCounts(
         before={**unmanaged, **before.counts},
         after={**unmanaged, **after.counts},
