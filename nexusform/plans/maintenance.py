@@ -102,9 +102,7 @@ class Upgrade(Struct, frozen=True):
     @property
     def is_feasible(self) -> bool:
         """Whether every batch certainly fits and every drain may evict."""
-        if self.budgets:  # they allow no eviction
-            return False
-        return not any(pool.failed_batch or pool.scale_in_pools for pool in self.pools)
+        return not self.budgets and not any(pool.failed_batch or pool.scale_in_pools for pool in self.pools)
 
     @property
     def drain_hours(self) -> float:
@@ -150,15 +148,10 @@ class PlannedMachineAction(Struct, frozen=True):
 
 def select_stopped_vms(actions: Iterable[PlannedMachineAction]) -> frozenset[tuple[str, str]]:
     """Return the VMs stopped by actions, each once: site id, name."""
-    stopped_vms: set[tuple[str, str]] = set()
-    for action in actions:
-        stopped_vms.update((action.site_id, vm) for vm in action.stopped_vms)
-    return frozenset(stopped_vms)
+    return frozenset((action.site_id, vm) for action in actions for vm in action.stopped_vms)
 
 
 def describe_stopped_vms(actions: Iterable[PlannedMachineAction]) -> list[str]:
     """Return `2 VMs stop`; empty without any."""
     count = len(select_stopped_vms(actions))
-    if not count:
-        return []
-    return [f"{format_count(count, 'VM')} {select_word_form(count, 'stops', 'stop')}"]
+    return [f"{format_count(count, 'VM')} {select_word_form(count, 'stops', 'stop')}"] if count else []

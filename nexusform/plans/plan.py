@@ -589,12 +589,10 @@ class Plan(Struct, frozen=True):
     @property
     def has_changes(self) -> bool:
         """Whether applying would change an object, address, output, placement of observed objects, or recorded fact."""
-        if self.reported_changes:
-            return True
         output_actions = {output.action for output in self.outputs}
-        if output_actions - {Action.NO_OP}:
+        if self.reported_changes or output_actions - {Action.NO_OP}:
             return True
         changed_addresses = {row.address for row in self.placements if row.action is not PlacementAction.KEEP}
-        if not changed_addresses.isdisjoint(self.observed_attributes):  # objects observed by data sources
+        if not changed_addresses.isdisjoint(self.observed_attributes):
             return True
         return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)  # changed outside, to be recorded

@@ -22,9 +22,8 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
         unmet_counts[node] = len(unique_dependencies)
         for dependency in unique_dependencies:
             dependents.setdefault(dependency, []).append(node)
-    # A node is ready when the order contains all of its dependencies. The heap has the positions of ready nodes.
     by_position = {position[node]: node for node in dependencies}
-    ready = [place for place, node in by_position.items() if not unmet_counts[node]]
+    ready = [place for place, node in by_position.items() if not unmet_counts[node]]  # positions
     heapify(ready)
     order: list[N] = []
     while ready:
@@ -54,8 +53,7 @@ def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]
         first = members[0]
         if len(members) == 1 and not graph.has_edge(first, first):
             continue  # a node alone forms a cycle only with itself
-        edges = nx.find_cycle(graph.subgraph(members), first)
-        found_cycles.append(tuple(start for start, _ in edges))
+        found_cycles.append(tuple(start for start, _ in nx.find_cycle(graph.subgraph(members), first)))
     return sorted(found_cycles, key=lambda cycle: position[cycle[0]])
 
 

@@ -43,21 +43,21 @@ def mark_existing_findings(plan: Plan) -> Plan:
     actions = _collect_plan_actions(plan)
     # Clusters (site id, name) with surge capacity before the plan, and none after it.
     new_shortages = {(row.site_id, cluster) for row in plan.capacity for cluster in row.new_no_surge_clusters}
-    pools = [(site.id, pool) for site in plan.sites for pool in site.pools]
-    addresses = {str(pool.address) for _, pool in pools}  # of all objects with VMs
-    addresses_with_new_shortage = {
-        str(pool.address) for site_id, pool in pools if (site_id, pool.cluster) in new_shortages
-    }
+    addresses: set[str] = set()  # of all objects with VMs
+    addresses_with_new_shortage: set[str] = set()
+    for site in plan.sites:
+        for pool in site.pools:
+            addresses.add(str(pool.address))
+            if (site.id, pool.cluster) in new_shortages:
+                addresses_with_new_shortage.add(str(pool.address))
     existing_addresses = {  # by kind of finding: a finding at one of these addresses existed before
         "no-surge-capacity": frozenset(addresses - addresses_with_new_shortage),
         "shared-machine": select_without_new_sharing(plan.sites),
     }
-    diagnostics = [
-        replace(diagnostic, is_preexisting=True)
-        if _is_existing_finding(diagnostic, actions, existing_addresses.get(diagnostic.id, frozenset()))
-        else diagnostic
-        for diagnostic in plan.diagnostics
-    ]
+    diagnostics = list(plan.diagnostics)
+    for index, diagnostic in enumerate(diagnostics):
+        if _is_existing_finding(diagnostic, actions, existing_addresses.get(diagnostic.id, frozenset())):
+            diagnostics[index] = replace(diagnostic, is_preexisting=True)
     return replace(plan, diagnostics=tuple(diagnostics))
 
 

@@ -13,7 +13,7 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
-from nexusform.resources.address import Address, render_moved_block
+from nexusform.resources.address import Address, ConfigAddress, render_moved_block
 from nexusform.values.typed_value import UNKNOWN
 
 RENAMED: Final = "probable-rename"
@@ -34,10 +34,12 @@ def build_rename_diagnostics(
     Whole blocks are compared first, then the instance keys in one block. `removed_vms` counts the VMs removed with
     each object: advice about an object with VMs has another diagnostic id.
     """
-    existing_blocks = {instance.address.config_address for instance in instances if instance.prior is not None}
+    existing_blocks: set[ConfigAddress] = set()
     deleted_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
     created_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
     for instance in instances:
+        if instance.prior is not None:
+            existing_blocks.add(instance.address.config_address)
         if instance.action is Action.DELETE:
             deleted_by_type[instance.address.type].append(instance)
         elif instance.action is Action.CREATE:

@@ -221,7 +221,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
 
 
 def _add_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines], waits: Waits) -> None:
-    """Let each step of an object with VMs on evacuated machines wait for the updates of their racks or machines.
+    """Add the waits of objects with VMs on evacuated machines: for the updates of the racks or machines.
 
     These updates close the machines to new VMs (a cordon). Otherwise the VMs might return to them.
     """

@@ -73,8 +73,10 @@ def compute_planning_order(
     all_blocks = iterate_resource_blocks(configuration)
     managed = [block for block in all_blocks if block.mode == "managed" and block.type in resource_types]
     blocks = sorted(managed, key=lambda block: tuple((name.encode(), offset) for name, offset in block.position))
-    phases = {block.address: resource_types[block.type].phase for block in blocks}
-    source_order = {block.address: index for index, block in enumerate(blocks)}
+    phases: dict[ConfigAddress, int] = {}
+    source_order: dict[ConfigAddress, int] = {}
+    for index, block in enumerate(blocks):
+        phases[block.address], source_order[block.address] = resource_types[block.type].phase, index
     reachability = _Reachability(graph)
     needs = {block.address: reachability.find_blocks(block.address, source_order) for block in blocks}  # dependencies
     problems = _build_later_phase_reference_errors(blocks, needs, phases, dependencies, reachability)

@@ -117,9 +117,18 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
     if not selection.is_partial:
         return None
     edges = build_dependencies(configuration)
-    blocks = {node for node in edges if node.kind in ("resource", "data")}
-    excluded_nodes = {node for node in blocks if build_block_address(node) in selection.excluded_blocks}
-    targets = [node for node in blocks if _is_named_by_any_pattern(selection.targets, build_block_address(node))]
+    blocks: set[Declaration] = set()  # nodes of the graph
+    excluded_nodes: set[Declaration] = set()
+    targets: list[Declaration] = []
+    for node in edges:
+        if node.kind not in ("resource", "data"):
+            continue
+        blocks.add(node)
+        address = build_block_address(node)
+        if address in selection.excluded_blocks:
+            excluded_nodes.add(node)
+        if _is_named_by_any_pattern(selection.targets, address):
+            targets.append(node)
     target_nodes = find_reachable(targets, lambda node: edges.get(node, ()))
     outputs = {}
     for name in configuration.root.outputs:

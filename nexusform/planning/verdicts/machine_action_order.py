@@ -285,7 +285,7 @@ class _SiteActionOrder:
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-        """Return the actions in a safe order, and the errors. An action comes after those that its block depends on.
+        """Return the actions in a safe order, and the errors. An action follows its dependencies.
 
         The safe action of the lowest rank is next. If none is safe, each action that could be next gets an error, and
         all remaining actions follow the ordered ones.

@@ -130,24 +130,24 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     machine) that offers the planned machine.
     """
     instances = blocks.instances.values()
-    removed = [
-        instance for instance in instances if instance.loses_prior_object and _list_observed_unmanaged_vms(instance)
-    ]
-    if not removed:
+    vms_on_removed_machines: list[tuple[str, OccupiedCapacity]] = []  # each with its site id
+    for instance in instances:
+        if instance.loses_prior_object:
+            vms_on_removed_machines += _list_observed_unmanaged_vms(instance)
+    if not vms_on_removed_machines:
         return
     types = blocks.request.registries.resource_types
     prior_machines = _iterate_machines(build_object_inventory(blocks.prior.objects.items(), types))
     slot_of = {(machine.site_id, machine.name): machine.slot for machine in prior_machines}
     planned_machines = {machine.slot: machine for machine in _iterate_machines(blocks.inventory)}
     transferred: dict[str, list[OccupiedCapacity]] = {}  # by the address of the new machine
-    for instance in removed:
-        for site_id, occupied in _list_observed_unmanaged_vms(instance):
-            slot = slot_of.get((site_id, occupied.machine))
-            successor = planned_machines.get(slot) if slot is not None else None
-            if successor is not None:
-                renamed = replace(occupied, machine=successor.name)
-                transferred.setdefault(successor.address, []).append(renamed)
-                blocks.inventory.unmanaged.setdefault(site_id, []).append(renamed)
+    for site_id, occupied in vms_on_removed_machines:
+        slot = slot_of.get((site_id, occupied.machine))
+        successor = planned_machines.get(slot) if slot is not None else None
+        if successor is not None:
+            renamed = replace(occupied, machine=successor.name)
+            transferred.setdefault(successor.address, []).append(renamed)
+            blocks.inventory.unmanaged.setdefault(site_id, []).append(renamed)
     by_address = {str(instance.address): instance for instance in instances}
     for address, renamed_vms in transferred.items():
         successor_instance = by_address[address]

@@ -33,9 +33,11 @@ class HintTargets:
         self._hosts: dict[str, site_plans.Targets] = {}  # by the id of a rack or machine
         for rack in inventory.racks.values():
             rack_name = frozenset({rack.name})
-            self._hosts[rack.id] = (frozenset(machine.name for machine in rack.machines), rack_name)
+            machine_names: set[str] = set()
             for machine in rack.machines:
+                machine_names.add(machine.name)
                 self._hosts[f"{rack.id}/{machine.name}"] = (frozenset({machine.name}), rack_name)
+            self._hosts[rack.id] = (frozenset(machine_names), rack_name)
         for offer in inventory.machines.values():
             machine = offer.machine
             self._hosts[f"{offer.rack_id}/{machine.name}"] = (frozenset({machine.name}), frozenset({machine.rack}))

@@ -161,13 +161,15 @@ class _VmPlanner:
         Pools with a resource of their own come last, since the replacement of their cluster replaces them, too.
         """
         self.context.hints.add_objects(self.objects.values())  # possible targets of placement hints
-        clusters = [  # after the plan
-            instance for instance in instances if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
-        ]
-        for cluster in clusters:  # by id, for pools with a resource of their own
-            attributes = cluster.argument_values
-            if attributes is not None and not cluster.is_invalid:  # an invalid cluster has no usable id
-                self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
+        clusters: list[Instance] = []  # after the plan
+        for instance in instances:
+            if instance.type.kind is not PlanningKind.CLUSTER or instance.is_removed:
+                continue
+            clusters.append(instance)
+            attributes = instance.argument_values
+            if attributes is not None and not instance.is_invalid:  # an invalid cluster has no usable id
+                # Pools with a resource of their own refer to it.
+                self.context.current_context.clusters[instance.type.build_id(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []  # pools in resources of their own
         for vms in self._list_vm_objects(instances):
             demand, problems = vm_context.compute_demand(vms, self.context)

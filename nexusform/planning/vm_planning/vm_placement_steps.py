@@ -305,22 +305,27 @@ def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
     """
     hints = []
     for group in pool.groups:
-        placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
-        if placements and group.scope != "site":  # all VMs of an object are on one site anyway
-            threshold = 1 if group.is_affinity else group.max_vms
-            machines = Counter(placement.machine for placement in placements)
-            racks = Counter(placement.rack for placement in placements)
-            hints.append(
-                Hint(
-                    is_affinity=group.is_affinity,
-                    is_hard=group.is_hard,
-                    scope=HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
-                    machines=_select_frequent_names(machines, threshold),
-                    racks=_select_frequent_names(racks, threshold),
-                    target=group.name,
-                    vms_by_machine=tuple(sorted(machines.items())),
-                )
-            )
+        if group.scope == "site":  # all VMs of an object are on one site anyway
+            continue
+        machines: Counter[str] = Counter()  # numbers of VMs of the group
+        racks: Counter[str] = Counter()
+        for vm in vms.placements.vms.values():
+            if vm.pool in group.pools:
+                machines[vm.placement.machine] += 1
+                racks[vm.placement.rack] += 1
+        if not machines:
+            continue
+        threshold = 1 if group.is_affinity else group.max_vms
+        hint = Hint(
+            is_affinity=group.is_affinity,
+            is_hard=group.is_hard,
+            scope=HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
+            machines=_select_frequent_names(machines, threshold),
+            racks=_select_frequent_names(racks, threshold),
+            target=group.name,
+            vms_by_machine=tuple(sorted(machines.items())),
+        )
+        hints.append(hint)
     return hints
 
 

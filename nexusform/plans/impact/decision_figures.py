@@ -184,9 +184,7 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
     """Yield the interrupted VMs, without those re-created pool by pool."""
     pools = list_upgrade_pools(plan)
     for row in plan.placements:
-        if row.kind != VM or is_upgrade_row(row, pools):
-            continue
-        if compute_effect(row) in DISRUPTIVE_EFFECTS:
+        if row.kind == VM and compute_effect(row) in DISRUPTIVE_EFFECTS and not is_upgrade_row(row, pools):
             yield row
 
 
@@ -203,11 +201,8 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
         if compute_effect(row) is not Effect.LOST  # a VM without its host is not drained
     }
     seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
-    for upgrade in plan.upgrades:
-        seconds += sum(pool.drain_seconds for pool in upgrade.pools)
-    if not seconds:
-        return None
-    return DrainMinuteRange(min=0, max=-(-seconds // _SECONDS_PER_MINUTE))  # rounded up
+    seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)
+    return DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None  # rounded up
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
@@ -221,14 +216,10 @@ def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
             pod_count += 1
             if not row.scores["certain"]:
                 causes[str(row.scores.get("depends_on") or "ties")] += 1
-    exact_rack_counts = exact_machines = 0
-    for table in plan.placement_tables:
-        exact_rack_counts += table.racks_certain
-        exact_machines += table.machines_certain
     return PlacementConfidenceSummary(
         vms=plan.placed_vms,
-        exact_rack_counts=exact_rack_counts,
-        exact_machines=exact_machines,
+        exact_rack_counts=sum(table.racks_certain for table in plan.placement_tables),
+        exact_machines=sum(table.machines_certain for table in plan.placement_tables),
         pods=pod_count,
         certain_pods=pod_count - causes.total(),
         doubts=dict(causes.most_common()),

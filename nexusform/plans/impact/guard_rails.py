@@ -218,12 +218,9 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
         text = f"{row.site} has capacity for {after.free:,} more {row.sku} after this plan"
         yield GuardRailMeasurement(after.free, text)
     counted_sites = {row.site_id for row, _ in rows}
-    remaining_sites = [site for site in plan.sites if not site.is_removed]
-    uncounted = [site.name for site in remaining_sites if site.id not in counted_sites]
+    uncounted = [site.name for site in plan.sites if not site.is_removed and site.id not in counted_sites]
     if uncounted and (plan.errored or not rows):
-        reason = "no pool there uses a VM SKU"
-        if plan.errored:
-            reason = _PLAN_FAILED
+        reason = _PLAN_FAILED if plan.errored else "no pool there uses a VM SKU"
         yield GuardRailMeasurement(None, f"the spare capacity of {format_list(uncounted)} is unknown: {reason}")
     elif not rows:
         yield GuardRailMeasurement(None, "spare capacity is unknown: no site exists after this plan")
@@ -257,11 +254,8 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure a plan without resources, for example of a wrong file or directory: 1, else 0."""
-    has_nothing_to_predict = any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics)
-    if has_nothing_to_predict or not plan.changes:
-        yield GuardRailMeasurement(1, "the plan contains no resources")
-    else:
-        yield GuardRailMeasurement(0, "")
+    is_empty = any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics) or not plan.changes
+    yield GuardRailMeasurement(int(is_empty), "the plan contains no resources" if is_empty else "")
 
 
 def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:

@@ -64,9 +64,7 @@ def compute_effect(row: PlacementChange) -> Effect:
     if row.action is PlacementAction.KEEP:
         if row.source is None and row.target is None:  # the object does not exist before or after
             return Effect.NOT_CREATED
-        if runs_after:
-            return Effect.UNCHANGED
-        return Effect.STILL_WAITING
+        return Effect.UNCHANGED if runs_after else Effect.STILL_WAITING
     # The action is PLACE or MOVE. A placed object did not run before, and neither did a VM without a machine, although
     # `is_running` is true for every VM.
     is_unplaced_vm = row.kind == VM and row.source is None
@@ -96,9 +94,7 @@ def describe_state(row: PlacementChange) -> str:
     is_rescheduled = row.trigger in _RESCHEDULING_TRIGGERS and row.provenance == PREDICTED
     if is_rescheduled and compute_effect(row) is Effect.RECREATED:
         return PREDICTED
-    if row.target is None or row.action in _ACTIONS_WITHOUT_TARGET:  # no object is there after the plan
-        return ""
-    if kind.is_running(row.target):
+    if row.target is None or row.action in _ACTIONS_WITHOUT_TARGET or kind.is_running(row.target):
         return ""
     return kind.format_waiting_state(row.target)
 
@@ -115,9 +111,7 @@ class EffectCount(Struct, frozen=True):
 def count_effects(rows: Iterable[PlacementChange]) -> tuple[EffectCount, ...]:
     """Count the rows per effect, kind and state, sorted by effect (in the order of `Effect`), kind and state."""
     counts = Counter((row.kind, compute_effect(row), describe_state(row)) for row in rows)
-    effects = []
-    for (kind, effect, state), count in counts.items():
-        effects.append(EffectCount(kind, effect, state, count))
+    effects = [EffectCount(kind, effect, state, count) for (kind, effect, state), count in counts.items()]
     effects.sort(key=lambda counted: (_EFFECTS.index(counted.effect), get_kind_order(counted.kind), counted.state))
     return tuple(effects)
 
@@ -139,11 +133,11 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
 
 def list_upgrade_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
     """Return the pools re-created by the plan's upgrades: site, cluster, pool, trigger."""
-    pools: set[tuple[str, str, str, str]] = set()
-    for upgrade in plan.upgrades:
-        for pool in upgrade.pools:
-            pools.add((upgrade.site_id, upgrade.cluster, pool.pool, upgrade.trigger))
-    return frozenset(pools)
+    return frozenset(
+        (upgrade.site_id, upgrade.cluster, pool.pool, upgrade.trigger)
+        for upgrade in plan.upgrades
+        for pool in upgrade.pools
+    )
 
 
 def is_upgrade_row(row: PlacementChange, pools: frozenset[tuple[str, str, str, str]]) -> bool:
@@ -169,9 +163,7 @@ def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
 
 def get_source_node(row: PlacementChange) -> Node:
     """Return the node that a pod leaves."""
-    cluster = node = ""  # the pod had no node
-    if row.source is not None:
-        cluster, node, _machine = KINDS[row.kind].get_link(row.source)
+    cluster, node, _ = KINDS[row.kind].get_link(row.source) if row.source is not None else ("", "", "")
     return row.site_id, cluster, node
 
 

@@ -78,14 +78,11 @@ def _collect_changes(plan: Plan) -> dict[_Key, Any]:
 
 def _collect_other_parts(plan: Plan) -> tuple[Any, ...]:
     """Return the further parts of a report: outputs, findings, verdicts and maintenance."""
-    return (
-        {output.name: (output.action, output.before, output.after) for output in plan.outputs},
-        {(diagnostic.id, diagnostic.address) for diagnostic in plan.diagnostics},
-        {str(verdict.address): verdict.satisfied for verdict in plan.separation_verdicts},
-        [(check.address, check.status, check.messages) for check in plan.checks],
-        plan.upgrades,
-        plan.machine_actions,
-    )
+    outputs = {output.name: (output.action, output.before, output.after) for output in plan.outputs}
+    findings = {(diagnostic.id, diagnostic.address) for diagnostic in plan.diagnostics}
+    verdicts = {str(verdict.address): verdict.satisfied for verdict in plan.separation_verdicts}
+    checks = [(check.address, check.status, check.messages) for check in plan.checks]
+    return outputs, findings, verdicts, checks, plan.upgrades, plan.machine_actions
 
 
 def _sort_names(names: Iterable[str]) -> tuple[str, ...]:
@@ -103,8 +100,6 @@ def _list_affected_clusters(plan: Plan, has_several_sites: bool) -> set[str]:
     clusters = set()
     for row in plan.placements:
         if row.cluster and compute_effect(row) in LOSS_EFFECTS:
-            prefix = ""
-            if has_several_sites:
-                prefix = enclose("", row.site_id, "/")
-            clusters.add(f"{prefix}{row.cluster}")
+            site = enclose("", row.site_id, "/") if has_several_sites else ""
+            clusters.add(f"{site}{row.cluster}")
     return clusters

@@ -28,20 +28,15 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
     saved_diagnostics = set(map(_serialize_diagnostic, plan.diagnostics))
     if not saved_diagnostics.issuperset(map(_serialize_diagnostic, new_plan.diagnostics)):
         different.append("warnings")
-    for name in plan.__struct_fields__:
-        if name in _NOT_COMPARED:
-            continue
-        if not is_equal_record(getattr(plan, name), getattr(new_plan, name)):
-            different.append(name)
+    compared_names = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
+    different += [name for name in compared_names if not is_equal_record(getattr(plan, name), getattr(new_plan, name))]
     return [name.replace("_", " ") for name in different]
 
 
 def has_sampled_verdicts(plan: Plan) -> bool:
     """Return whether results of a plan besides its certainty depend on samples: limits, separation or NUMA cells."""
-    limits = {result.name for result in plan.guard_rails}
-    if "certainty" in limits or plan.separation_verdicts:
-        return True
-    return plan.numa_sampling is not None
+    has_limit = "certainty" in {result.name for result in plan.guard_rails}
+    return has_limit or bool(plan.separation_verdicts) or plan.numa_sampling is not None
 
 
 def remove_confidence(plan: Plan) -> Plan:

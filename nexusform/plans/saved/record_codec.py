@@ -71,8 +71,7 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
     distinct_values = [value for _, value in numbers]
     if len(distinct_values) == 1:
         [value] = distinct_values
-        is_default = value.__class__ is field.default.__class__ and value == field.default
-        if is_default:
+        if value.__class__ is field.default.__class__ and value == field.default:
             return None
         if field.can_deduplicate or value is None:
             return {"all": field.write_many(distinct_values)[0]}
@@ -327,9 +326,7 @@ def _write_fields(writers: Sequence[tuple[str, Write | None, Any]], record: Any)
     data = {}
     for name, write_field, default in writers:
         value = getattr(record, name)
-        if value is default:
-            continue
-        if value == default and value.__class__ is default.__class__:  # true equals 1
+        if value is default or (value == default and value.__class__ is default.__class__):  # true equals 1
             continue
         data[name] = value if write_field is None else write_field(value)
     return data

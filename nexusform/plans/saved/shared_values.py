@@ -170,8 +170,7 @@ class _NodeCollector:
             part = pending.pop()
             if isinstance(part, str):
                 if part[:1] == _LETTER:
-                    run = len(part) - len(part.lstrip(_LETTER))
-                    self.longest_run = max(self.longest_run, run)
+                    self.longest_run = max(self.longest_run, len(part) - len(part.lstrip(_LETTER)))
             elif isinstance(part, Mapping):
                 pending.extend(part.values())
             elif isinstance(part, list | tuple):
@@ -247,9 +246,7 @@ class DocumentExpander:
         return self._values[number]
 
     def _parse_number(self, name: str, below: int) -> int:
-        """Return the number of a shared value; it must be smaller than `below`."""
-        is_number = name.isascii() and name.isdecimal() and len(name) <= _DIGITS
-        if not is_number or int(name) >= below:
+        if not (name.isascii() and name.isdecimal()) or len(name) > _DIGITS or int(name) >= below:
             raise SharedValuesError("It refers to a missing shared value.")
         return int(name)
 

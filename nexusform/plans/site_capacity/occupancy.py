@@ -244,12 +244,9 @@ def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
             unchanged = [(site.id, machine) for machine in _list_machine_of_each_vm(pool.unchanged)]
             vms_after.setdefault(address, Counter()).update([*arrivals, *unchanged])
             added.setdefault(address, set()).update(arrivals)
-    addresses = []
-    for address, machines in added.items():
-        vm_counts = [vms_after[address][machine] for machine in machines]
-        if max(vm_counts, default=0) <= 1:
-            addresses.append(address)
-    return frozenset(addresses)
+    return frozenset(
+        address for address, machines in added.items() if all(vms_after[address][machine] <= 1 for machine in machines)
+    )
 
 
 def _list_machine_of_each_vm(vms: Iterable[PlacedVm]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_first_items
+from nexusform.diagnostics.phrases import format_count, format_first_items, group_by
 from nexusform.json_data.plain_data import get_part, get_text
 from nexusform.placements.vm_demands import ClaimDemand, PoolDemand, VmDemand
 
@@ -387,18 +387,21 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
     no volume was captured, unless the claims alone exceed the total.
     """
     total = _sum_appliance_capacity(supplies)
-    if any(claim.unsized_claim for claim in claims):  # its name
-        return None
-    claimed_bytes = sum(claim.size for claim in claims)
+    claimed_bytes = 0  # of all claims
+    new_bytes = 0  # of claims without an existing volume
+    unverified_sizes: list[int] = []  # of existing claims with an unknown volume
+    for claim in claims:
+        if claim.unsized_claim:  # the name of a claim without a size
+            return None
+        claimed_bytes += claim.size
+        new_bytes += claim.unbound_size
+        unverified_sizes += claim.unverified_sizes
     if supplies.volumes is None:
         claimed_gib = -(-claimed_bytes // _GIB)  # rounded up
         return claimed_gib if total is not None and claimed_gib > total else None
     _, volumes_mib = supplies.volumes
-    new_bytes = sum(claim.unbound_size for claim in claims)  # of claims without an existing volume
     if supplies.volume_sizes:
-        # The volumes of some existing claims are unknown. Assign a sufficient volume to as many of them as possible.
-        # The other claims need new storage, for any assignment.
-        unverified_sizes = chain.from_iterable(claim.unverified_sizes for claim in claims)
+        # Assign a sufficient volume to as many of these claims as possible. The others need new storage anyway.
         volumes = sorted(chain.from_iterable([mib * _MIB] * count for mib, count in supplies.volume_sizes))
         for size in sorted(unverified_sizes, reverse=True):
             if volumes and volumes[-1] >= size:  # the largest volume fits the largest claim
@@ -414,11 +417,8 @@ def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResou
     amount, None if unknown, and `surge` the further need of an upgrade. It is the row with the smallest `free - surge`.
     If this row is sufficient, a row without a known total precedes it.
     """
-    known_rows: list[SiteResourceCapacity] = []
-    unknown_rows: list[SiteResourceCapacity] = []
-    for row in rows:
-        if row.kind is kind:
-            (unknown_rows if row.free is None else known_rows).append(row)
+    rows_by_knowledge = group_by((row for row in rows if row.kind is kind), lambda row: row.free is not None)
+    known_rows, unknown_rows = rows_by_knowledge.get(True, []), rows_by_knowledge.get(False, [])
     if not known_rows:
         return next(iter(unknown_rows), None)
     scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge)  # `free` is known here
