@@ -195,7 +195,11 @@ def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
-    """Return by step that places VMs the steps before it: those that free their machines, and those of cordons."""
+    """Return by step that places VMs the steps before it: those that free their machines, and those of cordons.
+
+    An object frees the machines of its VMs by its delete step. Without one, a release step frees those of the VMs
+    removed before anything is placed.
+    """
     freeing: dict[OnSite, set[int]] = {}  # by site and machine
     for address, use in machines.items():
         delete = graph.delete_step.get((address, ""))

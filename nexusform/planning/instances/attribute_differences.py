@@ -246,7 +246,10 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
 
 
 def has_equal_values(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
-    """Return whether no planned value differs; an argument missing in the prior object equals an unset one."""
+    """Return whether no planned value differs; an argument missing in the prior object equals an unset one.
+
+    Example: `{"name": "a", "zone": None}` equals `{"name": "a"}`, also as a nested block.
+    """
     for name, value in planned.items():
         before = prior.get(name)
         if before != value and not _has_semantically_equal_blocks(schema.blocks.get(name), value, before):

@@ -79,8 +79,11 @@ class BlockPlanner:
         self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
 
     def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> BlockInstances | None:
-        """Expand a block into its instances; None if count or for_each is unknown and the block may wait until more is
-        known. In a module with an invalid repetition, prior instances stay unchanged.
+        """Expand a block into its instances, in all instances of its module. Prior instances without a key in the
+        configuration follow: they are removed.
+
+        Return None if count or for_each is unknown and the block may wait until more is known. In a module with an
+        invalid repetition, prior instances stay unchanged.
         """
         prepared = self.bodies.get_body(block)
         diagnostics: list[Diagnostic] = []

@@ -193,7 +193,11 @@ def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Look
 
 
 def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve a reference to a module or one of its outputs, with the number of used steps."""
+    """Resolve a reference to a module or one of its outputs, with the number of used steps.
+
+    `module.edge["a"].id` uses three steps: the name of the call, the key and the output. Without a known key or output,
+    the value is that of the whole call, and one step is used.
+    """
     call = scope.instance.module.calls.get(traversal.first_name)
     if call is None:
         return _build_unknown_lookup(traversal)

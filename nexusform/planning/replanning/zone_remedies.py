@@ -215,7 +215,11 @@ def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
 def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
-    """Build a group of a rule. `may_move`: existing VMs, too, may move; `is_rewritten`: to zones not configured yet."""
+    """Build a group of a rule. `may_move`: existing VMs, too, may move; `is_rewritten`: to zones not configured yet.
+
+    Members that cannot move require their zones. The minimum number of zones follows from the CPUs and the memory of
+    all machines there, even of occupied ones: with fewer zones, the members do not fit in any case.
+    """
     site_zones = site.list_zones()
     changed_members: list[GroupMember] = []
     required_zones: set[str] = set()

@@ -36,9 +36,8 @@ def compute_numa_sampling(
     machines = sum(len(site.base.list_machines_with_unknown_cells()) for site in sampled_sites.values())
     # For each sample, whether everything fits on each site.
     fits_per_sample = zip(*(certainty[site_id].fits for site_id in sampled_sites if site_id in certainty), strict=True)
-    fits_packed, fits_spread = (
-        all(_has_sample_capacity_for_all(site, rule) for site in sampled_sites.values()) for rule in (PACKED, SPREAD)
-    )
+    fits_packed = all(_has_sample_capacity_for_all(site, PACKED) for site in sampled_sites.values())
+    fits_spread = all(_has_sample_capacity_for_all(site, SPREAD) for site in sampled_sites.values())
     return NumaSampling(
         machines=machines,
         displayed_sample=format_split_choice(split_choice),

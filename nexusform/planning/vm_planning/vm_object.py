@@ -283,6 +283,9 @@ def compute_vm_actions(
 ) -> VmActions:
     """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to find
     changed arguments and nodes deleted outside nexusform); NO_DEMAND means that the resource is removed.
+
+    Of several reasons to re-create a VM, the first of these is its trigger: -replace names the VM, a common trigger of
+    all VMs, a change of its machine, a changed argument of its pool.
     """
     existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
     prior_keys = [*existing_by_key, *situation.unplaced]  # of VMs with and without a machine

@@ -109,14 +109,20 @@ def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[
 def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str:
     """Return the trigger to move the VMs of a machine, "" to keep them."""
     site = context.sites.get(site_id)
-    site_trigger = site.find_machine_trigger(machine) if site is not None else MACHINE_REMOVED
+    trigger = MACHINE_REMOVED  # with its whole site
+    if site is not None:
+        trigger = site.find_machine_trigger(machine)
     # A machine neither planned nor in state was forgotten, by this plan or before.
-    was_forgotten = site_trigger == MACHINE_REMOVED and not context.is_recorded_machine(site_id, machine)
-    return MACHINE_FORGOTTEN if was_forgotten else site_trigger
+    if trigger == MACHINE_REMOVED and not context.is_recorded_machine(site_id, machine):
+        return MACHINE_FORGOTTEN
+    return trigger
 
 
 def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
-    """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation."""
+    """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation.
+
+    Each VM of a pool with another number of VFs is released at the scheduler, and added again with the new SKU.
+    """
     vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}  # virtual functions per VM, by pool
     changed_pools = index_pools(pool for pool in vms.pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs))
     for key in vms.request.actions.unchanged:
