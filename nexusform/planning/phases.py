@@ -96,50 +96,21 @@ class DomainPhases(Struct, frozen=True):
     list_lost_rows: Callable[[PriorState, PluginRegistries], Iterator[PlacementChange]]
 
 
-def plan_domain_phases(
-    blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation
-) -> tuple[DomainPhasesResult, ...]:
-    """Return the contributions of the used domains to a plan, including the diagnostics of their queries."""
-    return tuple(phases.plan(blocks, vms, evaluation) for phases in _load_used_phases(_list_objects(blocks)))
-
-
-def plan_domain_removals(blocks: BlockPlanner, vms: Iterable[VmObject]) -> tuple[DomainPhasesResult, ...]:
-    """Return the contributions of the used domains when everything is destroyed."""
-    return tuple(phases.remove(blocks, vms) for phases in _load_used_phases(_list_objects(blocks)))
-
-
-def collect_diagnostics(contributions: Iterable[DomainPhasesResult]) -> Iterator[Diagnostic]:
-    """Yield the diagnostics of the contributions."""
-    for contribution in contributions:
-        yield from contribution.diagnostics
-
-
 def list_workloads(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
     """Return the workloads on VMs in a state."""
-    used_phases = _load_used_phases(state.instances)
+    used_phases = load_used_phases(state.instances)
     return [workload for phases in used_phases for workload in phases.list_workloads(state, registries)]
 
 
 def collect_claims(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, ClaimDemand]:
     """Return the storage claims of pods of existing objects, by cluster id."""
     claims: dict[str, ClaimDemand] = {}
-    for phases in _load_used_phases(instances):
+    for phases in load_used_phases(instances):
         claims |= phases.collect_claims(instances, registries)
     return claims
 
 
-def collect_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
-    """Yield rows of objects that lost their host outside nexusform."""
-    for phases in _load_used_phases(prior.instances):
-        yield from phases.list_lost_rows(prior, registries)
-
-
-def _list_objects(blocks: BlockPlanner) -> Iterable[ResourceBlock | Address]:
-    """Return all objects in the configuration or the state."""
-    return (*blocks.order.blocks, *blocks.prior.instances)
-
-
-def _load_used_phases(objects: Iterable[ResourceBlock | Address]) -> Iterator[DomainPhases]:
+def load_used_phases(objects: Iterable[ResourceBlock | Address]) -> Iterator[DomainPhases]:
     """Yield the phases of the domains with a type of these objects."""
     types = {used.type for used in objects}  # a domain is imported only if one of its types is used
     for domain in find_domains().values():

@@ -6,6 +6,9 @@ difference to the prior state becomes a Change, and steps define the order of ap
 
 from __future__ import annotations
 
+from itertools import chain
+from operator import attrgetter
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -15,14 +18,14 @@ from nexusform.planning.conclusion.plan_assembly import PlacementPhasesResult, r
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner, find_instances_without_block
 from nexusform.planning.modules.configuration_validation import check_move_blocks, validate_configuration
-from nexusform.planning.modules.root_outputs import evaluate_all_outputs, plan_outputs, read_all_data
+from nexusform.planning.modules.root_outputs import iterate_module_instances, plan_outputs, read_all_data
 from nexusform.planning.name_resolution.evaluation_settings import (
     PreparedBodyCache,
     build_evaluation_settings,
     build_state_evaluation,
 )
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.phases import collect_diagnostics, plan_domain_phases, plan_domain_removals
+from nexusform.planning.phases import load_used_phases
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation import planning_order, target_selection
 from nexusform.planning.preparation.prior_state import PriorState, build_prior_state, exclude_unselected_imports
@@ -197,12 +200,17 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     context = build_vm_context(blocks)
     planned_vms = plan_vms(order.list_phase(planning_order.VM_PHASE), orphans.with_vms, context, blocks, evaluation)
     placed_evaluation = planned_vms.evaluation  # with known placements
-    contributions = plan_domain_phases(blocks, planned_vms.objects.values(), placed_evaluation)
+    used_phases = load_used_phases([*order.blocks, *blocks.prior.instances])  # of domains
+    vms = planned_vms.objects.values()
+    contributions = tuple([phases.plan(blocks, vms, placed_evaluation) for phases in used_phases])
+    domain_diagnostics = chain.from_iterable(map(attrgetter("diagnostics"), contributions))
     for block in order.list_phases(planning_order.PHASES_AFTER_PLACEMENTS):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)
     if not blocks.selection.is_partial:  # the outputs of a partial plan may refer to missing objects
-        evaluate_all_outputs(blocks.request.configuration, placed_evaluation)
+        for module_instance in iterate_module_instances(blocks.request.configuration, placed_evaluation):
+            for name in module_instance.module.outputs:  # without references, too, so that problems are reported
+                placed_evaluation.get_output(module_instance, name)
     return PlacementPhasesResult(
         evaluation=placed_evaluation,
         sites=context.sites,
@@ -210,19 +218,20 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
         prior_context=context.prior_context,
         contributions=contributions,
         diagnostics=(*orphans.diagnostics, *context.diagnostics),
-        phase_diagnostics=(*planned_vms.diagnostics, *collect_diagnostics(contributions)),
+        phase_diagnostics=(*planned_vms.diagnostics, *domain_diagnostics),
     )
 
 
 def _plan_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhasesResult:
     """Destroy the selection and its dependents: nothing is evaluated or placed."""
     vms, prior_context = plan_destroy(blocks)
-    contributions = plan_domain_removals(blocks, vms.values())
+    used_phases = load_used_phases([*blocks.order.blocks, *blocks.prior.instances])  # of domains
+    contributions = tuple([phases.remove(blocks, vms.values()) for phases in used_phases])
     return PlacementPhasesResult(
         evaluation=evaluation,
         sites={},
         vms=vms,
         prior_context=prior_context,
         contributions=contributions,
-        phase_diagnostics=tuple(collect_diagnostics(contributions)),
+        phase_diagnostics=tuple(chain.from_iterable(map(attrgetter("diagnostics"), contributions))),
     )

@@ -15,7 +15,7 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
     """Sort every node after its dependencies; among ready nodes, the lowest position first. `dependencies` must refer
     only to its own keys, and each node needs a position of its own. Nodes of cycles and their dependents are left out.
     """
-    unmet_counts: dict[N, int] = {}
+    unmet_counts: dict[N, int] = {}  # numbers of dependencies without a place in the order so far
     dependents: dict[N, list[N]] = {}
     for node, node_dependencies in dependencies.items():
         unique_dependencies = set(node_dependencies)
@@ -49,11 +49,11 @@ def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]
     )
     found_cycles = []
     for component in nx.strongly_connected_components(graph):
-        first = min(component, key=position.__getitem__)
-        if len(component) == 1 and not graph.has_edge(first, first):
-            continue  # no cycle
-        subgraph = graph.subgraph(sorted(component, key=position.__getitem__))
-        found_cycles.append(tuple(edge[0] for edge in nx.find_cycle(subgraph, first)))
+        members = sorted(component, key=position.__getitem__)
+        first = members[0]
+        if len(members) == 1 and not graph.has_edge(first, first):
+            continue  # a node alone forms a cycle only with itself
+        found_cycles.append(tuple(start for start, _ in nx.find_cycle(graph.subgraph(members), first)))
     return sorted(found_cycles, key=lambda cycle: position[cycle[0]])
 
 
@@ -65,5 +65,5 @@ def find_reachable(start: Iterable[N], list_neighbours: Callable[[N], Iterable[N
         node = stack.pop()
         if node not in visited:
             visited.add(node)
-            stack += [neighbour for neighbour in list_neighbours(node) if neighbour not in visited]
+            stack += list_neighbours(node)  # visited ones are skipped above
     return visited

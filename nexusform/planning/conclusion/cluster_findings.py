@@ -36,9 +36,10 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
     """Yield an error for each rejected change of a version, and a warning for each version near or past its end."""
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
-        is_cluster = registries.get_kind(change.address.type) is PlanningKind.CLUSTER
-        if not (is_cluster and change.before and change.after):
-            continue  # only a cluster before and after the plan changes its version
+        if registries.get_kind(change.address.type) is not PlanningKind.CLUSTER:
+            continue
+        if not change.before or not change.after:  # only a cluster before and after the plan changes its version
+            continue
         supplies = resources_by_site.get(str(change.after.get("site_id")), SiteResources())
         problem = _check_cluster(change, supplies, result.plan.timestamp)
         if problem is not None:
@@ -98,9 +99,10 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
         states = dict(networks.networks)  # by network id
         for path, network_id in dict(_list_network_ids(change.after)).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
-            is_secret = any(path[: len(secret)] == secret for secret in change.sensitive_after)
-            if match is None or match[1] not in networks.types or is_secret:  # match[1] is the type
+            if match is None or match[1] not in networks.types:  # match[1] is the type
                 continue
+            if any(path[: len(secret)] == secret for secret in change.sensitive_after):
+                continue  # no report may display the id
             name = network_id.rstrip("/").rpartition("/")[2]
             state = states.get(network_id.lower().rstrip("/"))
             if state == "":  # usable; None if the network is not listed
@@ -138,7 +140,12 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
 def _has_hugepages(value: Any) -> bool:
     """Return whether a value requests hugepages at any depth."""
     if isinstance(value, Mapping):
-        return any((str(name).startswith("hugepages") and part) or _has_hugepages(part) for name, part in value.items())
+        for name, part in value.items():
+            if part and str(name).startswith("hugepages"):
+                return True
+            if _has_hugepages(part):
+                return True
+        return False
     return isinstance(value, list | tuple) and any(map(_has_hugepages, value))
 
 

@@ -5,7 +5,7 @@ count as caused by the plan, for example missing parts of an export: no state re
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -43,21 +43,21 @@ def mark_existing_findings(plan: Plan) -> Plan:
     actions = _collect_plan_actions(plan)
     # Clusters (site id, name) with surge capacity before the plan, and none after it.
     new_shortages = {(row.site_id, cluster) for row in plan.capacity for cluster in row.new_no_surge_clusters}
-    pools = [(site.id, pool) for site in plan.sites for pool in site.pools]
-    addresses = {str(pool.address) for _, pool in pools}  # of all objects with VMs
-    addresses_with_new_shortage = {
-        str(pool.address) for site_id, pool in pools if (site_id, pool.cluster) in new_shortages
-    }
+    addresses: set[str] = set()  # of all objects with VMs
+    addresses_with_new_shortage: set[str] = set()
+    for site in plan.sites:
+        for pool in site.pools:
+            addresses.add(str(pool.address))
+            if (site.id, pool.cluster) in new_shortages:
+                addresses_with_new_shortage.add(str(pool.address))
     existing_addresses = {  # by kind of finding: a finding at one of these addresses existed before
         "no-surge-capacity": frozenset(addresses - addresses_with_new_shortage),
         "shared-machine": select_without_new_sharing(plan.sites),
     }
-    diagnostics = [
-        replace(diagnostic, is_preexisting=True)
-        if _is_existing_finding(diagnostic, actions, existing_addresses.get(diagnostic.id, frozenset()))
-        else diagnostic
-        for diagnostic in plan.diagnostics
-    ]
+    diagnostics = list(plan.diagnostics)
+    for index, diagnostic in enumerate(diagnostics):
+        if _is_existing_finding(diagnostic, actions, existing_addresses.get(diagnostic.id, frozenset())):
+            diagnostics[index] = replace(diagnostic, is_preexisting=True)
     return replace(plan, diagnostics=tuple(diagnostics))
 
 
@@ -100,19 +100,14 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         has_predecessor=plan.serial > 0,
         changed_resources={str(change.address) for change in plan.reported_changes},
         changed_documents={str(change.address) for change in plan.changes if _has_changed_text(change)},
-        resources_with_bindings=_merge_addresses(bindings_by_effect, _ADDING_EFFECTS),
-        resources_with_added_pods=_merge_addresses(pods_by_effect, _ADDING_EFFECTS),
+        resources_with_bindings=set[str]().union(*map(bindings_by_effect.__getitem__, _ADDING_EFFECTS)),
+        resources_with_added_pods=set[str]().union(*map(pods_by_effect.__getitem__, _ADDING_EFFECTS)),
         # Newly waiting pods lose their node, or are new without one. The others waited before, too.
         resources_with_waiting_pods=pods_by_effect[Effect.UNPLACED] | pods_added_without_node,
         resources_with_changed_pods=changed_pods,
         adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),
         removes_vms=not vm_effects.isdisjoint(_REMOVING_EFFECTS),
     )
-
-
-def _merge_addresses(addresses: Mapping[Effect, set[str]], effects: Iterable[Effect]) -> set[str]:
-    """Return the addresses with any of these effects."""
-    return set().union(*(addresses.get(effect, ()) for effect in effects))
 
 
 def _has_changed_text(change: Change) -> bool:

@@ -5,7 +5,6 @@ both sides of its changes: a plan with inconsistent totals would be wrong and is
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -13,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.phrases import group_by
+from nexusform.diagnostics.phrases import group_by, select_word_form
 from nexusform.interfaces.plugins import ResourceType, VmHandlers
 from nexusform.placement_kinds.placement_kind import KINDS, VM, get_kind_order
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -72,11 +71,11 @@ def compute_totals(
     return AccountingResult(tuple(totals), tuple(mistakes))
 
 
-def build_imbalance_error(mistakes: Iterable[str]) -> Iterator[Diagnostic]:
-    """Yield the error for a plan with inconsistent totals: the first mistake only."""
-    for mistake in islice(mistakes, 1):
+def build_imbalance_error(mistakes: Sequence[str]) -> Iterator[Diagnostic]:
+    """Yield the error for a plan with inconsistent totals, with the first mistake only. Yield nothing without any."""
+    if mistakes:
         detail = (
-            f"{mistake} This is a bug in nexusform, not in the configuration. No changes were made. "
+            f"{mistakes[0]} This is a bug in nexusform, not in the configuration. No changes were made. "
             "Report it with the configuration and the state."
         )
         yield build_error("unbalanced-plan-totals", detail)
@@ -95,7 +94,11 @@ def _add_object_to_totals(
     rows: list[PlacementChange],
     before: Names,
 ) -> Iterator[str]:
-    """Add one resource (its names before the plan: `before`) to the totals of a kind; yield inconsistencies."""
+    """Add one resource to the totals of a kind, and yield inconsistencies of its rows.
+
+    `before` counts the names of its objects before the plan. For each name, the count after the plan must follow from
+    the one before and from the rows: those that remove an object of the name, and those that add one.
+    """
     if change.action is Action.NO_OP and not rows:
         totals["before"] += before.total()
         totals["stays"] += before.total()
@@ -117,15 +120,13 @@ def _add_object_to_totals(
     totals["stays"] += before.total() - existing.total()  # existing objects without a row
     for name in sorted({*before, *after, *existing, *added}):
         expected_after = before[name] - row_counts.removed[name] + added[name]
-        if existing[name] > before[name] or after[name] != expected_after:  # a row too many or too few
+        has_too_many_rows = existing[name] > before[name]
+        if has_too_many_rows or after[name] != expected_after:
             yield (
-                f'{change.address}: of {kind} "{name}" there {_format_count_with_verb(before[name])} before and '
-                f"{_format_count_with_verb(after[name])} after, but the rows of the plan differ."
+                f'{change.address}: of {kind} "{name}" there '
+                f"{select_word_form(before[name], 'is', 'are')} {before[name]} before and "
+                f"{select_word_form(after[name], 'is', 'are')} {after[name]} after, but the rows of the plan differ."
             )
-
-
-def _format_count_with_verb(count: int) -> str:
-    return f"{'is' if count == 1 else 'are'} {count}"
 
 
 class _PlacementRowCounts(Struct):
@@ -142,7 +143,7 @@ class _PlacementRowCounts(Struct):
         effect = compute_effect(row)
         if effect is Effect.NOT_CREATED:  # it exists neither before nor after
             return
-        name = _format_placed_object_name(row)
+        name = KINDS[row.kind].format_name(row.pool, row.object)  # as in the attributes of its resource
         if row.action is PlacementAction.PLACE:
             self.added[name] += 1
             return
@@ -178,9 +179,11 @@ def mark_waiting_pods(
             rows_by_object.setdefault(row.address, []).append(row)
     waiting_rows: set[int] = set()  # identities of rows of pods in state without a node
     for change in changes:
+        if change.before is None or change.deposed:  # a new object has no pods in state
+            continue
         object_rows = rows_by_object.get(change.address, [])
         placing = [row for row in object_rows if row.action is PlacementAction.PLACE]
-        if placing and change.before is not None and not change.deposed:
+        if placing:
             waiting_rows |= set(map(id, _find_rows_of_waiting_pods(change, object_rows, placing, types)))
     return tuple(_convert_row_of_unscheduled_pod(row) if id(row) in waiting_rows else row for row in rows)
 
@@ -200,7 +203,7 @@ def _find_rows_of_waiting_pods(
     for row in object_rows:
         row_counts.add_row_to_counts(row)
     for row in placing:
-        name = _format_placed_object_name(row)
+        name = KINDS[kind].format_name(row.pool, row.object)
         if after[name] < before[name] - row_counts.removed[name] + row_counts.added[name]:
             row_counts.added[name] -= 1
             yield row
@@ -216,11 +219,6 @@ def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
     if kind.is_running(row.target):
         return replace(row, action=PlacementAction.MOVE, source=waiting)
     return replace(row, action=PlacementAction.KEEP, source=waiting, trigger="")
-
-
-def _format_placed_object_name(row: PlacementChange) -> str:
-    """Return the name of a row's object as `collect_names` returns it."""
-    return KINDS[row.kind].format_name(row.pool, row.object)
 
 
 def collect_names(kind: str, resource_type: ResourceType, attributes: Attributes | None) -> Names:

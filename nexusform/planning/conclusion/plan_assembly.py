@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -28,10 +27,10 @@ from nexusform.planning.conclusion.vm_placement_rows import (
     collect_explanations,
 )
 from nexusform.planning.instances.block_planner import BlockPlanner
-from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT, Instance
+from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT
 from nexusform.planning.modules import root_outputs
 from nexusform.planning.name_resolution.name_evaluation import UNKNOWN_REPETITION, Evaluation
-from nexusform.planning.phases import DomainPhasesResult, collect_lost_rows
+from nexusform.planning.phases import DomainPhasesResult, load_used_phases
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
@@ -55,7 +54,7 @@ from nexusform.plans.plan import (
     SitePredictionAccuracy,
     Step,
 )
-from nexusform.resources.address import Address, ConfigAddress, compute_address_order, parse_address
+from nexusform.resources.address import Address, compute_address_order, parse_address
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.rule import CountFilter
 from nexusform.scheduling.racks.vms import RackSpread
@@ -243,7 +242,9 @@ def _build_result(
 def _suggest_probable_renames(blocks: BlockPlanner, rows: Iterable[PlacementChange]) -> Iterable[Diagnostic]:
     """Return advice on probable renames, only for normal plans with deletions."""
     instances = blocks.instances.values()
-    if blocks.request.mode is not Mode.NORMAL or all(instance.action is not Action.DELETE for instance in instances):
+    if blocks.request.mode is not Mode.NORMAL:
+        return ()
+    if not any(instance.action is Action.DELETE for instance in instances):
         return ()
     from nexusform.planning.conclusion.rename_advice import build_rename_diagnostics
 
@@ -288,22 +289,32 @@ def build_refresh_plan(
     stay unchanged, except VMs on missing machines. `evaluation` uses the current objects.
     """
     from nexusform.planning.conclusion import refresh_changes
-    from nexusform.planning.modules.module_conditions import check_variable_validations, evaluate_current_conditions
+    from nexusform.planning.modules.module_conditions import (
+        ConditionResults,
+        check_current_conditions,
+        check_variable_validations,
+    )
 
     types = request.registries.resource_types
     sites = refresh_changes.build_observed_sites(prior, types)
-    rows = (*refresh_changes.list_observed_rows(prior, types, sites), *collect_lost_rows(prior, request.registries))
+    rows = [*refresh_changes.list_observed_rows(prior, types, sites)]
+    for phases in load_used_phases(prior.instances):
+        rows += phases.list_lost_rows(prior, request.registries)  # objects that lost their host outside nexusform
     placement_totals = compute_totals(refresh_changes.build_unchanged_changes(prior.instances), rows, types, sites)
     outputs = root_outputs.plan_current_outputs(request, evaluation)
     variable_results = check_variable_validations(request.configuration, evaluation)
-    condition_results = evaluate_current_conditions(request, evaluation)
+    # All conditions besides those of variables, with all their problems as warnings.
+    reported_count = len(evaluation.diagnostics)
+    condition_results = ConditionResults()
+    condition_results.add_all(check_current_conditions(request, evaluation))
+    condition_problems = [*condition_results.problems, *evaluation.diagnostics[reported_count:]]
     plan = Plan(
         mode=request.mode,
         changes=tuple(refresh_changes.build_moved_changes(prior)),
         drift=collect_drifted_objects(request.state, request.refreshed_objects),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
-        placements=rows,
+        placements=tuple(rows),
         placement_totals=placement_totals.totals,
         unchanged_count=sum(total.stays for total in placement_totals.totals),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
@@ -315,7 +326,7 @@ def build_refresh_plan(
         *refresh_changes.check_unfinished_changes(prior),
         *variable_results.problems,
         *outputs.diagnostics,
-        *condition_results.problems,
+        *(replace(problem, severity=Severity.WARNING) for problem in condition_problems),
     ]
     return PlanResult(
         _add_inputs_and_diagnostics_to_plan(
@@ -414,10 +425,12 @@ def _validate_plan(
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
     )
+    has_risks = not has_other_errors and not failures.unplaced  # of running pods: only for a full placement
+    pod_problems = list(
+        chain.from_iterable(part.collect_findings(instances, risks=has_risks) for part in outcome.contributions)
+    )
     if has_other_errors:
-        all_diagnostics += _collect_domain_findings(outcome, instances, risks=False)
-        return PlanValidation(all_diagnostics)
-    pod_problems = _collect_domain_findings(outcome, instances, risks=not failures.unplaced)  # for a full placement
+        return PlanValidation([*all_diagnostics, *pod_problems])
     if any(owner.request.actions.recreations or owner.request.actions.removals for owner in vms):
         from nexusform.planning.verdicts.stranded_vms import check_rack_concentration
 
@@ -441,7 +454,8 @@ def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) ->
         from nexusform.planning.verdicts.rule_violations import check_existing_vms
 
         yield from check_existing_vms(suspects)
-    if any(owner.request.actions.losses for owner in vms) or any(s.observed_unmanaged for s in outcome.sites.values()):
+    has_losses = any(owner.request.actions.losses for owner in vms)
+    if has_losses or any(site.observed_unmanaged for site in outcome.sites.values()):
         from nexusform.planning.verdicts.stranded_vms import check_duplicate_names, check_stranded_vms
 
         types, mode = blocks.request.registries.resource_types, blocks.request.mode
@@ -461,20 +475,14 @@ def _may_violate_rules(vms: VmObject) -> bool:
     has_count_rules = any(isinstance(rule, CountFilter) for rule in site.scheduler.profile.filters)
     constrained = {name for name, pool in pools.items() if has_count_rules or pool.has_further_constraints}
     for name, number in vms.request.actions.unchanged:
-        zone = vms.placements.vms[name, number].placement.availability_zone
         if name in constrained:
             return True
-        # An unselected object may have VMs of a missing pool.
-        if name in pools and not pools[name].is_zone_allowed(zone):
+        if name not in pools:  # an unselected object may have VMs of a missing pool
+            continue
+        zone = vms.placements.vms[name, number].placement.availability_zone
+        if not pools[name].is_zone_allowed(zone):
             return True
     return False
-
-
-def _collect_domain_findings(
-    outcome: PlacementPhasesResult, instances: Mapping[Address, Instance], *, risks: bool
-) -> list[Diagnostic]:
-    """Return the findings of all domains; `risks` (of running pods) only if everything is placed."""
-    return list(chain.from_iterable(part.collect_findings(instances, risks=risks) for part in outcome.contributions))
 
 
 def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
@@ -544,16 +552,15 @@ def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Plann
         for diagnostic in select_errors(diagnostics)
         if diagnostic.id != UNKNOWN_PLACEMENT and diagnostic.address
     }
-    return [diagnostic for diagnostic in diagnostics if not _is_consequence(diagnostic, blocks_with_errors, order)]
-
-
-def _is_consequence(diagnostic: Diagnostic, flawed_blocks: AbstractSet[ConfigAddress], order: PlanningOrder) -> bool:
-    """Return whether a diagnostic is about an unknown argument in a block that is or needs one of these blocks."""
-    if diagnostic.id != UNKNOWN_PLACEMENT or not diagnostic.address:
-        return False
-    block = parse_address(diagnostic.address).config_address
-    needs = find_reachable([block], order.get_direct_dependencies)  # includes the block
-    return not flawed_blocks.isdisjoint(needs)
+    remaining = []
+    for diagnostic in diagnostics:
+        if diagnostic.id == UNKNOWN_PLACEMENT and diagnostic.address:
+            block = parse_address(diagnostic.address).config_address
+            needs = find_reachable([block], order.get_direct_dependencies)  # includes the block
+            if not blocks_with_errors.isdisjoint(needs):
+                continue
+        remaining.append(diagnostic)
+    return remaining
 
 
 def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:

@@ -1,7 +1,6 @@
 """Pools of nodes to re-create: Kubernetes upgrades batch by batch, other changes all at once."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
@@ -11,7 +10,6 @@ from nexusform.planning.conclusion.vm_placement_rows import is_platform_scale_in
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
 from nexusform.planning.vm_planning.vm_object import ROLLING, VmObject, find_changed_argument
 from nexusform.plans.maintenance import DrainObstacles, PoolNodeRecreation, Upgrade
-from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import Token, run_operations
 from nexusform.scheduling.racks.vms import Placement
 
@@ -81,6 +79,13 @@ def _build_upgrade(
     if trigger == ROLLING:
         before = first_object.prior.demand.version or ""
         after = first_object.request.demand.version or ""
+    budgets: list[str] = []
+    single_replicas: list[str] = []
+    protected_workloads: list[str] = []
+    for obstacles in disruptions:
+        budgets += obstacles.budgets
+        single_replicas += obstacles.single_replicas
+        protected_workloads += obstacles.protected_workloads
     return Upgrade(
         address=first_object.instance.address,
         cluster=first_object.request.demand.cluster,
@@ -88,10 +93,10 @@ def _build_upgrade(
         before=before,
         after=after,
         pools=tuple(pools),
-        budgets=tuple(chain.from_iterable(obstacle.budgets for obstacle in disruptions)),
-        single_replicas=tuple(chain.from_iterable(obstacle.single_replicas for obstacle in disruptions)),
+        budgets=tuple(budgets),
+        single_replicas=tuple(single_replicas),
         trigger=trigger,
-        protected_workloads=tuple(chain.from_iterable(obstacle.protected_workloads for obstacle in disruptions)),
+        protected_workloads=tuple(protected_workloads),
     )
 
 
@@ -104,10 +109,11 @@ def _build_pool_upgrade(
     meanwhile.
     """
     keys = pool.keys
-    recreated = [key for key in keys if vms.request.actions.recreations.get(key) == trigger]
+    triggers = vms.request.actions.recreations  # the reason to re-create a VM, by its key
+    recreated = [key for key in keys if triggers.get(key) == trigger]
+    other_count = sum(triggers.get(key, trigger) != trigger for key in keys)  # re-created for other reasons
     prior = index_pools(vms.prior_pools).get(pool.pool)
     is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
-    other_count = sum(vms.request.actions.recreations.get(key, trigger) != trigger for key in keys)  # other reasons
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
     failed_batch, reason = 0, ""  # batches count from 1
@@ -116,7 +122,9 @@ def _build_pool_upgrade(
             failed_batch, reason = index // batch + 1, vms.placements.failures[key].reason
             break
     batch_count = min(batch, len(recreated))
-    down_count = other_count + (0 if uses_surge else batch_count)
+    down_count = other_count  # with surge, a new VM runs before an old one stops
+    if not uses_surge:
+        down_count += batch_count
     all_stay_up = uses_surge and not other_count
     return PoolNodeRecreation(
         pool=pool.pool,
@@ -156,9 +164,12 @@ class _ScaleInPools:
         site = vms.request.site
         if site is None:
             return ()
-        own_name = _get_pool_name(vms, pool)
+        own_name = (str(vms.instance.address), pool.pool)
         pools = self._pools.get(site.id, [])
-        other_pools = [(other, prior) for other, prior in pools if _get_pool_name(other, prior) != own_name]
+        other_pools = []
+        for other, prior in pools:
+            if (str(other.instance.address), prior.pool) != own_name:
+                other_pools.append((other, prior))
         if not other_pools:
             return ()
         # All pools without a scale-in of their own share one replay, with ("", "") in place of their name.
@@ -167,7 +178,7 @@ class _ScaleInPools:
         tokens = [vms.placements.tokens[key] for key in pool.keys if key in vms.placements.tokens]
         if all(outcome.get(token) is not None for token in tokens):
             return ()
-        return tuple(f"{other_object.prior.cluster}/{prior.pool}" for other_object, prior in other_pools)
+        return tuple(f"{other_object.prior.demand.cluster}/{prior.pool}" for other_object, prior in other_pools)
 
     def _place_with_remaining_vms(
         self, site: SitePlan, pools: Iterable[_Pool], excluded: _Name
@@ -179,20 +190,10 @@ class _ScaleInPools:
         if key not in self._outcomes:
             scheduler = site.base.copy()
             for vms, prior in pools:
-                _reserve_capacity_of_removed_vms(scheduler, vms, prior)
+                for vm_key, trigger in vms.request.actions.removals.items():
+                    pool_name, _ = vm_key
+                    if pool_name == prior.pool and trigger == "scale_in" and vm_key in vms.prior.existing:
+                        name = build_vm_name(vms.prior.demand, prior, *vm_key)
+                        scheduler.add_existing(name, prior.sku, vms.get_prior_placement(vm_key))
             self._outcomes[key] = run_operations(scheduler, site.operations)
         return self._outcomes[key]
-
-
-def _reserve_capacity_of_removed_vms(scheduler: RackScheduler, vms: VmObject, prior: PoolDemand) -> None:
-    """Reserve the capacity of the VMs removed by a scale-in of a pool: the platform may remove others instead."""
-    for key, trigger in vms.request.actions.removals.items():
-        pool_name, _ = key
-        if pool_name == prior.pool and trigger == "scale_in" and key in vms.prior.existing:
-            scheduler.add_existing(
-                build_vm_name(vms.prior.demand, prior, *key), prior.sku, vms.get_prior_placement(key)
-            )
-
-
-def _get_pool_name(vms: VmObject, pool: PoolDemand) -> _Name:
-    return str(vms.instance.address), pool.pool

@@ -13,7 +13,7 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
-from nexusform.resources.address import Address, render_moved_block
+from nexusform.resources.address import Address, ConfigAddress, render_moved_block
 from nexusform.values.typed_value import UNKNOWN
 
 RENAMED: Final = "probable-rename"
@@ -34,10 +34,12 @@ def build_rename_diagnostics(
     Whole blocks are compared first, then the instance keys in one block. `removed_vms` counts the VMs removed with
     each object: advice about an object with VMs has another diagnostic id.
     """
-    existing_blocks = {instance.address.config_address for instance in instances if instance.prior is not None}
+    existing_blocks: set[ConfigAddress] = set()
     deleted_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
     created_by_type: defaultdict[str, list[Instance]] = defaultdict(list)
     for instance in instances:
+        if instance.prior is not None:
+            existing_blocks.add(instance.address.config_address)
         if instance.action is Action.DELETE:
             deleted_by_type[instance.address.type].append(instance)
         elif instance.action is Action.CREATE:
@@ -84,16 +86,15 @@ def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[
     """
     if max(len(old), len(new)) > _MAXIMUM_COMPARED:
         return
-    similar_pairs = [pair for pair in product(old, new) if _has_only_similar_instances(*pair)]
+    similar_pairs: list[tuple[_Group, _Group]] = []
+    for before, after in product(old, new):
+        has_same_keys = before.keys() == after.keys()
+        if has_same_keys and all(_is_similar_instance(before[key], after[key]) for key in before):
+            similar_pairs.append((before, after))
     for before, after in similar_pairs:
         pairs_with_either = sum(before is first or after is second for first, second in similar_pairs)
         if pairs_with_either == 1:  # this pair alone
             yield before, after
-
-
-def _has_only_similar_instances(before: _Group, after: _Group) -> bool:
-    """Return whether two groups have the same keys, with a similar instance for each."""
-    return before.keys() == after.keys() and all(_is_similar_instance(before[key], after[key]) for key in before)
 
 
 def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
@@ -113,10 +114,12 @@ def _is_compatible(before: Any, after: Any) -> bool:
     if after is UNKNOWN:
         return True
     if isinstance(after, Mapping) and isinstance(before, Mapping):
-        return all(_is_compatible(before.get(name), value) for name, value in after.items() if value is not None)
+        compared = {name: value for name, value in after.items() if value is not None}
+        return all(_is_compatible(before.get(name), value) for name, value in compared.items())
     if isinstance(after, (list, tuple)) and isinstance(before, (list, tuple)):
-        has_same_length = len(before) == len(after)
-        return has_same_length and all(map(_is_compatible, before, after))
+        if len(before) != len(after):
+            return False
+        return all(map(_is_compatible, before, after))
     return bool(before == after)
 
 

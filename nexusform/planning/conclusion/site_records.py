@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,7 +17,14 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, has_erro
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
-from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_sort_key, index_pools
+from nexusform.placements.vm_demands import (
+    ClaimDemand,
+    PlacedVm,
+    PoolDemand,
+    VmDemand,
+    compute_number_sort_key,
+    index_pools,
+)
 from nexusform.planning.conclusion.plan_result import PlanResult, index_site_resources, iterate_observed_sites
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning import site_plans
@@ -128,11 +136,11 @@ def _collect_site_resource_capacity(
     observed_sites = index_site_resources(result.plan.changes)
     if not observed_sites:
         return ()
-    claims_by_cluster = dict(  # volume claims before and after the plan, as a pair
-        chain.from_iterable(contribution.collect_claims().items() for contribution in result.contributions)
-    )
-    claims_before = {cluster: claims for cluster, (claims, _) in claims_by_cluster.items()}
-    claims_after = {cluster: claims for cluster, (_, claims) in claims_by_cluster.items()}
+    claims_before: dict[str, ClaimDemand] = {}  # of volumes, by cluster
+    claims_after: dict[str, ClaimDemand] = {}
+    for contribution in result.contributions:
+        for cluster, claims_on_sides in contribution.collect_claims().items():
+            claims_before[cluster], claims_after[cluster] = claims_on_sides
     network_by_cluster: dict[str, str] = {}
     for change in result.plan.changes:
         network = find_configured_node_network(get_mapping(change.after))
@@ -178,8 +186,10 @@ def compute_headroom(
 
 
 def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapacity | None:
-    """Compute the capacity for one SKU before or after the plan, in total and without the rack with most of it, and the
-    clusters without surge capacity for an upgrade. None without the site.
+    """Compute the capacity for one SKU on one side of the plan: before or after it. None without the site.
+
+    It is the number of further VMs in total, and without the rack with most of it. The result also names the clusters
+    without capacity for the surge VMs of an upgrade. Figures are intervals if VMs are in unknown NUMA cells.
     """
     if occupied is None:
         return None
@@ -195,13 +205,14 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
     )
     # The clusters without surge capacity, and those that may lack it (unknown cells).
+    clusters: dict[str, None] = {}  # all with a pool of the SKU
     without_capacity: dict[str, None] = {}
     uncertain: dict[str, None] = {}
     known_counts: dict[Hashable, Interval] = {}  # filled by the scheduler, to count equal demands once
     for owner, pool in pools:
-        capacity = occupied.site.scheduler.count_free_slots(
-            site_plans.build_demand(owner, pool, number=0), known_counts
-        )
+        clusters[owner.cluster] = None
+        demand = site_plans.build_demand(owner, pool, number=0)
+        capacity = occupied.site.scheduler.count_free_slots(demand, known_counts)
         if capacity.maximum < pool.surge_size:
             without_capacity[owner.cluster] = None
         elif capacity.minimum < pool.surge_size:
@@ -211,7 +222,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
         free=free.minimum,
         free_after_rack_loss=rack_lost.minimum,
         worst_rack=worst_rack if minimums.get(worst_rack) else "",
-        clusters=tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
+        clusters=tuple(clusters),
         no_surge_clusters=tuple(without_capacity),
         maximum_free=None if free.is_exact else free.maximum,
         maximum_free_after_rack_loss=None if rack_lost.is_exact else rack_lost.maximum,
@@ -261,12 +272,18 @@ def build_occupied_sites(
         vm_object = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
         is_invalid = side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid
-        if kind.vms is not None and not is_invalid:
-            # Forgotten VMs are unmanaged after the plan.
-            is_managed = side is BeforeOrAfter.BEFORE or vm_object is None or not vm_object.request.actions.forgets
-            _place_vms(kind, site_object, _list_vms_on_side(vm_object, side), layout, sites, is_managed=is_managed)
+        if kind.vms is None or is_invalid:
+            continue
+        is_forgotten = False
+        vms: Sequence[PlacedVm] = ()  # without VMs in the plan
+        if vm_object is not None:
+            # Forgotten VMs keep running after the plan, unmanaged.
+            is_forgotten = side is BeforeOrAfter.AFTER and bool(vm_object.request.actions.forgets)
+            has_prior_vms = side is BeforeOrAfter.BEFORE or is_forgotten
+            vms = tuple(vm_object.prior.existing.values()) if has_prior_vms else vm_object.list_vms()
+        _place_vms(kind, site_object, vms, layout, sites, is_managed=not is_forgotten)
     # An unmanaged VM with the name of an existing one is the same VM; with the name of a new one, another VM.
-    existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
+    existing_names = set(chain.from_iterable(owner.existing_names for owner in objects.values()))
     for occupied in sites.values():
         occupied.unmanaged_vms = site_plans.place_unmanaged_vms(occupied.site, existing_names)
     return sites
@@ -289,15 +306,6 @@ def _list_objects_on_side(
             yield site_plans.SiteObject(change.address, attributes, change.creation, note)
 
 
-def _list_vms_on_side(planned: VmObject | None, side: BeforeOrAfter) -> Sequence[PlacedVm]:
-    """Return the VMs of an object before or after the plan, () without one. Forgotten VMs keep running after it."""
-    if planned is None:  # the plan has no VMs of it
-        return ()
-    if side is BeforeOrAfter.BEFORE or planned.request.actions.forgets:
-        return tuple(planned.prior.existing.values())
-    return planned.list_vms()
-
-
 def _place_vms(
     kind: ResourceType,
     site_object: site_plans.SiteObject,
@@ -317,11 +325,10 @@ def _place_vms(
     if is_managed:
         occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]  # of NKS clusters
     position_of = {name: position for position, name in enumerate(pools)}
-
-    def build_sort_key(vm: PlacedVm) -> tuple[object, ...]:
-        return position_of.get(vm.pool, len(pools)), compute_number_sort_key(vm.number)
-
-    for vm in sorted(vms, key=build_sort_key):
+    ordered_vms = sorted(  # those of missing pools last
+        vms, key=lambda vm: (position_of.get(vm.pool, len(pools)), compute_number_sort_key(vm.number))
+    )
+    for vm in ordered_vms:
         pool = pools.get(vm.pool)
         sku = site_plans.find_sku(vm, pool, layout.skus)
         result = occupied.site.place_existing_vm(
@@ -341,8 +348,9 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_
     absent = SiteWithVms(replace(present.site, racks=(), machines={}))  # the side without the site, if there is one
     before, after = before or absent, after or absent
     unmanaged_vms = {(vm.placement.machine, vm.name): vm for vm in (*before.unmanaged_vms, *after.unmanaged_vms)}
-    pools_before, pools_after = _group_by_pool(before.vms), _group_by_pool(after.vms)
-    pool_keys = dict.fromkeys((*pools_after, *pools_before))  # address, pool and SKU
+    get_pool_key = attrgetter("address", "vm.pool", "sku")
+    pools_before, pools_after = group_by(before.vms, get_pool_key), group_by(after.vms, get_pool_key)
+    pool_keys = dict.fromkeys((*pools_after, *pools_before))
     pools = tuple(
         _build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, []))
         for key in sorted(pool_keys, key=lambda pool_key: order_in_plan[pool_key[0]])
@@ -361,13 +369,6 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_
     )
 
 
-_PoolKey: TypeAlias = tuple[Address, str, VmSku]
-
-
-def _group_by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:
-    return group_by(vms, lambda vm: (vm.address, vm.vm.pool, vm.sku))
-
-
 def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmOnSite]) -> PoolVms:
     """Sort the VMs of one pool before and after the plan into unchanged, removed and added ones.
 
@@ -376,14 +377,18 @@ def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmO
     first = (after or before)[0]  # any VM: all have the same object, cluster, pool and SKU
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
+    unchanged: list[PlacedVm] = []
+    added: list[PlacedVm] = []
+    for name, vm in vms_after.items():
+        (unchanged if vms_before.get(name) == vm else added).append(vm)
     return PoolVms(
         address=first.address,
         cluster=first.cluster,
         pool=first.vm.pool,
         sku=first.sku,
-        unchanged=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) == vm),
+        unchanged=tuple(unchanged),
         removed=tuple(vm for name, vm in vms_before.items() if vms_after.get(name) != vm),
-        added=tuple(vm for name, vm in vms_after.items() if vms_before.get(name) != vm),
+        added=tuple(added),
     )
 
 
@@ -412,10 +417,10 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
     sites = {change.id: change for change, _ in iterate_observed_sites(plan.changes)}
     volume_sizes = {row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES}
     for row in plan.other_capacity:
-        # If volumes alone exceed the storage, equal claims are not reported again.
-        is_reported = row.kind is SiteResourceKind.CLAIMS and row.used == volume_sizes.get(row.site)
-        if not row.is_insufficient or is_reported:
+        if not row.is_insufficient:
             continue
+        if row.kind is SiteResourceKind.CLAIMS and row.used == volume_sizes.get(row.site):
+            continue  # volumes alone exceed the storage, so equal claims are not reported again
         shortage = format_shortage(row)
         detail = (
             f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes fail to "

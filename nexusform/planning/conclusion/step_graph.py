@@ -62,7 +62,7 @@ def compute_machine_use(vms: VmObject) -> UsedMachines:
         allocated=frozenset(allocated),
         offering_addresses=frozenset(offering_addresses),
         evacuated_addresses=frozenset(evacuated_addresses),
-        keeps_old=vms.keeps_old_vms,
+        keeps_old=vms.instance.action is Action.REPLACE_CREATE_FIRST,
     )
 
 
@@ -195,7 +195,11 @@ def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Waits:
-    """Return by step that places VMs the steps before it: those that free their machines, and those of cordons."""
+    """Return by step that places VMs the steps before it: those that free their machines, and those of cordons.
+
+    An object frees the machines of its VMs by its delete step. Without one, a release step frees those of the VMs
+    removed before anything is placed.
+    """
     freeing: dict[OnSite, set[int]] = {}  # by site and machine
     for address, use in machines.items():
         delete = graph.delete_step.get((address, ""))
@@ -216,23 +220,23 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
         for site_and_machine in use.allocated:
             steps = freeing.get(site_and_machine, set())
             waits.setdefault(apply_step, set()).update(steps - {apply_step, own_delete})
-    for step, updates in _find_cordon_waits(graph, machines):
-        waits.setdefault(step, set()).update(updates)
+    _add_cordon_waits(graph, machines, waits)
     return waits
 
 
-def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]) -> Iterator[tuple[int, set[int]]]:
-    """Yield each step of an object with VMs on evacuated machines, with the update steps to complete before it.
+def _add_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines], waits: Waits) -> None:
+    """Add the waits of objects with VMs on evacuated machines: for the updates of the racks or machines.
 
     These updates close the machines to new VMs (a cordon). Otherwise the VMs might return to them.
     """
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
-        updates = {
-            graph.apply_step[by_text[text]] for text in use.evacuated_addresses if by_text.get(text) in graph.apply_step
-        }
+        updates = set()
+        for text in use.evacuated_addresses:
+            if by_text.get(text) in graph.apply_step:
+                updates.add(graph.apply_step[by_text[text]])
         for step in [*list_step(graph.release_step, address), *list_step(graph.apply_step, address)]:
-            yield step, updates - {step}
+            waits.setdefault(step, set()).update(updates - {step})
 
 
 def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:
@@ -288,13 +292,14 @@ def _has_order_effect(
 ) -> bool:
     """Return whether any VM gets another machine if the objects are placed in another order.
 
-    The placement runs again from `base` in two other orders, each in the plan and in samples. `planned` are all
-    operations, `operations` those that place VMs, by object in the planned order.
+    Two orders are tried: reversed, and with the first object last. The placement runs again from `base` for each of
+    them, in the plan and in samples. `planned` are all operations, `operations` those that place VMs, by object in the
+    planned order.
     """
     placing = {id(operation) for group in operations.values() for operation in group}
     others = [operation for operation in planned if id(operation) not in placing]  # releases, VMs without capacity
     groups = list(operations.values())
-    orders = (groups[::-1], [*groups[1:], groups[0]])  # two of many: reversed, and with the first object last
+    orders = (groups[::-1], [*groups[1:], groups[0]])  # two of many
     for sample in _ORDER_SAMPLES:  # the plan and three samples
         planned_placements = run_operations(base, planned, sample)
         for order in orders:

@@ -57,8 +57,10 @@ def build_plan_steps(
             assert instance.prior is not None
             assert instance.type.vms is not None
             attributes = dict(instance.prior.attributes)
+            # The unchanged VMs remain, and those upgraded later, batch by batch.
+            remaining_vms = [vm for key, vm in vms.prior.existing.items() if not vms.is_released_early(key)]
             remaining_attributes[change.address] = attributes | instance.type.vms.build_computed_attributes(
-                attributes, context, vms.list_remaining_vms(), vms.prior.unplaced
+                attributes, context, remaining_vms, vms.prior.unplaced
             )
     machines = {address: compute_machine_use(vms) for address, vms in objects.items()}
     graph = build_step_graph(changes, remaining_attributes, prior, machines, types, step_order)
@@ -240,28 +242,31 @@ class _UsedObjectIndex:
         """
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
-        current_changes = [change for change in changes if not change.deposed]
-        for change in current_changes:
+        created: set[Address] = set()
+        type_names: dict[str, None] = {}  # each once, in order
+        for change in changes:
+            if change.deposed:  # only to delete
+                continue
+            type_names[change.address.type] = None
             if change.before is not None:
                 before[change.address] = change.before
             if change.after is not None:
                 after[change.address] = change.after
-        created = {change.address for change in changes if change.action in _CREATES}
-        type_names = dict.fromkeys(change.address.type for change in current_changes)  # each once, in order
+            if change.action in _CREATES:
+                created.add(change.address)
         references = {name: _list_references(types[name]) for name in type_names}
         self._before = _ObjectIndex(before, references)
         self._after = _ObjectIndex(after, references)
         # Racks and machines by id: `<site>/<rack>`, `<site>/<rack>/<machine>`.
-        self._places_before = {
-            str(values.get("id")): address
-            for address, values in before.items()
-            if types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE)
-        }
-        self._offers_to_await = {  # resources with a step before new VMs can be placed on them, by address as text
-            str(address): address
-            for address in after
-            if address in created or _can_add_machine_capacity(before.get(address), after[address])
-        }
+        self._places_before: dict[str, Address] = {}
+        for address, values in before.items():
+            if types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE):
+                self._places_before[str(values.get("id"))] = address
+        # Resources with a step before new VMs can be placed on them, by address as text.
+        self._offers_to_await: dict[str, Address] = {}
+        for address, values in after.items():
+            if address in created or _can_add_machine_capacity(before.get(address), values):
+                self._offers_to_await[str(address)] = address
         self._machines = machines
 
     def list_after(self, change: Change) -> Iterator[Address]:
@@ -277,9 +282,10 @@ class _UsedObjectIndex:
         """Yield the objects used before the plan: those referenced, and the racks and machines of prior VMs."""
         yield from self._before.find_referenced(address.type, values)
         use = self._machines.get(address, _NO_MACHINES)
-        racks = {f"{site}/{rack}" for site, rack, _ in use.occupied}
-        machines = {f"{site}/{rack}/{machine}" for site, rack, machine in use.occupied}
-        for place_id in racks | machines:
+        place_ids: set[str] = set()  # of the racks and machines
+        for site, rack, machine in use.occupied:
+            place_ids |= {f"{site}/{rack}", f"{site}/{rack}/{machine}"}
+        for place_id in place_ids:
             if place_id in self._places_before:
                 yield self._places_before[place_id]
 
@@ -300,8 +306,9 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     has_new_machines = bool(machines.keys() - machines_before.keys())
     if before is None or has_new_machines or has_unknown_part(machines):
         return True
-    existing_cordons = [name for name in _CORDONS if before.get(name)]
-    return any(before.get(name) != after.get(name) for name in (*_OFFERED, *existing_cordons))
+    compared_names = list(_OFFERED)
+    compared_names += [name for name in _CORDONS if before.get(name)]
+    return any(before.get(name) != after.get(name) for name in compared_names)
 
 
 # Attributes of racks and machines: offered capacity, and closed machines.

@@ -83,7 +83,7 @@ def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction,
         source=None,
         target=None,
         trigger=trigger,
-        cluster=vms.prior.cluster,
+        cluster=vms.prior.demand.cluster,
         pool=pool_name,
         number=number,
         sku=pool.sku.name if pool is not None else "",
@@ -109,8 +109,10 @@ def _is_vm_renamed(vms: VmObject, key: VmKey) -> bool:
     vm = vms.prior.existing.get(key)
     if vm is None:
         return False
+    if vms.prior.site_id != vms.request.demand.site_id:
+        return True
     pool = index_pools(vms.pools).get(vm.pool)
-    return pool is None or vms.prior.site_id != vms.request.demand.site_id or vm.name not in pool.names
+    return pool is None or vm.name not in pool.names
 
 
 def _list_current_vm_rows(
@@ -181,11 +183,14 @@ def _determine_vm_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Pl
 
 def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[str, float]:
     """Return the scores of the chosen rack, then of the chosen machine, by rule; none without an explanation."""
-    if explanation is None or not explanation.racks or not explanation.machines:
+    if explanation is None:
+        return {}
+    if not explanation.racks or not explanation.machines:
         return {}
     chosen_rack, chosen_machine = explanation.racks[0], explanation.machines[0]  # in order of preference
-    rack_scores = {f"rack.{key.rule}": key.value for key in chosen_rack.keys}
-    return rack_scores | {f"machine.{key.rule}": key.value for key in chosen_machine.keys}
+    scores = {f"rack.{key.rule}": key.value for key in chosen_rack.keys}
+    scores |= {f"machine.{key.rule}": key.value for key in chosen_machine.keys}
+    return scores
 
 
 def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
@@ -248,6 +253,10 @@ def _build_table_row(
     machines_certain = pool_certainty.vms_on_certain_machines
     if demand.provenance == "decided":  # the locations are configured: nothing is sampled
         racks_certain = machines_certain = placed_count
+    minimum_remaining = None
+    if is_platform_scale_in(vms, pool):  # the platform may remove all of the VMs from one used rack
+        removed_count = sum(name == pool.pool for name, _ in vms.request.actions.removals)
+        minimum_remaining = max(min(_count_prior_vms_per_rack(vms, pool).values()) - removed_count, 0)
     sizes = {member_pool.sku.name for _, member_pool in members}
     return PlacementTable(
         address=vms.instance.address,
@@ -266,7 +275,7 @@ def _build_table_row(
         certain_racks=pool_certainty.certain_racks,
         tied_machines=sampled.tied_machines,
         is_tie_certain=pool_certainty.is_tie_certain,
-        minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool) if is_platform_scale_in(vms, pool) else None,
+        minimum_remaining_on_rack=minimum_remaining,
         provenance=demand.provenance,
         # Plain VMs and VNFs have no count path; only nodes of an agent pool have a drain timeout.
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,
@@ -280,19 +289,15 @@ def is_platform_scale_in(vms: VmObject, pool: PoolDemand) -> bool:
     """
     if vms.request.demand.provenance == "decided":
         return False
-    removed = vms.request.actions.removals.items()
-    if not any(name == pool.pool and trigger == "scale_in" for (name, _), trigger in removed):
+    actions = vms.request.actions
+    removal_triggers = [trigger for (name, _), trigger in actions.removals.items() if name == pool.pool]
+    if "scale_in" not in removal_triggers:
         return False
-    if not any(name == pool.pool for name, _ in vms.request.actions.unchanged):
+    if not any(name == pool.pool for name, _ in actions.unchanged):  # no VM of the pool stays
         return False
-    return max(_count_prior_vms_per_rack(vms, pool).values()) > 1
+    vms_per_rack = _count_prior_vms_per_rack(vms, pool)
+    return max(vms_per_rack.values()) > 1
 
 
 def _count_prior_vms_per_rack(vms: VmObject, pool: PoolDemand) -> Counter[str]:
     return Counter(vm.placement.rack for vm in vms.prior.existing.values() if vm.pool == pool.pool)
-
-
-def _compute_minimum_remaining(vms: VmObject, pool: PoolDemand) -> int:
-    """Return the minimum number of VMs on a used rack after a scale-in, if the platform removes all of them there."""
-    removed = sum(name == pool.pool for name, _ in vms.request.actions.removals)
-    return max(min(_count_prior_vms_per_rack(vms, pool).values()) - removed, 0)

@@ -108,8 +108,9 @@ def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -
             continue
         from nexusform.documents.scalars import list_scalars
 
-        secrets = (str(scalar) for _, scalar in list_scalars(convert_to_plain(value)[0]))
-        if any(len(secret) >= _MINIMUM_SECRET_LENGTH and secret in text for secret in secrets):
+        secrets = [str(scalar) for _, scalar in list_scalars(convert_to_plain(value)[0])]
+        long_secrets = [secret for secret in secrets if len(secret) >= _MINIMUM_SECRET_LENGTH]
+        if any(secret in text for secret in long_secrets):
             yield name
 
 
@@ -174,9 +175,9 @@ def _add_computed_paths_exposing_secrets(schema: BlockSchema, sensitive: tuple[P
     """Return the sensitive paths, and the computed attributes that would expose parts of them."""
     paths: dict[Path, None] = dict.fromkeys(sensitive)
     for path in sensitive:
-        attribute = (
-            schema.attributes.get(str(path[0])) if len(path) == 1 else None
-        )  # deeper parts are displayed nowhere
+        if len(path) > 1:  # deeper parts are displayed nowhere
+            continue
+        attribute = schema.attributes.get(str(path[0]))
         if attribute is not None:
             paths.update(((name,), None) for name in attribute.displayed_in)
     return tuple(paths)
@@ -224,9 +225,14 @@ def format_argument(path: Path, schema: BlockSchema) -> str:
         if isinstance(step, int):
             text += f"[{step}]"
             continue
+        if is_label:
+            text += f'["{step}"]'
+            is_label = False
+            continue
         dot = "." if text else ""  # none before the first step
-        text += f'["{step}"]' if is_label else f"{dot}{step}"
-        block = None if is_label else inner.blocks.get(step)
-        is_label = block is not None and block.nesting is Nesting.MAP
-        inner = block.schema if block is not None else inner
+        text += f"{dot}{step}"
+        block = inner.blocks.get(step)
+        if block is not None:
+            is_label = block.nesting is Nesting.MAP
+            inner = block.schema
     return text

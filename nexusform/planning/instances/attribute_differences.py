@@ -85,8 +85,9 @@ def _iterate_replacing_paths(
         if attribute.on_change is not OnChange.REPLACE:
             continue
         before, after = prior.get(name), config.get(name)
-        is_left_to_provider = after is None and attribute.computed
-        if before != after and not is_left_to_provider:
+        if after is None and attribute.computed:  # left to the provider
+            continue
+        if before != after:
             yield (*prefix, name)
     for name, block in schema.blocks.items():
         absent = _get_absent_value(block)
@@ -102,7 +103,11 @@ def _iterate_replacing_paths(
 def find_pool_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path = ()
 ) -> Iterator[Path]:
-    """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL); new pools have none."""
+    """Yield the paths of changed arguments re-creating the VMs of their pool (REPLACE_POOL); new pools have none.
+
+    A pool is a nested block with a label, compared with the prior block of the same label. Its argument has a path such
+    as ("agent_pool", "np1", "vm_sku_name").
+    """
     for name, attribute in schema.attributes.items():
         if attribute.on_change is OnChange.REPLACE_POOL and _has_difference(prior.get(name), config.get(name)):
             yield (*prefix, name)
@@ -146,9 +151,11 @@ def find_null_elements(schema: BlockSchema, config: Mapping[str, Any], prefix: P
 
 def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
     """Return the elements of a list, set or map of scalars; none for other types or unknown values."""
-    if not isinstance(kind, ListType | SetType | MapType) or not isinstance(kind.element, PrimitiveType):
+    if not isinstance(kind, ListType | SetType | MapType):
         return ()
-    if isinstance(value, dict):
+    if not isinstance(kind.element, PrimitiveType):
+        return ()
+    if isinstance(value, dict):  # a map
         return value.values()
     return value if isinstance(value, list) else ()
 
@@ -169,8 +176,9 @@ def _list_nested_block_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[
 
 def _has_placement_arguments(schema: BlockSchema) -> bool:
     """Return whether a block, or a nested one, has an argument that determines placements."""
-    inner = (_has_placement_arguments(block.schema) for block in schema.blocks.values())
-    return any(attribute.decides_placement for attribute in schema.attributes.values()) or any(inner)
+    if any(attribute.decides_placement for attribute in schema.attributes.values()):
+        return True
+    return any(_has_placement_arguments(block.schema) for block in schema.blocks.values())
 
 
 def apply_ignore_changes(
@@ -238,7 +246,10 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
 
 
 def has_equal_values(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
-    """Return whether no planned value differs; an argument missing in the prior object equals an unset one."""
+    """Return whether no planned value differs; an argument missing in the prior object equals an unset one.
+
+    Example: `{"name": "a", "zone": None}` equals `{"name": "a"}`, also as a nested block.
+    """
     for name, value in planned.items():
         before = prior.get(name)
         if before != value and not _has_semantically_equal_blocks(schema.blocks.get(name), value, before):
@@ -281,9 +292,12 @@ def is_replacement_triggered(instance: Instance, planned: DecidedInstances, eval
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, partial(_read_key, instance, evaluation))
         if trigger is not None:
-            targets = _iterate_targets(trigger, instance.address.module, planned)
-            if any(_has_planned_changes_at_path(target, trigger.path) for target in targets):
-                return True
+            for target in _iterate_targets(trigger, instance.address.module, planned):
+                is_changed = target.action in _CHANGE_ACTIONS
+                if is_changed and trigger.path:  # the reference is to a part of it
+                    is_changed = get_part(target.before, trigger.path) != get_part(target.planned, trigger.path)
+                if is_changed:
+                    return True
     return False
 
 
@@ -292,7 +306,9 @@ def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Ev
     read_key = partial(_read_key, instance, evaluation)
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, read_key)
-        if trigger is None or trigger.key is None or any(_iterate_targets(trigger, instance.address.module, planned)):
+        if trigger is None or trigger.key is None:  # it names no single instance
+            continue
+        if any(_iterate_targets(trigger, instance.address.module, planned)):  # the instance exists
             continue
         detail = (
             f"{trigger.type}.{trigger.name} has no instance with the key {json.encode(trigger.key).decode()}. "
@@ -306,8 +322,10 @@ def _read_key(instance: Instance, evaluation: Evaluation, expression: Expression
     assert instance.module is not None
     assert instance.repetition is not None
     value = evaluation.evaluate_expression(expression, evaluation.build_scope(instance.module, instance.repetition))
-    plain: Any = convert_to_plain(value)[0] if value is not None else None
-    return plain if type(plain) in (str, int) else None
+    if value is None:
+        return None
+    plain: Any = convert_to_plain(value)[0]
+    return plain if type(plain) in (str, int) else None  # a bool is no key
 
 
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
@@ -320,12 +338,16 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
         if steps and isinstance(steps[0], TraverseIndex):
             return TriggerReference(expression.root.name, name, _get_key(steps[0]), _convert_steps_to_path(steps[1:]))
         return TriggerReference(expression.root.name, name, key=None, path=_convert_steps_to_path(steps))
-    if isinstance(expression, RelativeTraversal):
+    if isinstance(expression, RelativeTraversal):  # further steps after a computed key
         target = _parse_trigger(expression.source, read_key)
-        return None if target is None else replace(target, path=target.path + _convert_steps_to_path(expression.steps))
-    assert isinstance(expression, Index)
+        if target is None:
+            return None
+        return replace(target, path=target.path + _convert_steps_to_path(expression.steps))
+    assert isinstance(expression, Index)  # with a computed key
     collection = _parse_trigger(expression.collection, read_key)
-    return None if collection is None else TriggerReference(collection.type, collection.name, read_key(expression.key))
+    if collection is None:
+        return None
+    return TriggerReference(collection.type, collection.name, read_key(expression.key))
 
 
 def _convert_steps_to_path(steps: Iterable[Step]) -> Path:
@@ -343,10 +365,3 @@ def _iterate_targets(trigger: TriggerReference, module: ModulePath, planned: Dec
         yield from block.values()
     elif trigger.key in block:
         yield block[trigger.key]
-
-
-def _has_planned_changes_at_path(instance: Instance, path: Path) -> bool:
-    """Return whether the plan updates or replaces an instance, or its value at a path."""
-    if instance.action not in _CHANGE_ACTIONS or not path:
-        return instance.action in _CHANGE_ACTIONS
-    return bool(get_part(instance.before, path) != get_part(instance.planned, path))

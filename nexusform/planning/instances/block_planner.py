@@ -25,12 +25,13 @@ from nexusform.planning.name_resolution.name_evaluation import (
 )
 from nexusform.planning.name_resolution.repetition import INVALID_EXPANSION, InstanceView, RepetitionData, ResourceView
 from nexusform.planning.plan_request import PlanningStage, PlanRequest
-from nexusform.planning.preparation.planning_order import PlanningOrder, find_create_before_destroy
+from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Action, CheckResult
 from nexusform.plans.site_capacity.occupancy import add_recorded_vms
 from nexusform.resources.address import Address, Key, ModulePath, compute_address_order, compute_key_sort_key
+from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import PlanInventory, add_observed_facts
 from nexusform.state.objects import ObjectState
@@ -72,12 +73,17 @@ class BlockPlanner:
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
         self.outside_targets: list[str] = []
         self._replaced_hosts: set[str] = set()  # ids of sites, racks and machines
-        self._created_first = find_create_before_destroy(order)
+        # Blocks under create_before_destroy: explicit ones, and all they depend on.
+        explicit_blocks = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]
+        self._created_first = find_reachable(explicit_blocks, order.get_direct_dependencies)
         self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
 
     def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> BlockInstances | None:
-        """Expand a block into its instances; None if count or for_each is unknown and the block may wait until more is
-        known. In a module with an invalid repetition, prior instances stay unchanged.
+        """Expand a block into its instances, in all instances of its module. Prior instances without a key in the
+        configuration follow: they are removed.
+
+        Return None if count or for_each is unknown and the block may wait until more is known. In a module with an
+        invalid repetition, prior instances stay unchanged.
         """
         prepared = self.bodies.get_body(block)
         diagnostics: list[Diagnostic] = []
@@ -150,9 +156,10 @@ class BlockPlanner:
             resource_view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)  # unknown
         if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
             argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
-            before, configured = instance.before, get_mapping(instance.config).items()
+            before, configured = instance.before, get_mapping(instance.config)
             # An unset argument changes nothing.
-            if before is None or any(value and before.get(name) != value for name, value in configured):
+            set_values = {name: value for name, value in configured.items() if value}
+            if before is None or any(before.get(name) != value for name, value in set_values.items()):
                 self.outside_targets.append(str(instance.address))
 
     def _build_removed_instances(
@@ -326,8 +333,10 @@ class BlockPlanner:
         if instance.prior is None or instance.type.kind not in (PlanningKind.RACK, PlanningKind.MACHINE):
             return False
         config = get_mapping(instance.config)
-        attributes = instance.type.schema.attributes.items()
-        hosts = [config.get(name) for name, attribute in attributes if attribute.refers_to is not None]  # site or rack
+        hosts = []  # ids of the site or rack
+        for name, attribute in instance.type.schema.attributes.items():
+            if attribute.refers_to is not None:
+                hosts.append(config.get(name))
         return not self._replaced_hosts.isdisjoint(hosts)
 
     def record_decision(self, instance: Instance) -> None:
@@ -427,12 +436,13 @@ def _replace_at_path(config: dict[str, object], path: Path, value: object) -> di
         copy[name] = value
         return copy
     inner, index = copy.get(name), inner_path[0]
-    if isinstance(inner, list) and isinstance(index, int):
+    if isinstance(inner, list) and isinstance(index, int):  # one of several blocks
         blocks = list(inner)
         blocks[index] = _replace_at_path(blocks[index], inner_path[1:], value)
         copy[name] = blocks
-    else:
-        copy[name] = _replace_at_path(dict(inner) if isinstance(inner, dict) else {}, inner_path, value)
+        return copy
+    block = dict(inner) if isinstance(inner, dict) else {}
+    copy[name] = _replace_at_path(block, inner_path, value)
     return copy
 
 

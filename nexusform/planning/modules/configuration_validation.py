@@ -2,13 +2,13 @@
 unset variables, on repetition or on resources are unknown.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Condition, Configuration, Module, ResourceBlock
+from nexusform.configuration.declarations.configuration import Condition, Configuration, ResourceBlock
 from nexusform.configuration.reference_checks import check_references
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
@@ -22,7 +22,7 @@ from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import compute_planning_order, iterate_modules
-from nexusform.planning.preparation.prior_state import check_import_blocks
+from nexusform.planning.preparation.prior_state import iterate_requested_imports
 from nexusform.planning.vm_planning.site_plans import collect_vm_skus
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, ModulePathStep
@@ -47,7 +47,8 @@ def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> lis
     evaluation = Evaluation(settings)
     skus = _find_known_skus(request, evaluation)
     for module in iterate_modules(configuration.root):
-        instance = _build_placeholder_instance(module)
+        # A placeholder for every instance of the module, with unknown variables.
+        instance = ModuleInstance(tuple(map(ModulePathStep, module.path)), module)
         problems += _ModuleValidator(instance, registries, bodies, evaluation, skus, is_plan).validate()
     return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
 
@@ -63,17 +64,13 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
             prepared = evaluation.settings.get_body(block)
             if prepared is None:  # an invalid block
                 return None
-            values, _, _ = prepared.evaluate(evaluation.build_scope(_build_placeholder_instance(module)))
+            instance = ModuleInstance(tuple(map(ModulePathStep, module.path)), module)  # in place of all instances
+            values, _, _ = prepared.evaluate(evaluation.build_scope(instance))
             name = values.get("name") or block.name
             if not isinstance(name, str) or _has_count_or_for_each(block):  # several names, or one not known yet
                 return None
             names.add(name)
     return frozenset(names)
-
-
-def _build_placeholder_instance(module: Module) -> ModuleInstance:
-    """Return a placeholder for every instance of a module, with unknown variables."""
-    return ModuleInstance(tuple(map(ModulePathStep, module.path)), module)
 
 
 def mark_unset_variables_unknown(
@@ -113,7 +110,8 @@ class _ModuleValidator(Struct, frozen=True):
             problems += [] if is_child_module else check_sensitive_output(output, value)
         scope = evaluation.build_scope(self.instance)
         problems += self._validate_conditions()
-        problems += check_import_blocks(module.imports, evaluation)
+        for import_block in module.imports:  # without errors for unknown values, because it is tentative
+            list(iterate_requested_imports(import_block, evaluation, problems))
         for block in module.all_blocks:
             problems += self._validate_block_without_state(block)
         for call in module.calls.values():
@@ -124,8 +122,15 @@ class _ModuleValidator(Struct, frozen=True):
 
     def _validate_conditions(self) -> list[Diagnostic]:
         """Return the problems of checks, as warnings; those of other conditions are left in the evaluation."""
-        conditions = [*_iterate_conditions(self.instance.module)]
-        asserts = [*chain.from_iterable(check.asserts for check in self.instance.module.checks)]
+        module = self.instance.module
+        conditions: list[Condition] = []
+        for variable in module.variables.values():
+            conditions += variable.validations
+        for output in module.outputs.values():
+            conditions += output.preconditions
+        for block in module.all_blocks:
+            conditions += (*block.lifecycle.preconditions, *block.lifecycle.postconditions)
+        asserts = [*chain.from_iterable(check.asserts for check in module.checks)]
         if not conditions and not asserts:  # nothing to check, so no module is loaded
             return []
         from nexusform.planning.instances.condition_checks import evaluate_condition
@@ -171,16 +176,6 @@ class _ModuleValidator(Struct, frozen=True):
         return problems
 
 
-def _iterate_conditions(module: Module) -> Iterator[Condition]:
-    """Yield the conditions of a module, except those of checks."""
-    for variable in module.variables.values():
-        yield from variable.validations
-    for output in module.outputs.values():
-        yield from output.preconditions
-    for block in module.all_blocks:
-        yield from (*block.lifecycle.preconditions, *block.lifecycle.postconditions)
-
-
 def _has_count_or_for_each(block: ResourceBlock) -> bool:
     return block.count is not None or block.for_each is not None
 
@@ -200,11 +195,10 @@ def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diag
     configuration = request.configuration
     if request.mode is Mode.DESTROY and not request.state.instances:  # nothing to move or destroy
         return []
-    has_moved = any(module.moved_blocks for module in iterate_modules(configuration.root))
-    has_removed = any(module.removed_blocks for module in iterate_modules(configuration.root))
     checks_removals = request.mode in {Mode.NORMAL, Mode.DESTROY}
-    if not has_moved and not (has_removed and checks_removals):  # nothing to check
-        return []
+    modules = iterate_modules(configuration.root)
+    if not any(module.moved_blocks or (checks_removals and module.removed_blocks) for module in modules):
+        return []  # nothing to check
     from nexusform.planning.modules.move_checks import check_moved_blocks, check_removed_blocks
 
     problems = list(check_removed_blocks(configuration)) if checks_removals else []

@@ -97,16 +97,6 @@ def check_current_conditions(request: PlanRequest, evaluation: Evaluation) -> It
             yield _evaluate_check_block(check, instance, evaluation)
 
 
-def evaluate_current_conditions(request: PlanRequest, evaluation: Evaluation) -> ConditionResults:
-    """Return the results of all conditions besides variables against current objects, with all problems as warnings."""
-    reported_count = len(evaluation.diagnostics)
-    results = ConditionResults()
-    results.add_all(check_current_conditions(request, evaluation))
-    problems = [*results.problems, *evaluation.diagnostics[reported_count:]]
-    results.problems = [replace(problem, severity=Severity.WARNING) for problem in problems]
-    return results
-
-
 def _build_address(instance: ModuleInstance, name: str) -> str:
     return ".".join([*map(str, instance.path), name])
 

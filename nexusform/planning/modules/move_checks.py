@@ -13,7 +13,7 @@ from nexusform.planning.preparation.moves import (
     list_move_statements,
 )
 from nexusform.planning.preparation.planning_order import iterate_modules
-from nexusform.resources.address import Address, AddressPattern, ModulePath, ModulePathStep, format_module
+from nexusform.resources.address import Address, AddressPattern, ModulePath, format_module
 
 
 def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
@@ -78,7 +78,9 @@ class _MoveChecker:
         source = statement.source
         steps = source.module if source.type else source.module[:-1]  # to the module with the block or call
         for step in steps:
-            child = self._find_module_instance_at_step(instance, step)
+            if step.name not in instance.module.calls:  # the call was removed with the object
+                return None
+            child = self.evaluation.find_module_instance(instance, step.name, step.key)
             if child is None:
                 return None
             instance = child
@@ -89,18 +91,10 @@ class _MoveChecker:
         if declared is None:
             return None
         keys = {repetition.key for repetition in self.evaluation.list_repetitions(instance, declared)}
-        return _get_declaration_span(declared) if statement.is_for_all_instances or key in keys else None
-
-    def _find_module_instance_at_step(self, parent: ModuleInstance, step: ModulePathStep) -> ModuleInstance | None:
-        if step.name not in parent.module.calls:  # the call was removed with the object
+        if not statement.is_for_all_instances and key not in keys:
             return None
-        return self.evaluation.find_module_instance(parent, step.name, step.key)
-
-
-def _get_declaration_span(declared: ResourceBlock | ModuleCall) -> Span:
-    """Return the span of the repetition argument, else of the header."""
-    argument = declared.for_each or declared.count
-    return argument.span if argument is not None else declared.header_span
+        argument = declared.for_each or declared.count  # of the repetition
+        return argument.span if argument is not None else declared.header_span
 
 
 def _build_address(instance: ModuleInstance, pattern: AddressPattern) -> str:

@@ -194,13 +194,6 @@ def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:
                 evaluation.get_resource(instance, block)
 
 
-def evaluate_all_outputs(configuration: Configuration, evaluation: Evaluation) -> None:
-    """Evaluate module outputs without references, too, so that their problems are reported."""
-    for instance in iterate_module_instances(configuration, evaluation):
-        for name in instance.module.outputs:
-            evaluation.get_output(instance, name)
-
-
 # Workloads of a site change from day to day.
 _MAXIMUM_AGE: Final = timedelta(days=1)
 
@@ -209,13 +202,15 @@ def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age
     """Build an inventory record, stale at `plan_time` if older than `max_age` (default: a day) or undated."""
     from nexusform.documents.times import parse_duration, parse_time
 
-    limit = parse_duration(max_age) if isinstance(max_age, str) else None
+    limit = _MAXIMUM_AGE
+    if isinstance(max_age, str):
+        limit = parse_duration(max_age) or _MAXIMUM_AGE
     export_time, current_time = parse_time(exported_at), parse_time(plan_time)
     if export_time is None or current_time is None:
         return InventoryRead(address, exported_at, is_stale=True)
     age = current_time - export_time
-    is_stale = age > (limit or _MAXIMUM_AGE) or age < -_MAXIMUM_AGE  # the time may be wrong
-    return InventoryRead(address, exported_at, is_stale=is_stale)
+    is_in_future = age < -_MAXIMUM_AGE  # the time may be wrong
+    return InventoryRead(address, exported_at, is_stale=age > limit or is_in_future)
 
 
 def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[InventoryRead, ...]:
@@ -225,9 +220,10 @@ def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[Inven
         if mode != "data":
             continue
         for key, item in view.items.items():
-            if item.attributes is not None and EXPORT_TIME in item.attributes:
-                address = str(Address(module, "data", kind, name, key))
-                exported_at, max_age = item.attributes[EXPORT_TIME], item.attributes.get("max_age")
-                known_time = exported_at if isinstance(exported_at, str) else ""
-                inventories.append(build_inventory_read(address, known_time, plan_time, max_age))
+            if item.attributes is None or EXPORT_TIME not in item.attributes:
+                continue
+            address = str(Address(module, "data", kind, name, key))
+            exported_at, max_age = item.attributes[EXPORT_TIME], item.attributes.get("max_age")
+            known_time = exported_at if isinstance(exported_at, str) else ""  # null or unknown
+            inventories.append(build_inventory_read(address, known_time, plan_time, max_age))
     return tuple(sorted(inventories, key=lambda inventory: inventory.address))

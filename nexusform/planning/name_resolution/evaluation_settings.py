@@ -124,7 +124,19 @@ class _DataBlockReader:
         answer, problems = _read_data_source(source, arguments, context)
         body = self._bodies.get_body(block)
         assert body is not None, "its arguments were evaluated"
-        return answer, [_build_diagnostic(problem, block, body, address) for problem in problems]
+        diagnostics = []
+        for problem in problems:
+            diagnostic = build_diagnostic(
+                problem.severity,
+                problem.id,
+                problem.detail,
+                body.locate(problem.path) if problem.path else block.header_span,
+                address=address,
+                block=block.header,
+                headline=problem.headline,
+            )
+            diagnostics.append(diagnostic)
+        return answer, diagnostics
 
 
 def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> list[dict[str, Any]]:
@@ -248,20 +260,6 @@ def _read_data_source(
     return replace(answer, attributes=values), problems
 
 
-def _build_diagnostic(problem: Problem, block: ResourceBlock, body: PreparedBody, address: str) -> Diagnostic:
-    """Return the problem as a diagnostic at its line."""
-    span = body.locate(problem.path) if problem.path else block.header_span
-    return build_diagnostic(
-        problem.severity,
-        problem.id,
-        problem.detail,
-        span,
-        address=address,
-        block=block.header,
-        headline=problem.headline,
-    )
-
-
 def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
     """Return the names managed in state, as in inventories: clusters, VMs, and separate pools as `<cluster>/<pool>`."""
     names = set()
@@ -312,12 +310,9 @@ class StateEvaluation(Evaluation):
         """Return the instances of a block: a resource as in state, a data block as read; none of an unknown type."""
         key = (instance.path, block.mode, block.type, block.name)
         kind = self._types.get(block.type)
-        if block.mode != "data" and kind is not None and key not in self.resources:  # the first use of a resource
-            self.resources[key] = self._build_state_view(instance, block, kind)
-        return super().get_resource(instance, block)
-
-    def _build_state_view(self, instance: ModuleInstance, block: ResourceBlock, kind: ResourceType) -> ResourceView:
-        """Return a resource as recorded in state, instance by instance; no instances if their keys are unknown."""
+        if block.mode == "data" or kind is None or key in self.resources:
+            return super().get_resource(instance, block)
+        # The first use of a resource. Without known keys it has no instances.
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems
         view = ResourceView("" if expansion.unknown else expansion.shape)
@@ -328,6 +323,7 @@ class StateEvaluation(Evaluation):
             if recorded is not None:
                 item.attributes, item.sensitive = recorded.attributes, recorded.sensitive
             view.items[repetition.key] = item
+        self.resources[key] = view
         return view
 
 

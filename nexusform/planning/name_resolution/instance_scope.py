@@ -145,7 +145,11 @@ class InstanceScope(Struct, frozen=True):
 
 
 def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
-    """Resolve a reference into a resource, without problems. `used` counts resolved steps, at first before its name."""
+    """Return the value of a reference to a resource, an instance of it or one attribute, always without problems.
+
+    `used` is the number of steps before the name of the block: none in `nexus_rack.r1[0].id`, and one in
+    `data.nexus_site.s.id`. The result has the number of steps used for the value. The evaluator resolves the others.
+    """
     steps = traversal.steps
     name_step = next(iter(steps[used:]), None)
     if not isinstance(name_step, TraverseAttribute):
@@ -189,7 +193,11 @@ def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Look
 
 
 def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve a reference to a module or one of its outputs, with the number of used steps."""
+    """Resolve a reference to a module or one of its outputs, with the number of used steps.
+
+    `module.edge["a"].id` uses three steps: the name of the call, the key and the output. Without a known key or output,
+    the value is that of the whole call, and one step is used.
+    """
     call = scope.instance.module.calls.get(traversal.first_name)
     if call is None:
         return _build_unknown_lookup(traversal)
@@ -227,7 +235,9 @@ def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Looku
 
 def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     key = scope.repetition.key
-    return (build_number(key), 1, []) if isinstance(key, int) else _build_unknown_lookup(traversal)
+    if not isinstance(key, int):  # outside of a block with count
+        return _build_unknown_lookup(traversal)
+    return build_number(key), 1, []
 
 
 def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
@@ -245,7 +255,9 @@ def _resolve_self_reference(scope: InstanceScope, traversal: Traversal) -> Looku
     if scope.this is None:
         return _build_unknown_lookup(traversal)
     attribute = scope.this.get_attribute(traversal.first_name)
-    return (attribute, 1, []) if attribute is not None else (scope.this.get_value(), 0, [])
+    if attribute is None:
+        return scope.this.get_value(), 0, []
+    return attribute, 1, []
 
 
 _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
@@ -269,13 +281,17 @@ def _build_unknown_lookup(traversal: Traversal) -> Lookup:
 
 def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:
     """Return a text under the first step; None: there is no such name."""
-    return (build_string(text), 1, []) if text is not None else _build_unknown_lookup(traversal)
+    if text is None:
+        return _build_unknown_lookup(traversal)
+    return build_string(text), 1, []
 
 
 def _parse_literal_key(step: Any, shape: str) -> Key:
     """Return the key in a step, in the form of instance keys of this shape; None: no such key."""
     if not isinstance(step, TraverseIndex):  # `.name`, not `[key]`
         return None
+    key = step.key
     if shape == LIST:
-        return int(step.key) if not isinstance(step.key, str) and step.key == int(step.key) else None
-    return step.key if isinstance(step.key, str) else None
+        is_whole_number = not isinstance(key, str) and key == int(key)
+        return int(key) if is_whole_number else None
+    return key if isinstance(key, str) else None

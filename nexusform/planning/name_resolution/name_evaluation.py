@@ -5,7 +5,7 @@ first use and cached; a second pass over the same configuration is a fork.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from copy import copy
 from typing import Final, NamedTuple
 
@@ -61,11 +61,10 @@ MAXIMUM_DEPTH: Final = 25
 
 
 class _LocalOrOutput(NamedTuple):
-    # A local or an output of a module instance (`kind`), with access to its expression.
+    # A local or an output of a module instance; `kind` is "local" or "output".
     instance: ModuleInstance
     kind: str
     name: str
-    expression: Callable[[], Expression]
 
     @property
     def key(self) -> tuple[ModulePath, str, str]:
@@ -98,7 +97,10 @@ class Evaluation:
         self._depth = 0  # of nested evaluations of locals and outputs
 
     def create_tentative_copy(self) -> Evaluation:
-        """Return a pass that starts with the known values and keeps new values and diagnostics to itself."""
+        """Return a pass that starts with the known values and keeps new values and diagnostics to itself.
+
+        Values added to this pass later are known to the copy, too, unless it has values of its own.
+        """
         fork = Evaluation(self.settings)
         fork.resources = ChainMap({}, self.resources)
         fork._cache = ChainMap({}, self._cache)
@@ -207,7 +209,10 @@ class Evaluation:
         """
         for condition in conditions if self.settings.validates_variables else ():
             value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)
-            if value is None or (value.is_known and value.raw is not True and value.raw != "true"):  # null or false
+            if value is None:  # it is invalid
+                return False
+            is_met = value.raw is True or value.raw == "true"
+            if value.is_known and not is_met:  # null or false
                 return False
         return True
 
@@ -249,18 +254,15 @@ class Evaluation:
 
     def get_local(self, instance: ModuleInstance, name: str) -> Value:
         """Return a local value."""
-        return self._get_or_compute(instance, "local", name, lambda: instance.module.locals[name].expression)
+        return self._get_or_compute(_LocalOrOutput(instance, "local", name))
 
     def get_output(self, instance: ModuleInstance, name: str) -> Value:
         """Return an output of a module instance, marked if it is declared sensitive."""
-        value = self._get_or_compute(instance, "output", name, lambda: instance.module.outputs[name].expression)
+        value = self._get_or_compute(_LocalOrOutput(instance, "output", name))
         return value.add_marks(instance.module.outputs[name].marks)
 
-    def _get_or_compute(
-        self, instance: ModuleInstance, kind: str, name: str, expression: Callable[[], Expression]
-    ) -> Value:
+    def _get_or_compute(self, named_value: _LocalOrOutput) -> Value:
         """Return the value of a local or an output, computed once."""
-        named_value = _LocalOrOutput(instance, kind, name, expression)
         if named_value.key in self._cache:
             return self._cache[named_value.key]
         if self._depth >= MAXIMUM_DEPTH:
@@ -275,6 +277,8 @@ class Evaluation:
         """Evaluate a local or an output that may be at the end of a long chain of references.
 
         Beyond the maximum depth, an exception names the deepest value. It is evaluated first, then its users again.
+        Example: `local.a` needs `local.b`, and so on to a value too deep, `local.z`. Then `local.z` is evaluated alone,
+        and `local.a` again, now with the value of `local.z` in the cache.
         """
         pending = {named_value.key: named_value}  # each needs the one after it
         while pending:
@@ -298,20 +302,24 @@ class Evaluation:
         self._depth += 1
         before = len(self.diagnostics)
         scope = self.build_scope(named_value.instance)
-        output = named_value.instance.module.outputs[named_value.name] if named_value.kind == "output" else None
+        module, output = named_value.instance.module, None
+        if named_value.kind == "output":
+            output = module.outputs[named_value.name]
+            expression, header = output.expression, f'output "{named_value.name}"'
+        else:
+            expression, header = module.locals[named_value.name].expression, "locals"
         # As in Terraform, a failed precondition of a plan hides the problems of the value.
         preconditions = output.preconditions if output is not None and not self.settings.is_applying else ()
         try:
             if not self.is_every_condition_met(preconditions, scope):
                 self.rejected_values[named_value.instance.path, f"output.{named_value.name}"] = DYNAMIC_UNKNOWN
                 return
-            value = self.evaluate_expression(named_value.expression(), scope)
+            value = self.evaluate_expression(expression, scope)
         except _MaximumDepthExceeded:
             del self._cache[named_value.key]  # it is evaluated again, after the deeper value
             raise
         finally:
             self._depth -= 1
-        header = "locals" if named_value.kind == "local" else f'output "{named_value.name}"'
         self.diagnostics[before:] = [
             diagnostic if diagnostic.block else replace(diagnostic, block=header)
             for diagnostic in self.diagnostics[before:]
@@ -336,22 +344,18 @@ class Evaluation:
             return build_unknown(DYNAMIC)
         if expansion.shape == DISABLED:  # by enabled = false
             return NULL
-        outputs_by_key = {
-            repetition.key: self._build_module_output_object(parent, call, repetition.key)
-            for repetition in expansion.repetitions
-        }
+        outputs_by_key: dict[Key, Value] = {}  # an object per instance
+        for repetition in expansion.repetitions:
+            instance = self.find_module_instance(parent, call.name, repetition.key)
+            outputs = build_unknown(DYNAMIC)  # of an unreadable module (reported)
+            if instance is not None and call.module.directory:
+                outputs = build_object({name: self.get_output(instance, name) for name in call.module.outputs})
+            outputs_by_key[repetition.key] = outputs
         if expansion.shape == SINGLE:
             return outputs_by_key[None]
         if expansion.shape == LIST:
             return build_tuple(outputs_by_key.values())
-        return build_object({str(key): outputs for key, outputs in outputs_by_key.items()})
-
-    def _build_module_output_object(self, parent: ModuleInstance, call: ModuleCall, key: Key) -> Value:
-        """Return the outputs of one module instance as an object; unknown for an unreadable module (reported)."""
-        instance = self.find_module_instance(parent, call.name, key)
-        if instance is None or not call.module.directory:
-            return build_unknown(DYNAMIC)
-        return build_object({name: self.get_output(instance, name) for name in call.module.outputs})
+        return build_object({str(key): value for key, value in outputs_by_key.items()})
 
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
         """Return the instances of a block; data blocks are read on first use."""

@@ -153,9 +153,10 @@ def _expand_for_each(expression: Expression, value: Value, header: str) -> Expan
     if isinstance(kind, SetType):
         if any(not element.is_known for element in value.raw):
             return BlockExpansion(MAP, repetitions=(), unknown="for_each"), []
-        if any(not isinstance(element.raw, str) for element in value.raw):  # null (None) is no text, either
+        elements = [element.raw for element in value.raw]
+        if not all(isinstance(element, str) for element in elements):  # null (None) is no text, either
             return reject('The given "for_each" argument value is unsuitable: a set must hold strings only.')
-        keys = sorted((element.raw for element in value.raw), key=str.encode)
+        keys = sorted(elements, key=str.encode)
         return BlockExpansion(MAP, tuple(RepetitionData(key, build_string(key)) for key in keys)), []
     return reject(
         f'The given "for_each" argument value is unsuitable: it must be a map, or set of strings, and you '

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span
+from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.language.evaluation_run import TracedExpression
 from nexusform.language.evaluator import EvaluationTrace, trace_expression
 from nexusform.language.syntax import syntax_nodes as syntax
@@ -53,7 +53,9 @@ class ValueOriginTracer:
         """Build the traced expression of one step of an evaluation: its text and value, and the same of its parts.
 
         The definition of a name, such as `local.zone`, is a further part. Literals are no parts, and parentheses are
-        skipped. `hidden`: the step is inside a sensitive value or error, so its value is not shown.
+        skipped. A second use of the same definition does not repeat its parts (`is_repeated`).
+
+        `hidden`: the step is inside a sensitive value or error, so its value is not shown.
         """
         expression = trace.expression
         # An error caught by try() or can() (the whole expression does not fail) would reveal its sensitive value.
@@ -73,7 +75,10 @@ class ValueOriginTracer:
         definition = self._find_definition(expression, instance)
         is_repeated = definition is not None and definition.key in self._followed  # its parts are in the tree already
         if definition is not None and not is_repeated:
-            parts.append(self._build_definition_part(definition, hidden=hidden))
+            self._followed.add(definition.key)  # a second use does not repeat its parts
+            scope = self._evaluation.build_scope(definition.instance, definition.repetition)
+            definition_trace, _ = trace_expression(definition.expression, scope)
+            parts.append(self._build_part(definition_trace, definition.instance, hidden=hidden))
         span = expression.span
         source = self._texts.get(span.filename, b"")[span.start.byte : span.end.byte]
         return TracedExpression(
@@ -87,13 +92,6 @@ class ValueOriginTracer:
             is_repeated=is_repeated,
             has_failed=trace.has_failed and not hidden,
         )
-
-    def _build_definition_part(self, definition: _Definition, *, hidden: bool) -> TracedExpression:
-        """Build the part of the definition of a name, and remember it: a second use does not repeat its parts."""
-        self._followed.add(definition.key)
-        scope = self._evaluation.build_scope(definition.instance, definition.repetition)
-        trace, _ = trace_expression(definition.expression, scope)
-        return self._build_part(trace, definition.instance, hidden=hidden)
 
     def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
         """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`.
@@ -151,7 +149,7 @@ class ValueOriginTracer:
         module = instance.module
         if root == "var" and name in module.variables:
             declared = module.variables[name]
-            location = _format_span_line(declared.span)
+            location = f"{declared.span.filename}:{declared.span.start.line}"
             for mark in sorted(declared.marks):
                 yield f'{mark}: variable "{declared.name}" is declared so ({location})'
             if instance.call is None and value.raw is UNKNOWN:  # unset, in the root module
@@ -161,7 +159,7 @@ class ValueOriginTracer:
             if definition is None:  # no single instance and output is named
                 return
             output = definition.instance.module.outputs[definition.name]
-            location = _format_span_line(output.span)
+            location = f"{output.span.filename}:{output.span.start.line}"
             for mark in sorted(output.marks):
                 yield f'{mark}: output "{output.name}" is declared so ({location})'
         elif root == "data":
@@ -201,7 +199,3 @@ class ValueOriginTracer:
 def _get_step_name(traversal: syntax.Traversal, position: int) -> str:
     step = next(iter(traversal.steps[position:]), None)
     return step.name if isinstance(step, syntax.TraverseAttribute) else ""
-
-
-def _format_span_line(span: Span) -> str:
-    return f"{span.filename}:{span.start.line}"

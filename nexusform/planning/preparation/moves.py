@@ -26,7 +26,7 @@ from nexusform.resources.address import (
     format_module,
 )
 from nexusform.resources.graph import find_cycles, sort_topologically
-from nexusform.state.objects import InstanceState, ObjectState, State
+from nexusform.state.objects import InstanceState, State
 
 
 class AnyInstanceKey(Struct, frozen=True):
@@ -85,19 +85,11 @@ class MoveStatement(Struct, frozen=True):
     @property
     def is_for_all_instances(self) -> bool:
         """Whether instances keep their keys: neither end names one."""
-        return _get_last_key(self.source) is None and _get_last_key(self.target) is None
+        ends = (self.source, self.target)
+        last_keys = [pattern.key if pattern.type else pattern.module[-1].key for pattern in ends]
+        return last_keys == [None, None]
 
-    @property
-    def start(self) -> MoveEndpoint:
-        """Endpoint that it moves from."""
-        return self._build_endpoint(self.source)
-
-    @property
-    def end(self) -> MoveEndpoint:
-        """Endpoint that it moves to."""
-        return self._build_endpoint(self.target)
-
-    def _build_endpoint(self, pattern: AddressPattern) -> MoveEndpoint:
+    def build_endpoint(self, pattern: AddressPattern) -> MoveEndpoint:
         """Build the endpoint of a source or target, with its path from the root module.
 
         The pattern is an address below the module with the statement. The key ANY means every instance: of the modules
@@ -131,10 +123,6 @@ def get_resource_name(pattern: AddressPattern) -> tuple[Mode, str, str]:
     return pattern.mode, pattern.type, pattern.name
 
 
-def _get_last_key(pattern: AddressPattern) -> Key:
-    return pattern.key if pattern.type else pattern.module[-1].key
-
-
 def list_move_statements(configuration: Configuration) -> list[MoveStatement]:
     """Return the statements of moved blocks in source order."""
     statements: list[MoveStatement] = []
@@ -163,7 +151,11 @@ def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveState
 
 def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
     """Return for each statement (its index) the indices of the statements to apply before it."""
-    ends = [(statement.start, statement.end) for statement in statements]
+    # The start and end of each statement.
+    ends = [
+        (statement.build_endpoint(statement.source), statement.build_endpoint(statement.target))
+        for statement in statements
+    ]
     roots = [{_get_outermost(start), _get_outermost(end)} for start, end in ends]  # only equal roots can be related
     statements_by_root = index_owners(enumerate(roots))
     needs: dict[int, list[int]] = {}
@@ -189,7 +181,9 @@ def _must_follow_statement(
     other_ends: tuple[MoveEndpoint, MoveEndpoint],
 ) -> bool:
     """Return whether the first statement must be applied after the other one: it moves the result of the other one, or
-    one is about a part of the other.
+    one is about a part of the other. `ends` and `other_ends` are the start and the end of each.
+
+    Example: `b -> c` follows `a -> b`. It also follows `module.x -> module.y` if `b` is in module.y.
     """
     (begin, end), (other_begin, other_end) = ends, other_ends
     if begin.may_refer_to_same_object(other_end):
@@ -200,14 +194,9 @@ def _must_follow_statement(
         return False
     # If an outer statement only changes module keys, inner moves are inside both its ends: it goes first (no cycle).
     is_outer = len(statement.module) < len(other_statement.module)
-    return not (is_outer and _is_instance_key_change(statement))
-
-
-def _is_instance_key_change(statement: MoveStatement) -> bool:
-    """Return whether a statement moves a module to itself with other instance keys."""
-    begin, end = statement.start, statement.end
+    is_module_move = begin.resource is None and end.resource is None
     has_same_names = [name for name, _ in begin.path] == [name for name, _ in end.path]
-    return begin.resource is None and end.resource is None and has_same_names
+    return not (is_outer and is_module_move and has_same_names)
 
 
 _Resource = tuple[Mode, str, str]
@@ -276,7 +265,10 @@ class _StateMover:
 
     def apply_statement(self, statement: MoveStatement) -> None:
         """Apply the moves of one statement."""
-        for path in sorted(self.keys_by_module, key=_compute_path_order):
+        paths = sorted(
+            self.keys_by_module, key=lambda path: [(step.name, compute_key_sort_key(step.key)) for step in path]
+        )
+        for path in paths:
             depth = len(statement.module)
             if tuple(step.name for step in path[:depth]) != statement.module:  # outside of the statement's module
                 continue
@@ -295,7 +287,8 @@ class _StateMover:
         for (mode, kind, name), keys in self.keys_by_module[source].items():
             for key in sorted(keys, key=compute_key_sort_key):
                 old = Address(source, mode, kind, name, key)
-                self._record_move_origin(old, replace(old, module=target))
+                # An object moved before keeps its first address.
+                self.origins[replace(old, module=target)] = self.origins.pop(old, old)
         self.keys_by_module[target] = self.keys_by_module.pop(source)
 
     def _move_resource(self, statement: MoveStatement, path: ModulePath, depth: int) -> None:
@@ -335,15 +328,13 @@ class _StateMover:
             del self.keys_by_module[old.module]
         target_resources = self.keys_by_module.setdefault(new.module, {})
         target_resources.setdefault((new.mode, new.type, new.name), set()).add(new.key)
-        self._record_move_origin(old, new)
-
-    def _record_move_origin(self, old: Address, new: Address) -> None:
         self.origins[new] = self.origins.pop(old, old)  # an object moved before keeps its first address
 
     def build_instances(self, before: Mapping[Address, InstanceState]) -> dict[Address, InstanceState]:
         """Return the instances under their new addresses: unchanged ones, then moved ones."""
-        moved = set(self.origins.values())
-        after = {address: instance for address, instance in before.items() if address not in moved}
+        after = dict(before)
+        for old in self.origins.values():
+            del after[old]
         return after | {new: before[self.origins[new]] for new in sorted(self.origins, key=compute_address_order)}
 
     def list_problems(self) -> list[Diagnostic]:
@@ -357,18 +348,6 @@ class _StateMover:
             )
             for source, target in sorted(self._rejected.items())
         ]
-
-
-def _compute_path_order(path: ModulePath) -> tuple[object, ...]:
-    return tuple((step.name, compute_key_sort_key(step.key)) for step in path)
-
-
-def rename_refreshed(
-    refreshed_objects: Mapping[Address, ObjectState | None], previous: Mapping[Address, Address]
-) -> dict[Address, ObjectState | None]:
-    """Return the refreshed objects under the new addresses."""
-    renamed = {old: new for new, old in previous.items()}
-    return {renamed.get(address, address): observed for address, observed in refreshed_objects.items()}
 
 
 def _compute_module_target(path: ModulePath, statement: MoveStatement) -> ModulePath | None:

@@ -13,7 +13,7 @@ from nexusform.configuration.reference_checks import Declaration, build_dependen
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.resources.address import ConfigAddress
-from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically
+from nexusform.resources.graph import find_cycles, sort_topologically
 
 # Planning phases with a stage of their own.
 VM_PHASE = 4
@@ -73,8 +73,10 @@ def compute_planning_order(
     all_blocks = iterate_resource_blocks(configuration)
     managed = [block for block in all_blocks if block.mode == "managed" and block.type in resource_types]
     blocks = sorted(managed, key=lambda block: tuple((name.encode(), offset) for name, offset in block.position))
-    phases = {block.address: resource_types[block.type].phase for block in blocks}
-    source_order = {block.address: index for index, block in enumerate(blocks)}
+    phases: dict[ConfigAddress, int] = {}
+    source_order: dict[ConfigAddress, int] = {}
+    for index, block in enumerate(blocks):
+        phases[block.address], source_order[block.address] = resource_types[block.type].phase, index
     reachability = _Reachability(graph)
     needs = {block.address: reachability.find_blocks(block.address, source_order) for block in blocks}  # dependencies
     problems = _build_later_phase_reference_errors(blocks, needs, phases, dependencies, reachability)
@@ -114,12 +116,6 @@ def index_owners(needs: Iterable[tuple[_Owner, Iterable[_Need]]]) -> dict[_Need,
         for need in own_needs:
             owners.setdefault(need, []).append(owner)
     return owners
-
-
-def find_create_before_destroy(order: PlanningOrder) -> frozenset[ConfigAddress]:
-    """Return the blocks under create_before_destroy: explicit ones, and all they depend on."""
-    explicit_blocks = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]
-    return frozenset(find_reachable(explicit_blocks, order.get_direct_dependencies))
 
 
 def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -> PlanningOrder:
@@ -242,17 +238,13 @@ def _build_later_phase_reference_errors(
             nodes = dependencies[build_block_node(block.address)].items()
             value_nodes = [node for node, span in nodes if span not in order_spans]
             value_needs = reachability.find_reachable_blocks(value_nodes)
-            errors += [_build_later_phase_reference_error(block, need) for need in later if need in value_needs]
+            for need in later:
+                if need not in value_needs:
+                    continue
+                detail = (
+                    f"{block.address} refers to {need}, but every {need.type} is planned after all {block.type} "
+                    f"blocks: {block.address} -> {need} -> {block.address}. The order is sites, racks, machines, "
+                    "clusters and VMs, fleet objects. Use a literal value, or reverse the reference."
+                )
+                errors.append(build_error("cycle", detail, block.header_span, block=block.header))
     return errors
-
-
-def _build_later_phase_reference_error(block: ResourceBlock, need: ConfigAddress) -> Diagnostic:
-    """Build the error for a block that uses values of a block planned after it: the phases would form a cycle."""
-    return build_error(
-        "cycle",
-        f"{block.address} refers to {need}, but every {need.type} is planned after all {block.type} "
-        f"blocks: {block.address} -> {need} -> {block.address}. The order is sites, racks, machines, "
-        "clusters and VMs, fleet objects. Use a literal value, or reverse the reference.",
-        block.header_span,
-        block=block.header,
-    )

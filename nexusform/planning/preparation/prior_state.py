@@ -78,14 +78,15 @@ def build_prior_state(request: PlanRequest) -> PriorState:
         state = add_imports(request.state, imports)
         by_block = _group_by_block(state.instances)
         return PriorState(state, state.instances, by_block, previous={}, imports=imports, diagnostics=())
-    from nexusform.planning.preparation.moves import apply_moves, rename_refreshed
+    from nexusform.planning.preparation.moves import apply_moves
 
     moved_state, problems = apply_moves(request.configuration, request.state)
     state = add_imports(moved_state.state, imports)
-    # The recorded objects as observed by the providers (None: missing), by their address after the moves.
-    observed_objects = rename_refreshed(request.refreshed_objects, moved_state.previous)
     instances = dict(state.instances)
-    for address, current in observed_objects.items():
+    new_addresses = {old: new for new, old in moved_state.previous.items()}
+    # Replace the recorded objects by those observed by the providers (None: missing), at their addresses before moves.
+    for prior_address, current in request.refreshed_objects.items():
+        address = new_addresses.get(prior_address, prior_address)
         instance = instances.get(address)
         if instance is None:
             continue
@@ -101,8 +102,10 @@ def exclude_unselected_imports(prior: PriorState, selection: Selection) -> Prior
     excluded = {address for address in prior.imports if not selection.has(address)}
     if not excluded:
         return prior
-    instances = {address: instance for address, instance in prior.instances.items() if address not in excluded}
-    imports = {address: imported for address, imported in prior.imports.items() if address not in excluded}
+    instances, imports = dict(prior.instances), dict(prior.imports)
+    for address in excluded:
+        instances.pop(address, None)
+        del imports[address]
     return replace(prior, instances=instances, by_block=_group_by_block(instances), imports=imports)
 
 
@@ -132,7 +135,7 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
     targets: dict[Address, ImportTarget] = {}
     problems: list[Diagnostic] = []
     for block in request.configuration.root.imports:
-        for address, object_id in _iterate_requested_imports(block, evaluation, problems):
+        for address, object_id in iterate_requested_imports(block, evaluation, problems):
             earlier = targets.get(address)
             if earlier is not None:
                 start = earlier.span.start
@@ -154,18 +157,10 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
     return list(targets.values()), problems
 
 
-def check_import_blocks(blocks: Iterable[ImportBlock], evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the problems of import blocks; in a tentative evaluation unknown values are none."""
-    problems: list[Diagnostic] = []
-    for block in blocks:
-        list(_iterate_requested_imports(block, evaluation, problems))
-    return problems
-
-
-def _iterate_requested_imports(
+def iterate_requested_imports(
     block: ImportBlock, evaluation: Evaluation, problems: list[Diagnostic]
 ) -> Iterator[tuple[Address, str]]:
-    """Yield the addresses and ids requested by an import block, one per instance."""
+    """Yield the addresses and ids requested by an import block, one per instance, and add the errors to `problems`."""
     scope = evaluation.build_scope(evaluation.root)
     repetitions: Iterable[RepetitionData] = (SINGLE_INSTANCE,)
     if block.for_each is not None:

@@ -48,10 +48,9 @@ class Selection(Struct, frozen=True):
         """Return whether an instance is planned: by -target or -exclude, without these options always."""
         if self.targets:
             return address.config_address in self.target_blocks or self.is_direct_target(address)
-        if self.excludes:
-            excluded = address.config_address in self.excluded_blocks
-            return not excluded and not any(pattern.is_match(address) for pattern in self.excludes)
-        return True
+        if self.excludes and address.config_address in self.excluded_blocks:
+            return False
+        return not any(pattern.is_match(address) for pattern in self.excludes)
 
     def is_direct_target(self, address: Address) -> bool:
         """Return whether -target names the instance, and not only a dependent of it."""
@@ -69,7 +68,12 @@ class Selection(Struct, frozen=True):
 def build_selection(
     targets: Iterable[str], excludes: Iterable[str], replaces: Iterable[str], order: PlanningOrder
 ) -> tuple[Selection, list[Diagnostic]]:
-    """Parse the options (replaces: instances, or VMs to heal). Targets include dependencies, exclusions dependents."""
+    """Parse the options, and return the selection with the problems of invalid or incompatible ones.
+
+    Targets include the blocks that they depend on, exclusions the blocks that depend on them. A target of a single
+    instance, such as T.N["a"], does not select the other instances of its block. An exclusion of a single instance
+    excludes no dependents. `replaces` are instances, or VMs to heal.
+    """
     problems: list[Diagnostic] = []
     target_patterns = _parse_patterns("-target", targets, order, problems)
     exclude_patterns = _parse_patterns("-exclude", excludes, order, problems)
@@ -113,9 +117,18 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
     if not selection.is_partial:
         return None
     edges = build_dependencies(configuration)
-    blocks = {node for node in edges if node.kind in ("resource", "data")}
-    excluded_nodes = {node for node in blocks if build_block_address(node) in selection.excluded_blocks}
-    targets = [node for node in blocks if _is_named_by_any_pattern(selection.targets, build_block_address(node))]
+    blocks: set[Declaration] = set()  # nodes of the graph
+    excluded_nodes: set[Declaration] = set()
+    targets: list[Declaration] = []
+    for node in edges:
+        if node.kind not in ("resource", "data"):
+            continue
+        blocks.add(node)
+        address = build_block_address(node)
+        if address in selection.excluded_blocks:
+            excluded_nodes.add(node)
+        if _is_named_by_any_pattern(selection.targets, address):
+            targets.append(node)
     target_nodes = find_reachable(targets, lambda node: edges.get(node, ()))
     outputs = {}
     for name in configuration.root.outputs:

@@ -33,9 +33,11 @@ MAXIMUM_TRIALS: Final = 10
 
 def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
     """Return whether a fit depends on unknown NUMA cells (not None), and some sample fails or none was computed."""
-    return numa_sampling is not None and (
-        not numa_sampling.sample_count or numa_sampling.fitting_count < numa_sampling.sample_count
-    )
+    if numa_sampling is None:
+        return False
+    if not numa_sampling.sample_count:
+        return True
+    return numa_sampling.fitting_count < numa_sampling.sample_count
 
 
 def format_certainty_note(result: PlanResult) -> str:
@@ -161,14 +163,16 @@ def _format_repack_hint(result: PlanResult) -> str:
     new ones in that pool, or if only upgrades lack capacity. No solver runs here, so the hint names the command.
     """
     pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
-    if not pools or not any(vms.request.actions.unchanged for vms in result.objects.values()):
+    has_existing_vms = any(vms.request.actions.unchanged for vms in result.objects.values())
+    if not pools or not has_existing_vms:
         return ""
     pool = pools[0].pool
-    zones = "" if pool.zones is None else f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
-    want = len(pool.numbers) - pools[0].existing_count
-    if want < 1:  # only existing VMs to re-create do not fit
+    new_count = len(pool.numbers) - pools[0].existing_count
+    if new_count < 1:  # only existing VMs to re-create do not fit
         return ""
-    command = f"nexusform simulate repack -sku={pool.sku.name} -want={want}{zones}"
+    command = f"nexusform simulate repack -sku={pool.sku.name} -want={new_count}"
+    if pool.zones is not None:  # None: all zones are allowed
+        command += f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
     return f"\nTo check whether re-creating a few VMs elsewhere frees capacity: `{command}`"
 
 
@@ -216,20 +220,20 @@ def _try_without_surge(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
     if not all(unplaced.surge and unplaced.pool.pool != CONTROL_PLANE for unplaced in pools):
         return  # only upgrades add surge VMs, and a control plane has no upgrade_settings
     settings = (("max_surge", "0"), ("max_unavailable", "1"))
-    adjustments = [
-        ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "upgrade_settings", name), value)
-        for unplaced in pools
-        for name, value in settings
-    ]
+    adjustments: list[ArgumentAdjustment] = []
+    names, data = [], []
+    for unplaced in pools:
+        path = (*unplaced.pool.path, "upgrade_settings")
+        adjustments += [ArgumentAdjustment(unplaced.address, (*path, name), value) for name, value in settings]
+        names.append(f"{unplaced.cluster}/{unplaced.pool.pool}")
+        data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, **dict(settings)})
     outcome = trial(adjustments)
     if not outcome.plan.errored:
-        names = [f"{unplaced.cluster}/{unplaced.pool.pool}" for unplaced in pools]
         scope = f" for {format_list(names)}" if len(names) > 1 else ""
         text = (
             f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{scope}: the upgrade removes a '
             f"VM before it adds the next, and fits.{format_certainty_note(outcome)}"
         )
-        data = [{"address": str(unplaced.address), "pool": unplaced.pool.pool, **dict(settings)} for unplaced in pools]
         yield Remedy("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
 
 
@@ -249,13 +253,11 @@ def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
             counts[key] = min(unplaced.placed_count, counts[key] - 1) if key in counts else unplaced.placed_count
         if not all(unplaced.pool.count_path for unplaced in pools.values()):
             return  # plain VMs and VNFs have no count to lower
-        minimum_counts = {key: max(unplaced.existing_count, 1) for key, unplaced in pools.items()}
-        if any(counts[key] < minimum_counts[key] for key in pools):
-            return  # existing VMs would be removed, or no VM remains
-        adjustments = [
-            ArgumentAdjustment(unplaced.address, unplaced.pool.count_path, counts[key])
-            for key, unplaced in pools.items()
-        ]
+        adjustments = []
+        for key, unplaced in pools.items():
+            if counts[key] < max(unplaced.existing_count, 1):
+                return  # existing VMs would be removed, or no VM remains
+            adjustments.append(ArgumentAdjustment(unplaced.address, unplaced.pool.count_path, counts[key]))
         outcome = trial(adjustments)
         if not outcome.plan.errored:
             remedy = _build_count_remedy(pools, counts)
@@ -285,14 +287,15 @@ def _build_count_remedy(
 ) -> Remedy:
     """Build the remedy of fewer VMs: the `counts` with capacity. Both arguments have the keys (address, pool name)."""
     texts, data = [], []
+    vcpus = 0
     for key, unplaced in pools.items():
         prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
         count, sku = counts[key], unplaced.pool.sku
         argument = str(unplaced.pool.count_path[-1])  # the name of the argument
         texts.append(f"{prefix}{argument} = {count}")
         data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name})
+        vcpus += count * sku.vcpus
     verb, sku_text = ("fits", "this SKU") if len(texts) == 1 else ("fit", "these SKUs")
-    vcpus = sum(counts[key] * unplaced.pool.sku.vcpus for key, unplaced in pools.items())
     return Remedy("count", f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).", {"counts": data})
 
 
@@ -323,9 +326,10 @@ def _iterate_zone_additions(shortage: _PlanShortage) -> Iterator[Sequence[str]]:
         if rack.get("status") != "planned":
             zones_of_sites.setdefault(str(rack["site_id"]), set()).add(str(rack["availability_zone"]))
     zones: set[str] = set()
+    allowed_zones: list[frozenset[str]] = []  # of each pool
     for unplaced in shortage.pools:
         zones.update(zones_of_sites.get(unplaced.site_id, ()))
-    allowed_zones = [unplaced.pool.configured_zones for unplaced in shortage.pools]
+        allowed_zones.append(unplaced.pool.configured_zones)
     common_zones = frozenset.intersection(*allowed_zones)
     addable_zones = sorted(zones - common_zones, key=str.encode)  # new for at least one pool
     sizes = range(1, len(addable_zones) + 1)
@@ -374,33 +378,40 @@ def format_replacement_cost(moved_count: int) -> str:
 def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try to activate planned racks (described, but without machines for VMs yet): one by one, then all."""
     sites = {unplaced.site_id for unplaced in shortage.pools}
-    planned = [
-        (address, str(rack["name"]))
-        for address, rack in shortage.racks
-        if rack.get("status") == "planned" and rack.get("site_id") in sites
-    ]
+    planned: list[tuple[Address, str]] = []  # address and name of each planned rack on these sites
+    for address, rack in shortage.racks:
+        if rack.get("status") == "planned" and rack.get("site_id") in sites:
+            planned.append((address, str(rack["name"])))
     for racks in _list_choices(planned):
-        adjustments = [ArgumentAdjustment(address, ("status",), "active") for address, _ in racks]
+        adjustments, names, data = [], [], []
+        for address, name in racks:
+            adjustments.append(ArgumentAdjustment(address, ("status",), "active"))
+            names.append(name)
+            data.append({"address": str(address), "status": "active"})
         outcome = trial(adjustments)
         if not outcome.plan.errored:
-            names = ", ".join(name for _, name in racks)
-            data = {"racks": [{"address": str(address), "status": "active"} for address, _ in racks]}
-            text = f"{names} (planned) active: {_format_fit(shortage.pools)}.{format_certainty_note(outcome)}"
-            yield Remedy("racks", text, data, tuple(adjustments))
+            certainty = format_certainty_note(outcome)
+            text = f"{', '.join(names)} (planned) active: {_format_fit(shortage.pools)}.{certainty}"
+            yield Remedy("racks", text, {"racks": data}, tuple(adjustments))
             return
 
 
 def _list_choices(items: list[_Item]) -> list[list[_Item]]:
     """Return lists to try: each item alone, then all of them together if there are several."""
-    return [[item] for item in items] + ([items] if len(items) > 1 else [])
+    choices = [[item] for item in items]
+    if len(items) > 1:
+        choices.append(items)
+    return choices
 
 
 def _format_fit(pools: Sequence[PoolShortage]) -> str:
     """Format the result of a remedy for the pools without capacity."""
     if len(pools) > 1:
         return "everything fits"
-    count = len(pools[0].pool.numbers)
-    return f"all {count:,} fit" if count > 1 else "it fits"
+    count = len(pools[0].pool.numbers)  # of the VMs of the only pool
+    if count == 1:
+        return "it fits"
+    return f"all {count:,} fit"
 
 
 # --- another order -----------------------------------------------------------------------------
@@ -491,16 +502,19 @@ def _try_hint_argument(
     shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint], argument: str, value: str
 ) -> Iterator[Remedy]:
     """Try another value of one argument of the hints; yield it if the plan has no errors. It re-creates their VMs."""
-    edits = [ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
+    edits, data = [], []
+    owners: dict[str, None] = {}  # addresses of the VMs with the hints, each once
+    for hint in hints:
+        edits.append(ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value))
+        data.append({"address": str(hint.address), "hint": hint.index, argument: value})
+        owners[str(hint.address)] = None
     outcome = trial(edits)
     if outcome.plan.errored:  # it does not help
         return
-    owners = list(dict.fromkeys(str(hint.address) for hint in hints))
     moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")  # reasons of a move
     cost = format_replacement_cost(moved_count)
     subject = f"the placement_hint of {' and '.join(owners)}"
     text = f'{argument} = "{value}" in {subject}: {_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}'
-    data = [{"address": str(hint.address), "hint": hint.index, argument: value} for hint in hints]
     yield Remedy("hint", text, {"hints": data, "replaced_vms": moved_count}, tuple(edits))
 
 
@@ -511,8 +525,11 @@ def _try_smaller_skus(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[
     """Try the largest smaller SKU of the same type with which all VMs of the failing pools fit."""
     pools = shortage.pools
     sku, name = pools[0].pool.sku, pools[0].pool.pool
-    if any(unplaced.pool.sku != sku or not unplaced.pool.count_path or unplaced.existing_count for unplaced in pools):
-        return  # one new SKU must suit all pools, and would re-create existing VMs
+    for unplaced in pools:
+        if unplaced.pool.sku != sku or not unplaced.pool.count_path:
+            return  # one new SKU must suit all pools
+        if unplaced.existing_count:
+            return  # another SKU would re-create existing VMs
     for smaller in _list_smaller_skus(sku, is_control_plane=name == CONTROL_PLANE):
         adjustments = [
             ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
@@ -530,11 +547,11 @@ def _try_smaller_skus(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[
 def _list_smaller_skus(sku: VmSku, *, is_control_plane: bool) -> list[VmSku]:
     """Return the smaller SKUs of the same type, the largest first; a control plane VM must use one NUMA cell."""
     size = (sku.host_vcpus, sku.memory_gib)  # compared by CPUs, then by memory
-    smaller = [
-        candidate
-        for candidate in CATALOGUES[NEWEST].vm_skus.values()
-        if candidate.kind == sku.kind
-        and (candidate.host_vcpus, candidate.memory_gib) < size
-        and (not is_control_plane or candidate.numa_cells == 1)
-    ]
+    smaller = []
+    for candidate in CATALOGUES[NEWEST].vm_skus.values():
+        if candidate.kind != sku.kind or (candidate.host_vcpus, candidate.memory_gib) >= size:
+            continue
+        if is_control_plane and candidate.numa_cells != 1:
+            continue
+        smaller.append(candidate)
     return sorted(smaller, key=lambda candidate: (-candidate.host_vcpus, -candidate.memory_gib, candidate.name))

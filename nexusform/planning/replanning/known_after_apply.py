@@ -39,8 +39,9 @@ _MAXIMUM_DISPLAY_LENGTH: Final = 80
 
 def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bool:
     """Return whether any value of the plan is known only after apply, or may be derived from one (`_LATE_CALLS`)."""
-    after = [change.after for change in plan.changes]
-    if any(map(has_unknown_part, [*after, *(output.value for output in plan.planned_outputs.values())])):
+    if any(has_unknown_part(change.after) for change in plan.changes):
+        return True
+    if any(has_unknown_part(output.value) for output in plan.planned_outputs.values()):
         return True
     return any(_LATE_CALLS.search(source.text) for source in configuration.files.values())
 
@@ -111,20 +112,20 @@ def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str,
         kind = attributes[name].type if name in attributes else DYNAMIC
         # Limits planned for unknown parts of the argument, with the paths below it.
         refinements = [(path[1:], refinement) for path, refinement in change.refined_after if path[0] == name]
-        if not is_consistent_with_plan(value, actual, kind) or not _is_within_refinements(actual, refinements):
-            sensitive_paths = [*change.sensitive_after, *final.sensitive_after]
-            is_hidden = any(path[:1] in ((name,), ()) for path in sensitive_paths)  # (): the whole object
-            difference = _format_difference(value, actual, is_hidden=is_hidden)
-            yield _build_inconsistency_error(f'"{name}" of {change.address}', difference, str(change.address))
+        if is_consistent_with_plan(value, actual, kind) and _is_within_refinements(actual, refinements):
+            continue
+        sensitive_paths = [*change.sensitive_after, *final.sensitive_after]
+        is_hidden = any(path[:1] in ((name,), ()) for path in sensitive_paths)  # (): the whole object
+        difference = _format_difference(value, actual, is_hidden=is_hidden)
+        yield _build_inconsistency_error(f'"{name}" of {change.address}', difference, str(change.address))
 
 
 def check_output(
     name: str, planned: OutputState, actual: OutputState, refinements: Refinements = ()
 ) -> list[Diagnostic]:
     """Return the error of an output with another value than planned, or []."""
-    if is_consistent_with_plan(planned.value, actual.value, planned.type) and _is_within_refinements(
-        actual.value, refinements
-    ):
+    is_consistent = is_consistent_with_plan(planned.value, actual.value, planned.type)
+    if is_consistent and _is_within_refinements(actual.value, refinements):
         return []
     difference = _format_difference(planned.value, actual.value, is_hidden=planned.sensitive or actual.sensitive)
     return [_build_inconsistency_error(f'Output "{name}"', difference)]
@@ -151,7 +152,9 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
         )
     if planned == actual:
         return True
-    return isinstance(actual, str) and _convert_number_or_bool_to_text(planned) == actual
+    if not isinstance(actual, str):
+        return False
+    return _convert_number_or_bool_to_text(planned) == actual
 
 
 def _is_consistent_set(planned: Sequence[Any], actual: Sequence[Any], element: Type) -> bool:
@@ -179,8 +182,10 @@ def _is_consistent_set(planned: Sequence[Any], actual: Sequence[Any], element: T
 def _convert_number_or_bool_to_text(planned: Any) -> str | None:
     """Return the text of a number or a bool after conversion to string; None for other values."""
     if isinstance(planned, bool):
-        return str(planned).lower()
-    return format_number(build_number(planned).raw) if isinstance(planned, int | float | Fraction) else None
+        return str(planned).lower()  # "true", "false"
+    if isinstance(planned, int | float | Fraction):
+        return format_number(build_number(planned).raw)
+    return None
 
 
 def _is_within_refinements(actual: Any, refinements: Iterable[tuple[Path, Refinement]]) -> bool:
@@ -198,8 +203,9 @@ def _get_part_type(value_type: Type, key: str | int) -> Type:
         return value_type.get_attribute(str(key)) or DYNAMIC
     if isinstance(value_type, ListType | SetType | MapType):
         return value_type.element
-    if isinstance(value_type, TupleType) and isinstance(key, int) and key < len(value_type.elements):
-        return value_type.elements[key]
+    if isinstance(value_type, TupleType) and isinstance(key, int):
+        types = value_type.elements  # by position
+        return types[key] if key < len(types) else DYNAMIC
     return DYNAMIC
 
 
@@ -211,12 +217,10 @@ def _format_difference(planned: Any, actual: Any, *, is_hidden: bool) -> str:
 
 def _format_value(value: Any) -> str:
     """Format a value as JSON, without the end of a long text."""
-    text = json_codec.render_json(value, default=_encode_unknown_value).decode()
+    text = json_codec.render_json(
+        value, default=lambda part: "(known after apply)" if part is UNKNOWN else json_codec.convert_mapping(part)
+    ).decode()
     return text if len(text) <= _MAXIMUM_DISPLAY_LENGTH else f"{text[: _MAXIMUM_DISPLAY_LENGTH - 3]}..."
-
-
-def _encode_unknown_value(value: Any) -> Any:
-    return "(known after apply)" if value is UNKNOWN else json_codec.convert_mapping(value)
 
 
 def _build_inconsistency_error(subject: str, difference: str, address: str = "") -> Diagnostic:
@@ -248,7 +252,10 @@ def evaluate_final_results(
     `request`). `before` are the previous outputs, kept if no value is known; `wrong_addresses` are the
     addresses of resources, without instance keys, observed differently from the prediction.
     """
-    if plan.mode is Mode.DESTROY or not (wrong_addresses or _has_open_results(plan)):
+    has_unknown_output = any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
+    has_unknown_check = any(check.status == "unknown" for check in plan.checks)
+    reads_all = plan.mode is Mode.REFRESH_ONLY  # such a plan evaluates everything again
+    if plan.mode is Mode.DESTROY or not (wrong_addresses or has_unknown_output or has_unknown_check or reads_all):
         return FinalResults(plan.planned_outputs, plan.checks)
     is_selection = bool(plan.targets or plan.excludes)
     is_partial = is_selection or plan.mode is Mode.REFRESH_ONLY
@@ -262,17 +269,16 @@ def evaluate_final_results(
         outputs.values |= {name: kept for name, kept in plan.planned_outputs.items() if name not in planned_names}
     for name in sorted(names):
         outputs.add_output(name, before.get(name), is_partial=is_partial)
+    results = FinalResults(
+        outputs=outputs.values,
+        checks=plan.checks,
+        changed_outputs=tuple(outputs.changed_outputs),
+        diagnostics=tuple(outputs.diagnostics),
+    )
     if is_partial:  # conditions keep their results from the plan
-        return FinalResults(outputs.values, plan.checks, tuple(outputs.changed_outputs), tuple(outputs.diagnostics))
+        return results
     checks, problems = _evaluate_conditions_after_apply(plan, request, evaluation)
-    return FinalResults(outputs.values, checks, tuple(outputs.changed_outputs), (*outputs.diagnostics, *problems))
-
-
-def _has_open_results(plan: Plan) -> bool:
-    """Return whether outputs or conditions are to be evaluated after apply: some are unknown, or all are read again."""
-    has_unknown_output = any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
-    has_unknown_check = any(check.status == "unknown" for check in plan.checks)
-    return has_unknown_output or has_unknown_check or plan.mode is Mode.REFRESH_ONLY
+    return replace(results, checks=checks, diagnostics=(*outputs.diagnostics, *problems))
 
 
 class _FinalOutputs(Struct):

@@ -8,7 +8,6 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import enclose
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.conclusion.plan_result import PlanResult
@@ -129,14 +128,10 @@ def verify_suggested_selection(
     errors = last_result.plan.errors
     if not errors:  # the suggestion works
         return result
-    diagnostics = [_add_rejection_reason(diagnostic, errors[0]) for diagnostic in result.plan.diagnostics]
+    location = enclose("", errors[0].address, ": ")
+    addition = f"That plan is rejected too. Fix this first: {location}{errors[0].detail}"
+    diagnostics = list(result.plan.diagnostics)
+    for index, problem in enumerate(diagnostics):
+        if SELECTION_KEY in problem.extra:
+            diagnostics[index] = replace(problem, detail=f"{problem.detail} {addition}")
     return replace(result, plan=replace(result.plan, diagnostics=tuple(diagnostics)))
-
-
-def _add_rejection_reason(problem: Diagnostic, reason: Diagnostic) -> Diagnostic:
-    """Add the error of the plan with a problem's suggested selection; a problem without one stays unchanged."""
-    if SELECTION_KEY not in problem.extra:
-        return problem
-    location = enclose("", reason.address, ": ")
-    addition = f"That plan is rejected too. Fix this first: {location}{reason.detail}"
-    return replace(problem, detail=f"{problem.detail} {addition}")

@@ -82,9 +82,10 @@ def _plan_trial(
 
 def _is_trial_without_other_errors(outcome: PlanResult, other_rules: AbstractSet[str]) -> bool:
     """Return whether a trial has no errors except the rules at these other addresses."""
-    return all(
-        diagnostic.id == SEPARATION_VIOLATED and diagnostic.address in other_rules for diagnostic in outcome.plan.errors
-    )
+    for error in outcome.plan.errors:
+        if error.id != SEPARATION_VIOLATED or error.address not in other_rules:
+            return False
+    return True
 
 
 def _add_remedies_to_rule_diagnostic(plan: Plan, rule: UnsatisfiedRule, remedies: Sequence[Remedy]) -> Plan:
@@ -155,7 +156,10 @@ def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePl
     """
     yield [_build_zone_group(group, site, may_move=False) for group in rule.groups]
     yield [_build_zone_group(group, site, may_move=True) for group in rule.groups]
-    changed_groups = [any(_has_changed_zones(member, result) for member in group) for group in rule.groups]
+    changed_groups: list[bool] = []  # whether a pool of the group is new, or changes its zones
+    for group in rule.groups:
+        zones_per_member = [(_get_prior_zones(member, result), member.pool.configured_zones) for member in group]
+        changed_groups.append(any(before != tuple(sorted(after)) for before, after in zones_per_member))
     if any(changed_groups) and not all(changed_groups):
         yield [
             _build_zone_group(group, site, may_move=True, is_rewritten=not is_changed)
@@ -170,19 +174,16 @@ def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
     return None if pool is None else tuple(sorted(pool.configured_zones))
 
 
-def _has_changed_zones(member: GroupMember, result: PlanResult) -> bool:
-    """Return whether the pool of a member is new, or its configured zones differ from those in state."""
-    return _get_prior_zones(member, result) != tuple(sorted(member.pool.configured_zones))
-
-
 def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
     """Try the zones in state for the pools with changed zones; nothing without such a pool."""
     adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}  # by address and pool name
     pools_by_zones: dict[Zones, dict[str, None]] = {}  # names (a dict as an ordered set)
     for member in chain.from_iterable(rule.groups):
         before = _get_prior_zones(member, result)
-        if before is None or not _is_zone_changeable(member) or not _has_changed_zones(member, result):
-            continue  # new, fixed or unchanged
+        if before is None or before == tuple(sorted(member.pool.configured_zones)):
+            continue  # new or unchanged
+        if not member.pool.count_path:  # plain VMs and VNFs have no zones to change
+            continue
         path = (*member.pool.path, "availability_zones")
         address, _ = member.vm
         adjustments[address, member.pool.pool] = ArgumentAdjustment(address, path, list(before) or None)  # None: all
@@ -190,13 +191,13 @@ def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
     outcome = trial(tuple(adjustments.values())) if adjustments else None
     if outcome is None:  # nothing to try, or it is rejected
         return
-    clauses = [
-        f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {_format_zones(zones) if zones else 'all zones'}"
-        for zones, pools in pools_by_zones.items()
-    ]
+    clauses, data = [], []
+    for zones, pools in pools_by_zones.items():
+        zone_text = _format_zones(zones) if zones else "all zones"
+        clauses.append(f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {zone_text}")
+        data.append({"pools": list(pools), "availability_zones": list(zones)})
     moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")  # reasons of a move
     text = f"{'; '.join(clauses)}, unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
-    data = [{"pools": list(pools), "availability_zones": list(zones)} for zones, pools in pools_by_zones.items()]
     yield Remedy("zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values()))
 
 
@@ -214,13 +215,20 @@ def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
 def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
-    """Build a group of a rule. `may_move`: existing VMs, too, may move; `is_rewritten`: to zones not configured yet."""
+    """Build a group of a rule. `may_move`: existing VMs, too, may move; `is_rewritten`: to zones not configured yet.
+
+    Members that cannot move require their zones. The minimum number of zones follows from the CPUs and the memory of
+    all machines there, even of occupied ones: with fewer zones, the members do not fit in any case.
+    """
     site_zones = site.list_zones()
     changed_members: list[GroupMember] = []
     required_zones: set[str] = set()
+    existing_per_zone: Counter[str] = Counter()
     for member in group:
         is_existing = member.rank < 0  # not placed by this plan
-        is_fixed = not _is_zone_changeable(member) or (is_existing and not may_move)
+        existing_per_zone[member.placement.availability_zone] += is_existing  # True adds 1
+        # The pools of clusters have a count and zones; plain VMs and VNFs have neither.
+        is_fixed = not member.pool.count_path or (is_existing and not may_move)
         if is_fixed:
             required_zones.add(member.placement.availability_zone)
         else:
@@ -228,7 +236,6 @@ def _build_zone_group(
             if not is_rewritten:  # the pool keeps its configured zones
                 required_zones |= member.pool.configured_zones
     # Zones with existing members are preferred, so that fewer of them move.
-    existing_per_zone = Counter(member.placement.availability_zone for member in group if member.rank < 0)
     optional_zones = [zone for zone in site_zones if zone not in required_zones]
     optional_zones.sort(key=lambda zone: -existing_per_zone[zone])  # equal counts stay in the order of the site
     names = dict.fromkeys(map(_get_cluster_name, group))
@@ -255,11 +262,6 @@ def _build_zone_group(
 def _get_cluster_name(member: GroupMember) -> str:
     """Return the name of a member's cluster: the last part of its id."""
     return member.cluster.rpartition(":")[2].rpartition("/")[2]
-
-
-def _is_zone_changeable(member: GroupMember) -> bool:
-    # The pools of clusters have a count and zones; plain VMs and VNFs have neither.
-    return bool(member.pool.count_path)
 
 
 def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:

@@ -58,12 +58,7 @@ class MachineActionRequest(Struct, frozen=True):
     @property
     def stopped_vms(self) -> tuple[str, ...]:
         """Names of the VMs stopped by the action; none if it does not disrupt VMs (a cordon)."""
-        return (*chain.from_iterable(self.staying_vms.values()), *self.unmanaged_vms) if self.is_disruptive else ()
-
-    @property
-    def is_disruptive(self) -> bool:
-        """Return True if the action stops VMs."""
-        return self.kind.is_disruptive
+        return (*chain.from_iterable(self.staying_vms.values()), *self.unmanaged_vms) if self.kind.is_disruptive else ()
 
 
 class MachineActionOrder(Struct, frozen=True):
@@ -184,14 +179,14 @@ def _build_request(
             cluster_id = vms.request.demand.cluster_id
             staying[cluster_id] = (*staying.get(cluster_id, ()), *names)
     managed_names = set(chain.from_iterable(vms.list_prior_names() for vms in objects))
-    unmanaged_vms = _list_unmanaged_vms(site, machine.name, managed_names)
-    return MachineActionRequest(instance, kind, site, machine, tuple(leaving), staying, unmanaged_vms=unmanaged_vms)
-
-
-def _list_unmanaged_vms(site: SitePlan, machine: str, managed_names: AbstractSet[str]) -> tuple[str, ...]:
-    """Return the names of the VMs on a machine without a resource: configured or observed ones, each once."""
-    occupied = [vm for vm in (*site.configured_unmanaged, *site.observed_unmanaged) if vm.machine == machine]
-    return tuple(dict.fromkeys(vm.name for vm in occupied if vm.name not in managed_names))
+    unmanaged_names = dict.fromkeys(  # of VMs without a resource, each once
+        vm.name
+        for vm in (*site.configured_unmanaged, *site.observed_unmanaged)
+        if vm.machine == machine.name and vm.name not in managed_names
+    )
+    return MachineActionRequest(
+        instance, kind, site, machine, tuple(leaving), staying, unmanaged_vms=tuple(unmanaged_names)
+    )
 
 
 def _find_target_machines(
@@ -269,7 +264,7 @@ def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineA
         minutes=request.kind.minutes,
         leaves_off=request.kind.leaves_off,
         is_disruptive=request.kind.is_disruptive,
-        leaving_vms=tuple(vm for _, vm in request.leaving_vms) if request.is_disruptive else (),
+        leaving_vms=tuple(vm for _, vm in request.leaving_vms) if request.kind.is_disruptive else (),
         stopped_vms=request.stopped_vms,
     )
 
@@ -290,7 +285,11 @@ class _SiteActionOrder:
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-        """Return the actions in a safe order. If none of the next ones is safe, return an error for each of these."""
+        """Return the actions in a safe order, and the errors. An action follows its dependencies.
+
+        The safe action of the lowest rank is next. If none is safe, each action that could be next gets an error, and
+        all remaining actions follow the ordered ones.
+        """
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:
@@ -306,18 +305,18 @@ class _SiteActionOrder:
             remaining.remove(safe)
             if safe.kind.leaves_off:
                 self._down.add(safe.machine.name)
-            elif safe.is_disruptive:  # a restart or repair leaves the machine healthy
+            elif safe.kind.is_disruptive:  # a restart or repair leaves the machine healthy
                 self._down.discard(safe.machine.name)
         return ordered, []
 
     def _compute_action_rank(self, request: MachineActionRequest) -> tuple[bool, bool, bool, str]:
         """Rank cordons first, then repairs, then temporary actions, then PowerOff, by address."""
         is_repair = request.machine.name in self._down and not request.kind.leaves_off
-        return request.is_disruptive, not is_repair, request.kind.leaves_off, str(request.instance.address)
+        return request.kind.is_disruptive, not is_repair, request.kind.leaves_off, str(request.instance.address)
 
     def _find_action_obstacle(self, request: MachineActionRequest) -> str:
         """Return the reason against an action now, "" for none."""
-        if not request.is_disruptive:  # a cordon stops no VM
+        if not request.kind.is_disruptive:  # a cordon stops no VM
             return ""
         down = self._down | {request.machine.name}
         return (

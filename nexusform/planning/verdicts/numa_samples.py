@@ -36,9 +36,8 @@ def compute_numa_sampling(
     machines = sum(len(site.base.list_machines_with_unknown_cells()) for site in sampled_sites.values())
     # For each sample, whether everything fits on each site.
     fits_per_sample = zip(*(certainty[site_id].fits for site_id in sampled_sites if site_id in certainty), strict=True)
-    fits_packed, fits_spread = (
-        all(_has_sample_capacity_for_all(site, rule) for site in sampled_sites.values()) for rule in (PACKED, SPREAD)
-    )
+    fits_packed = all(_has_sample_capacity_for_all(site, PACKED) for site in sampled_sites.values())
+    fits_spread = all(_has_sample_capacity_for_all(site, SPREAD) for site in sampled_sites.values())
     return NumaSampling(
         machines=machines,
         displayed_sample=format_split_choice(split_choice),
@@ -71,12 +70,6 @@ def is_certain_fit(sites: Mapping[str, SitePlan]) -> bool:
     return True
 
 
-def _is_site_overcommitted(site: SitePlan) -> bool:
-    """Return whether more VMs are placed than fit in any layout; False if the layouts cannot be counted."""
-    placed_count, capacity = _count_identical_vms(site)
-    return capacity is not None and placed_count > capacity.maximum
-
-
 def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
     """Return the number of VMs placed on a site, and its capacity for such VMs before the placements. The capacity is
     None unless they all have one demand without hints, and no other operation changes the site.
@@ -89,19 +82,17 @@ def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
     return len(demands), site.base.count_free_slots(demands[0])  # all are equal
 
 
-def has_unfitting_layout(numa_sampling: NumaSampling) -> bool:
-    """Return whether some layout of VMs exists in which not everything fits."""
-    if not numa_sampling.sample_count:
-        return numa_sampling.displayed_sample != 0  # the first fitting sample is displayed
-    return numa_sampling.fitting_count < numa_sampling.sample_count
-
-
 def check_uncertain_fit(
     sites: Mapping[str, SitePlan], objects: Iterable[VmObject], numa_sampling: NumaSampling | None
 ) -> Iterator[Diagnostic]:
     """Yield a warning, at the first object with VMs placed on a sampled site, if some sample lacks capacity."""
-    if numa_sampling is None or not has_unfitting_layout(numa_sampling):
-        return  # no cells are unknown, or everything fits anyway
+    if numa_sampling is None:  # no cells are unknown
+        return
+    fits_everywhere = numa_sampling.fitting_count == numa_sampling.sample_count
+    if not numa_sampling.sample_count:  # the displayed sample is the first one with capacity for all
+        fits_everywhere = numa_sampling.displayed_sample == 0
+    if fits_everywhere:
+        return
     sampled_sites = _select_sampled_sites(sites)
     placing_objects = [vms for vms in objects if vms.placements.tokens and vms.request.demand.site_id in sampled_sites]
     # The VMs of each SKU accepted by the sites before this plan, in any layout of existing VMs.
@@ -149,8 +140,10 @@ def iterate_fitting_samples(
     sampled_sites = _select_sampled_sites(sites)
     if not {pool.site_id for pool in unplaced} <= sampled_sites.keys():
         return  # a site without unknown cells lacks capacity in every sample
-    if any(_is_site_overcommitted(site) for site in sampled_sites.values()):
-        return  # no layout has enough capacity
+    for site in sampled_sites.values():
+        placed_count, capacity = _count_identical_vms(site)
+        if capacity is not None and placed_count > capacity.maximum:  # None: the layouts cannot be counted
+            return  # no layout has enough capacity
     samples: Iterable[SplitChoice] = range(sample_count or MAXIMUM_SAMPLES)
     for split_choice in chain(samples, (PACKED, SPREAD), list_maximum_capacity_samples(sites)):
         if all(_has_sample_capacity_for_all(site, split_choice) for site in sampled_sites.values()):

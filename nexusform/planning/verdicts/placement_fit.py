@@ -123,8 +123,12 @@ def _build_unplaced_pool(vms: VmObject, pool: PoolDemand) -> PoolShortage:
 
 def _is_failed_upgrade(vms: VmObject, pool: PoolDemand) -> bool:
     """Return whether all VMs of the pool without capacity are re-created by a new kubernetes_version."""
-    failed_keys = [key for key in vms.placements.failures if key[0] == pool.pool]
-    return all(vms.request.actions.recreations.get(key) == ROLLING for key in failed_keys)
+    recreations = vms.request.actions.recreations
+    for key in vms.placements.failures:
+        pool_name, _ = key
+        if pool_name == pool.pool and recreations.get(key) != ROLLING:
+            return False
+    return True
 
 
 def _build_capacity_error(vms: VmObject, shortage: PoolShortage, failure: NoFitReason, hint: str) -> Diagnostic:
@@ -182,7 +186,7 @@ def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
 def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per hard anti-affinity group with more existing VMs at one location than it allows."""
     for vms in objects:
-        if vms.is_removed or not vms.request.actions.unchanged:
+        if vms.instance.is_removed or not vms.request.actions.unchanged:
             continue  # no existing VM stays
         for rule in vms.placement_groups:
             if rule.is_affinity or not rule.is_hard:  # only hard anti-affinity has a maximum
@@ -242,7 +246,15 @@ def check_overcommitted_machines(
         }
         for machine in _find_overcommitted_machines(site, changed_machines):
             too_small.setdefault(site.offering_addresses[machine], []).append(machine)
-    return [_build_overcommit_warning(changed_instances[address], machines) for address, machines in too_small.items()]
+    diagnostics = []
+    for offering_address, machines in too_small.items():
+        detail = (
+            f"With these figures {format_first_items(machines, MAXIMUM_NAMED)} of {offering_address} cannot hold their "
+            "existing VMs. The VMs stay and are counted; the machine accepts no new VM until it has capacity again."
+        )
+        problem = Problem((), "machine-smaller-than-vms", detail, Severity.WARNING)
+        diagnostics.append(changed_instances[offering_address].build_diagnostic(problem))
+    return diagnostics
 
 
 def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str]:
@@ -261,27 +273,13 @@ def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str
                 memory[machine, cell] += vm.sku.mib_in_cell
 
     overcommitted = {name for name, used_gib in disk.items() if used_gib > site.machines[name].disk_gib}
-    overcommitted |= {
-        name
-        for (name, cell), used_cpus in cpus.items()
-        if used_cpus > site.machines[name].cpus_per_cell or memory[name, cell] > site.machines[name].memory_mib_per_cell
-    }
+    for (name, cell), used_cpus in cpus.items():
+        machine_facts = site.machines[name]
+        if used_cpus > machine_facts.cpus_per_cell or memory[name, cell] > machine_facts.memory_mib_per_cell:
+            overcommitted.add(name)
     # VMs in unknown cells: no combination of cells has the capacity.
     overcommitted |= machines.intersection(site.scheduler.list_overfull_machines())
     return [name for name in site.machines if name in overcommitted]
-
-
-def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagnostic:
-    names = format_first_items(machines, MAXIMUM_NAMED)
-    return instance.build_diagnostic(
-        Problem(
-            (),
-            "machine-smaller-than-vms",
-            f"With these figures {names} of {instance.address} cannot hold their existing VMs. The "
-            "VMs stay and are counted; the machine accepts no new VM until it has capacity again.",
-            Severity.WARNING,
-        )
-    )
 
 
 def check_removed_cells(
@@ -377,7 +375,13 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
             machines = {vm.placement.machine for vm in vms.placements.vms.values() if vm.pool == pool.pool}
             machines_short_of_vfs = _find_vf_shortages(vms.request.site, machines)
             if machines_short_of_vfs:
-                diagnostics.append(_build_vf_warning(vms.instance, pool, machines_short_of_vfs))
+                detail = (
+                    f"With {pool.sku.vfs} VFs for each VM, cells of "
+                    f"{format_first_items(machines_short_of_vfs, MAXIMUM_NAMED)} have fewer than their VMs use. "
+                    "The VMs stay and are counted; such a cell accepts no new VM with VFs until enough are free."
+                )
+                problem = Problem((*pool.path, "sriov_vfs"), "insufficient-cell-vfs", detail, Severity.WARNING)
+                diagnostics.append(vms.instance.build_diagnostic(problem))
     return diagnostics
 
 
@@ -393,19 +397,6 @@ def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
                 used_vfs[vm.placement.machine, cell] += vm.sku.vfs_in_cell
     exceeded = {name for (name, _), vfs in used_vfs.items() if vfs > site.machines[name].vfs_per_cell}
     return [name for name in site.machines if name in exceeded]
-
-
-def _build_vf_warning(instance: Instance, pool: PoolDemand, machines: list[str]) -> Diagnostic:
-    names = format_first_items(machines, MAXIMUM_NAMED)
-    return instance.build_diagnostic(
-        Problem(
-            (*pool.path, "sriov_vfs"),
-            "insufficient-cell-vfs",
-            f"With {pool.sku.vfs} VFs for each VM, cells of {names} have fewer than their VMs use. "
-            "The VMs stay and are counted; such a cell accepts no new VM with VFs until enough are free.",
-            Severity.WARNING,
-        )
-    )
 
 
 class SiteCertainty(Struct, frozen=True):

@@ -36,7 +36,11 @@ def check_existing_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 
 
 def _find_violating_vms(vms: VmObject, schedulers: dict[str, RackScheduler]) -> dict[tuple[str, str], list[PlacedVm]]:
-    """Return the unchanged VMs on a machine rejected by a filter, by pool and reason."""
+    """Return the unchanged VMs on a machine rejected by a filter, by pool and reason.
+
+    A VM is released in a copy of the scheduler of its site. The filters decide about its own machine as for a new VM,
+    and then the VM is added again. `schedulers` keeps the copies by site id.
+    """
     violations: dict[tuple[str, str], list[PlacedVm]] = {}
     demand, pools = vms.request.demand, index_pools(vms.pools)
     for key in vms.request.actions.unchanged:

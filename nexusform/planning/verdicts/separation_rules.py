@@ -174,20 +174,14 @@ class _MemberIndex:
                 yield replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)  # why either is placed
 
 
-def _get_rule_arguments(instance: Instance) -> Mapping[str, Any]:
-    """Return the arguments of a rule; a rule outside -target keeps those applied before."""
-    values = instance.argument_values
-    assert values is not None
-    return values
-
-
 def _build_groups(
     instance: Instance, member_index: _MemberIndex
 ) -> tuple[tuple[tuple[GroupMember, ...], ...], list[Diagnostic]]:
     """Return the members of each group of a rule, and the problems: one per group with a member of another group."""
     problems: list[Problem] = []
     groups = []
-    for index, values in enumerate(get_list(_get_rule_arguments(instance), "group")):
+    # A rule outside of -target keeps the arguments applied before.
+    for index, values in enumerate(get_list(instance.argument_values, "group")):
         groups.append(tuple(_iterate_group_members(values, member_index, ("group", index), problems)))
     owners: dict[tuple[Address, VmKey, str], int] = {}  # index of the group, by VM and label (VM, or pod on it)
     for index, group in enumerate(groups):
@@ -247,7 +241,7 @@ def _build_rule_verdict(
     """Return the verdict on a rule over the plan and all samples (`outcomes`): satisfied "always", "sometimes" or
     "never". The violations are those of the plan, else those of the first violated sample.
     """
-    arguments = _get_rule_arguments(instance)
+    arguments = get_mapping(instance.argument_values)
     scope = str(arguments["scope"])
     violations_in_plan = _find_violations(groups, scope, outcome=None, seed=None)
     violated_samples = [seed for seed, outcome in enumerate(outcomes) if _has_shared_location(groups, scope, outcome)]
@@ -360,20 +354,17 @@ def format_verdict(verdict: SeparationVerdict) -> str:
     noun = select_word_form(count, verdict.scope)
     seed = verdict.violations[0].sample
     sample = " in the plan" if seed is None else f" in sample {seed} (none in the plan itself)"
-    lines = [(f"{verdict.address} {_format_frequency(verdict)}. Its groups share {count} {noun}{sample}:")]
+    frequency = f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
+    if verdict.satisfied == "never":
+        frequency = "does not hold"
+        if verdict.sample_count:
+            frequency += f", neither in the plan nor in any of {verdict.sample_count:,} samples"
+    lines = [f"{verdict.address} {frequency}. Its groups share {count} {noun}{sample}:"]
     lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_NAMED_LOCATIONS]]
     if count > _NAMED_LOCATIONS:
         remaining = [_get_shared_location(violation) for violation in verdict.violations[_NAMED_LOCATIONS:]]
         lines.append(f" - likewise {format_first_items(remaining, _LISTED_LOCATIONS)}")
     return "\n".join(lines)
-
-
-def _format_frequency(verdict: SeparationVerdict) -> str:
-    """Format the frequency of a violated rule: it never holds, or only in some samples."""
-    if verdict.satisfied == "never":
-        samples = f"{verdict.sample_count:,} samples"
-        return "does not hold" + (f", neither in the plan nor in any of {samples}" if verdict.sample_count else "")
-    return f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
 
 
 def format_violation(violation: SeparationViolation) -> str:

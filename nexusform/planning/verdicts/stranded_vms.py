@@ -94,7 +94,11 @@ def find_lost_forgotten_vms(
     """Return the forgotten VMs (running, but without a resource) on machines lost by this plan, by the address of the
     rack or machine recording them in its private note. Remove them from this note. `sites`: those after the plan.
     """
-    vms_by_address = {address: _list_forgotten_vms(instance) for address, instance in instances.items()}
+    vms_by_address: dict[Address, list[LostVm]] = {}
+    for address, instance in instances.items():
+        rows = instance.prior_note.get(FORGOTTEN_VMS)  # recorded in the note of a rack or machine
+        vms = read_recorded_vms(instance.type, get_mapping(instance.before), {FORGOTTEN_VMS: rows})
+        vms_by_address[address] = [(site_id, vm.machine, vm.name) for site_id, vm in vms]
     if not any(vms_by_address.values()):
         return {}
     prior_machines = _index_prior_offers_by_machine(instances, types)
@@ -112,20 +116,16 @@ def find_lost_forgotten_vms(
 
 
 def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -> None:
-    """Remove lost forgotten VMs from the note of a rack or machine: its private data in state, a row per VM."""
+    """Remove lost forgotten VMs from the note of a rack or machine: its private data in state, a row per VM.
+
+    A row begins with the names of the machine and of the VM.
+    """
     if instance.loses_prior_object:  # removed or replaced: it loses its whole note
         return
     note = instance.private or instance.prior_note
     lost_keys = {(machine, name) for _, machine, name in lost_vms}
-    remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in lost_keys]  # machine, name
+    remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in lost_keys]
     instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}
-
-
-def _list_forgotten_vms(instance: Instance) -> list[LostVm]:
-    """Return the forgotten VMs (no longer managed) recorded in the note of a rack or machine, [] for none."""
-    rows = instance.prior_note.get(FORGOTTEN_VMS)
-    vms = read_recorded_vms(instance.type, get_mapping(instance.before), {FORGOTTEN_VMS: rows})
-    return [(site_id, vm.machine, vm.name) for site_id, vm in vms]
 
 
 def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bool:
@@ -318,9 +318,10 @@ def check_rack_concentration(objects: Iterable[vm_object.VmObject]) -> Iterator[
         if not vms.pools:  # removed, or unknown
             continue
         racks = racks_by_owner.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
-        racks.before |= vms.list_prior_racks()
-        racks.after |= vms.list_racks()
-        racks.vms += len(vms.list_vms())
+        vms_after = vms.list_vms()
+        racks.before |= {vm.placement.rack for vm in vms.prior.existing.values()}
+        racks.after |= {vm.placement.rack for vm in vms_after}
+        racks.vms += len(vms_after)
     for racks in racks_by_owner.values():
         if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
             demand = racks.first_object.request.demand

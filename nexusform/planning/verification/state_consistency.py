@@ -261,8 +261,9 @@ def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, 
         limits = (machine.cpus_per_cell, machine.vfs_per_cell, machine.memory_gib_per_cell * MIB_PER_GIB)
         demands = [(sku.cpus_in_cell, sku.vfs_in_cell, sku.mib_in_cell) for sku in skus]
         totals = map(sum, zip(*demands, strict=True))  # CPUs, VFs, MiB
-        if any(total > limit for total, limit in zip(totals, limits, strict=True)):
-            overcommitted[site_id, name] = None
+        for total, limit in zip(totals, limits, strict=True):
+            if total > limit:
+                overcommitted[site_id, name] = None
     return overcommitted
 
 

@@ -33,7 +33,10 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
         if site is None:  # no rack or machine is left to record them
             continue
         pools = index_pools(vms.prior_pools)
-        for vm in vms.list_vms_to_forget():
+        for key in vms.request.actions.forgets:
+            vm = vms.prior.existing.get(key)
+            if vm is None:  # it has no machine
+                continue
             sku = find_sku(vm, pools.get(vm.pool), context.prior_context.skus)
             _add_occupied_capacity(forgotten, site, vm, sku)
     for offering_address, vms_to_record in forgotten.items():

@@ -53,7 +53,15 @@ def find_recreated_machines(
     for site_id, name, cause, machine in _iterate_affected_machines(before, causes):
         if site_id in sites and name in sites[site_id].machines:  # else the new rack has no machine of this name
             new_machine = sites[site_id].machines[name]
-            has_same_hardware = _copy_hardware_without_location(machine) == _copy_hardware_without_location(new_machine)
+            # Only the hardware is compared, so the old machine gets the location and schedulability of the new one.
+            old_hardware = replace(
+                machine,
+                rack=new_machine.rack,
+                availability_zone=new_machine.availability_zone,
+                slot=new_machine.slot,
+                unschedulable_reason=new_machine.unschedulable_reason,
+            )
+            has_same_hardware = old_hardware == new_machine
             recreated.setdefault(site_id, {})[name] = MachineRecreation(cause, has_same_hardware=has_same_hardware)
     return recreated
 
@@ -104,11 +112,6 @@ def _iterate_affected_machines(
             yield site_id, offer.machine.name, cause, offer.machine
 
 
-def _copy_hardware_without_location(machine: Machine) -> Machine:
-    """Return a machine without its location and schedulability, to compare the hardware of two machines."""
-    return replace(machine, rack="", availability_zone="", slot=0, unschedulable_reason="")
-
-
 Slot: TypeAlias = tuple[str, int]  # id of the rack, number
 
 
@@ -127,24 +130,24 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     machine) that offers the planned machine.
     """
     instances = blocks.instances.values()
-    removed = [
-        instance for instance in instances if instance.loses_prior_object and _list_observed_unmanaged_vms(instance)
-    ]
-    if not removed:
+    vms_on_removed_machines: list[tuple[str, OccupiedCapacity]] = []  # each with its site id
+    for instance in instances:
+        if instance.loses_prior_object:
+            vms_on_removed_machines += _list_observed_unmanaged_vms(instance)
+    if not vms_on_removed_machines:
         return
     types = blocks.request.registries.resource_types
     prior_machines = _iterate_machines(build_object_inventory(blocks.prior.objects.items(), types))
     slot_of = {(machine.site_id, machine.name): machine.slot for machine in prior_machines}
     planned_machines = {machine.slot: machine for machine in _iterate_machines(blocks.inventory)}
     transferred: dict[str, list[OccupiedCapacity]] = {}  # by the address of the new machine
-    for instance in removed:
-        for site_id, occupied in _list_observed_unmanaged_vms(instance):
-            slot = slot_of.get((site_id, occupied.machine))
-            successor = planned_machines.get(slot) if slot is not None else None
-            if successor is not None:
-                renamed = replace(occupied, machine=successor.name)
-                transferred.setdefault(successor.address, []).append(renamed)
-                blocks.inventory.unmanaged.setdefault(site_id, []).append(renamed)
+    for site_id, occupied in vms_on_removed_machines:
+        slot = slot_of.get((site_id, occupied.machine))
+        successor = planned_machines.get(slot) if slot is not None else None
+        if successor is not None:
+            renamed = replace(occupied, machine=successor.name)
+            transferred.setdefault(successor.address, []).append(renamed)
+            blocks.inventory.unmanaged.setdefault(site_id, []).append(renamed)
     by_address = {str(instance.address): instance for instance in instances}
     for address, renamed_vms in transferred.items():
         successor_instance = by_address[address]

@@ -96,7 +96,8 @@ class SitePlan(Struct):
         current_placement = refresh_rack_and_zone(machine, placement)
         # Possible cells are distinct, as many as the SKU needs, and exist on the machine.
         cells = current_placement.cells
-        is_possible = len(set(cells)) == len(cells) == sku.numa_cells and all(cell < machine.cells for cell in cells)
+        has_all_cells = len(set(cells)) == len(cells) == sku.numa_cells
+        is_possible = has_all_cells and all(cell < machine.cells for cell in cells)
         reserved_placement = current_placement if is_possible else replace(current_placement, cells=())
         return self.scheduler.add_existing(vm, sku, reserved_placement), current_placement
 
@@ -228,8 +229,12 @@ def _select_unmanaged_vms(
 ) -> tuple[OccupiedCapacity, ...]:
     """Return the VMs seen by a provider on these machines, without duplicates and configured `occupied` entries."""
     configured = {(entry.machine, entry.name) for entry in occupied}
-    by_key = {(entry.machine, entry.name): entry for entry in observed if entry.machine in machines}
-    return tuple(entry for key, entry in by_key.items() if key not in configured)
+    selected: dict[tuple[str, str], OccupiedCapacity] = {}  # by machine and name
+    for entry in observed:
+        key = (entry.machine, entry.name)
+        if entry.machine in machines and key not in configured:
+            selected[key] = entry
+    return tuple(selected.values())
 
 
 def _find_evacuating_machines(racks: Iterable[InventoryRack], offers: Iterable[InventoryMachine]) -> frozenset[str]:
@@ -248,13 +253,11 @@ def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[
     VM observed without its owner may be managed by now: `existing_names` are the names of existing VMs.
     """
     observed = [entry for entry in site.observed_unmanaged if entry.name not in existing_names]
-    entries = sorted([*site.configured_unmanaged, *observed], key=_compute_unmanaged_order)
+    entries = sorted(
+        [*site.configured_unmanaged, *observed],
+        key=lambda entry: (False, "", b"") if entry.cell_numbers else (True, entry.machine, entry.name.encode()),
+    )
     return [_place_unmanaged_vm(site, entry) for entry in entries]
-
-
-def _compute_unmanaged_order(entry: OccupiedCapacity) -> tuple[bool, str, bytes]:
-    """Return the sort key of an unmanaged VM: first those with known cells, in their order."""
-    return (False, "", b"") if entry.cell_numbers else (True, entry.machine, entry.name.encode())
 
 
 def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:

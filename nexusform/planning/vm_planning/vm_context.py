@@ -33,9 +33,11 @@ class HintTargets:
         self._hosts: dict[str, site_plans.Targets] = {}  # by the id of a rack or machine
         for rack in inventory.racks.values():
             rack_name = frozenset({rack.name})
-            self._hosts[rack.id] = (frozenset(machine.name for machine in rack.machines), rack_name)
+            machine_names: set[str] = set()
             for machine in rack.machines:
+                machine_names.add(machine.name)
                 self._hosts[f"{rack.id}/{machine.name}"] = (frozenset({machine.name}), rack_name)
+            self._hosts[rack.id] = (frozenset(machine_names), rack_name)
         for offer in inventory.machines.values():
             machine = offer.machine
             self._hosts[f"{offer.rack_id}/{machine.name}"] = (frozenset({machine.name}), frozenset({machine.rack}))
@@ -47,7 +49,7 @@ class HintTargets:
         """Add the VMs of `objects` as possible targets of hints, and their own hard hints by target."""
         for vms in objects:
             values = vms.instance.argument_values
-            if values is not None and not vms.is_removed:
+            if values is not None and not vms.instance.is_removed:
                 self._objects[vms.instance.type.build_id(values)] = vms
                 # Record the hard hints of an object by target, replacing its previous ones.
                 by_target: dict[str, list[_ConfiguredHint]] = {}
@@ -108,9 +110,12 @@ class HintTargets:
 
 def _collect_locations(vms: VmObject) -> site_plans.Targets:
     """Return the names of the machines and racks of the VMs after the plan."""
-    placements = [vm.placement for vm in vms.placements.vms.values()]
-    machines = frozenset(placement.machine for placement in placements)
-    return machines, frozenset(placement.rack for placement in placements)
+    machines: set[str] = set()
+    racks: set[str] = set()
+    for vm in vms.placements.vms.values():
+        machines.add(vm.placement.machine)
+        racks.add(vm.placement.rack)
+    return frozenset(machines), frozenset(racks)
 
 
 def _iterate_hard_hints(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -136,11 +141,6 @@ class VmContext(Struct, frozen=True):
     explain: frozenset[tuple[str, str]] | None
     is_recorded_machine: Callable[[str, str], bool]
     diagnostics: tuple[Diagnostic, ...] = ()
-
-    def start_recording(self) -> None:
-        """Start recording operations on all sites, after the removals."""
-        for site in self.sites.values():
-            site.start_recording()
 
 
 def build_vm_context(blocks: BlockPlanner) -> VmContext:
@@ -252,12 +252,7 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand, list[Di
     return demand, diagnostics
 
 
-def keep_existing_numbers(demand: VmDemand, vms: VmObject) -> VmDemand:
-    """Return the demand with the numbers of the remaining VMs of each pool."""
-    return replace(demand, pools=tuple(_keep_existing_numbers(pool, demand.cluster, vms) for pool in demand.pools))
-
-
-def _keep_existing_numbers(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
+def keep_existing_numbers(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
     """Return a pool with the numbers of its remaining VMs, then the lowest free numbers. A platform chooses the VMs to
     remove, so the numbers may have gaps: VMs after a gap stay. The highest numbers leave first, or the newest VMs.
     Example: of the VMs 0, 2 and 5, a count of 2 keeps 0 and 2, and a count of 4 adds number 1.
@@ -305,9 +300,11 @@ def _can_vms_stay(pool: PoolDemand, vms: VmObject, site: site_plans.SitePlan) ->
     """Return whether the existing VMs of a pool can stay although its zones are missing: neither its zones changed,
     nor is any of their machines removed.
     """
-    has_unchanged_zones = (pool.pool, pool.zones) in [(prior.pool, prior.zones) for prior in vms.prior_pools]
+    zones_before = {prior.pool: prior.zones for prior in vms.prior_pools}
+    if pool.pool not in zones_before or zones_before[pool.pool] != pool.zones:
+        return False
     machines = {vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool}
-    return has_unchanged_zones and machines <= site.machines.keys()
+    return machines <= site.machines.keys()
 
 
 def _build_unknown_zones_problem(
@@ -331,8 +328,11 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     A plan that leaves a cluster without any System pool gets a warning. New and replaced clusters are not checked.
     """
     # The numbers of System pools by cluster.
-    before = Counter(_iterate_system_pool_owners(vms.prior.demand for vms in objects))
-    after = Counter(_iterate_system_pool_owners(vms.request.demand for vms in objects))
+    before: Counter[str] = Counter()
+    after: Counter[str] = Counter()
+    for vms in objects:
+        before[vms.prior.demand.owner] += sum(pool.is_system for pool in vms.prior_pools)
+        after[vms.request.demand.owner] += sum(pool.is_system for pool in vms.pools)
     remaining = [
         vms for vms in objects if vms.pools and vms.instance.block is not None and not vms.instance.is_replaced
     ]  # their pools change one by one
@@ -351,11 +351,6 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
             yield vms.instance.build_diagnostic(warning)
 
 
-def _iterate_system_pool_owners(demands: Iterable[VmDemand]) -> Iterator[str]:
-    for demand in demands:
-        yield from (demand.owner for pool in demand.pools if pool.is_system)
-
-
 def _check_only_system_pool(vms: VmObject) -> Iterator[Diagnostic]:
     """Yield an error if a changed argument replaces the only System pool of a cluster: the pool with its VMs is
     deleted and created, even if these VMs are re-created for another reason.
@@ -368,8 +363,8 @@ def _check_only_system_pool(vms: VmObject) -> Iterator[Diagnostic]:
         if find_changed_argument(pool, requested_pools[pool.pool]):
             yield vms.instance.build_error(
                 "last-system-pool-replacement",
-                f"The change deletes and creates {pool.pool}, the only pool of {vms.prior.cluster} with mode System. A "
-                "cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
+                f"The change deletes and creates {pool.pool}, the only pool of {vms.prior.demand.cluster} with mode "
+                "System. A cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
                 f"change {pool.pool} and apply again.",
                 pool.path,
             )

@@ -19,7 +19,6 @@ from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.placements.vm_demands import NO_DEMAND, PlacedVm, PlacementGroupRule, PoolDemand, VmDemand, index_pools
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan
-from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, NoFitReason, Placement
 from nexusform.state.objects import replace_note_entry
@@ -87,11 +86,6 @@ class PriorVms(Struct, frozen=True):
     def site_id(self) -> str:
         """Site of the prior arguments; "" for a new instance."""
         return self.demand.site_id
-
-    @property
-    def cluster(self) -> str:
-        """Cluster of the prior arguments; "" for a new instance."""
-        return self.demand.cluster
 
 
 class RequestedVms(Struct, frozen=True):
@@ -178,16 +172,6 @@ class VmObject(Struct):
             or len(actions.waiting) < len(self.prior.unplaced)  # some are removed or re-created
         )
 
-    @property
-    def keeps_old_vms(self) -> bool:
-        """Whether the old VMs use their capacity while the new ones are placed."""
-        return self.instance.action is Action.REPLACE_CREATE_FIRST
-
-    @property
-    def is_removed(self) -> bool:
-        """Whether the whole instance is removed."""
-        return self.instance.is_removed
-
     def get_trigger(self, key: VmKey) -> str:
         """Return the trigger of placing a VM, "" for an unchanged one."""
         actions = self.request.actions
@@ -208,21 +192,9 @@ class VmObject(Struct):
             names += [name for name in (record["name"], record.get("platform_name")) if name]
         return names
 
-    def list_names(self) -> list[str]:
-        """Return the names of the VMs after the plan, pools in order, numbers ascending."""
-        return [vm.name for vm in self.list_placed_vms()]
-
     def list_failed_names(self) -> list[str]:
         """Return the names of the requested VMs without capacity."""
         return [name for key, name in self.requested_names.items() if key in self.placements.failures]
-
-    def list_vms_to_forget(self) -> list[PlacedVm]:
-        """Return the forgotten VMs with a machine."""
-        return [self.prior.existing[key] for key in self.request.actions.forgets if key in self.prior.existing]
-
-    def list_placed_names(self) -> list[tuple[str, str]]:
-        """Return the names and triggers of the VMs placed by this plan, in order of placement."""
-        return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.tokens]
 
     def get_left_machines(self) -> dict[str, str]:
         """Return the machines left by VMs placed again, by VM name: missing, evacuated or unhealthy machines."""
@@ -247,10 +219,14 @@ class VmObject(Struct):
         machine still exists, so its VMs stay.
         """
         self.keep_all_vms(self.request.demand)
-        triggers = {key: find_trigger(vm.placement.machine) for key, vm in self.prior.existing.items()}
-        losing_triggers = (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN)
-        losses = {key: trigger for key, trigger in triggers.items() if trigger in losing_triggers}
-        unchanged = [key for key in triggers if key not in losses]
+        losses: dict[VmKey, str] = {}
+        unchanged: list[VmKey] = []
+        for key, vm in self.prior.existing.items():
+            trigger = find_trigger(vm.placement.machine)
+            if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
+                losses[key] = trigger
+            else:
+                unchanged.append(key)
         self.request = replace(self.request, actions=replace(self.request.actions, unchanged=unchanged, losses=losses))
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
@@ -266,32 +242,27 @@ class VmObject(Struct):
 
     def list_placed_vms(self) -> list[PlacedVm]:
         """Return every VM after the plan, pools in order, numbers ascending."""
-        return [self.placements.vms[key] for pool in self.pools for key in pool.keys if key in self.placements.vms]
+        placed_vms: list[PlacedVm] = []
+        for pool in self.pools:
+            placed_vms += [self.placements.vms[key] for key in pool.keys if key in self.placements.vms]
+        return placed_vms
 
     def list_vms(self) -> Sequence[PlacedVm]:
         """Return every VM after the plan; with an unknown demand all prior VMs."""
-        if self.is_removed:
+        if self.instance.is_removed:
             return ()
-        return tuple(self.prior.existing.values()) if self.request.demand is NO_DEMAND else self.list_placed_vms()
-
-    def list_prior_racks(self) -> frozenset[str]:
-        """Return the racks of the VMs before the plan."""
-        return frozenset(vm.placement.rack for vm in self.prior.existing.values())
-
-    def list_racks(self) -> frozenset[str]:
-        """Return the racks of the VMs after the plan."""
-        return frozenset(vm.placement.rack for vm in self.list_vms())
-
-    def list_remaining_vms(self) -> list[PlacedVm]:
-        """Return the prior VMs after a release step: unchanged ones, and those upgraded later, batch by batch."""
-        return [vm for key, vm in self.prior.existing.items() if not self.is_released_early(key)]
+        if self.request.demand is NO_DEMAND:
+            return tuple(self.prior.existing.values())
+        return self.list_placed_vms()
 
     def is_released_early(self, key: VmKey) -> bool:
         """Return whether a VM of an updated object is removed before anything is placed. VMs of a Kubernetes upgrade
         (rolling) are not: they free capacity when their own object is updated.
         """
         actions = self.request.actions
-        return key in actions.removals or actions.recreations.get(key, ROLLING) != ROLLING  # the default: no action
+        if key in actions.removals:
+            return True
+        return key in actions.recreations and actions.recreations[key] != ROLLING
 
 
 class VmSituation(Struct, frozen=True):
@@ -312,6 +283,9 @@ def compute_vm_actions(
 ) -> VmActions:
     """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to find
     changed arguments and nodes deleted outside nexusform); NO_DEMAND means that the resource is removed.
+
+    Of several reasons to re-create a VM, the first of these is its trigger: -replace names the VM, a common trigger of
+    all VMs, a change of its machine, a changed argument of its pool.
     """
     existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
     prior_keys = [*existing_by_key, *situation.unplaced]  # of VMs with and without a machine
@@ -326,18 +300,21 @@ def compute_vm_actions(
         prior_numbers = set(prior.numbers) if prior and vm_counts[pool.pool] < len(prior.numbers) else set()
         for number in pool.numbers:
             key = (pool.pool, number)
-            remaining = actions.unchanged
+            remaining, own_trigger = actions.unchanged, argument_trigger
+            names: Iterable[str | None]  # nexusform's, and the platform's if it has another one
             if key in existing_by_key:
                 vm = existing_by_key[key]
-                machine_trigger = situation.find_machine_trigger(vm.placement.machine)
-                trigger = _find_recreation_trigger(vm.names, situation, machine_trigger or argument_trigger)
+                names = vm.names
+                own_trigger = situation.find_machine_trigger(vm.placement.machine) or argument_trigger
             elif key in situation.unplaced:  # it waits for a machine
                 record, remaining = situation.unplaced[key], actions.waiting
                 names = (record["name"], record.get("platform_name"))
-                trigger = _find_recreation_trigger(names, situation, argument_trigger)
             else:
                 _add_action_for_missing_vm(actions, key, situation, prior, was_there=number in prior_numbers)
                 continue
+            trigger = situation.common_trigger or own_trigger
+            if not situation.healed_names.isdisjoint(names):
+                trigger = HEAL
             if trigger:
                 actions.recreations[key] = trigger
             else:
@@ -372,13 +349,6 @@ def _add_action_for_missing_vm(
         actions.recreations[key] = "node_deleted"
     else:
         actions.additions[key] = "scale_out" if prior else "new"
-
-
-def _find_recreation_trigger(names: Iterable[str | None], situation: VmSituation, own_trigger: str) -> str:
-    """Return the first applicable trigger to re-create an existing VM (its names), "" for none."""
-    if not situation.healed_names.isdisjoint(names):
-        return HEAL
-    return situation.common_trigger or own_trigger
 
 
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:

@@ -3,9 +3,8 @@ every block, so that all removals happen and all VMs without machine are placed 
 block by block: the new VMs, each with the previous placements known.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -31,7 +30,6 @@ from nexusform.planning.preparation.target_selection import Selection
 from nexusform.planning.vm_planning import vm_context, vm_placement_steps
 from nexusform.planning.vm_planning.site_plans import (
     ResourceTypeContext,
-    SitePlan,
     build_object_inventory,
     build_sites,
     place_unmanaged_vms,
@@ -64,8 +62,11 @@ def plan_vms(
     instances_by_block = planner.run_first_pass(vm_blocks, first)
     # Blocks missing there wait for pass two: their instances or demands depend on placements.
     early = [*chain.from_iterable(instances_by_block.values()), *orphans]
-    waiting_blocks = [block for block in vm_blocks if block.address not in instances_by_block]
-    planner.add_prior_vms([*early, *planner.iterate_prior_instances(waiting_blocks)])
+    all_instances = list(early)
+    for block in vm_blocks:
+        if block.address not in instances_by_block:  # its instances in state
+            all_instances += map(blocks.build_unchanged, blocks.prior.by_block.get(block.address, ()))
+    planner.add_prior_vms(all_instances)
     planner.decide_actions(early, first)
     planner.release_and_replace_vms(early)
     second = evaluation.create_tentative_copy()
@@ -145,12 +146,6 @@ class _VmPlanner:
                 expose_instance(instance, evaluation)  # it exists after the plan
         return diagnostics
 
-    def iterate_prior_instances(self, waiting_blocks: Iterable[ResourceBlock]) -> Iterator[Instance]:
-        """Yield the instances in state of blocks waiting for pass two: their arguments depend on placements."""
-        for block in waiting_blocks:
-            for address in self.blocks.prior.by_block.get(block.address, ()):
-                yield self.blocks.build_unchanged(address)
-
     def add_prior_vms(self, instances: Iterable[Instance]) -> None:
         """Build the VMs of the instances, and reserve the capacity of those in state, then of VMs managed elsewhere."""
         for instance in instances:
@@ -166,10 +161,15 @@ class _VmPlanner:
         Pools with a resource of their own come last, since the replacement of their cluster replaces them, too.
         """
         self.context.hints.add_objects(self.objects.values())  # possible targets of placement hints
-        clusters = [
-            instance for instance in instances if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
-        ]
-        self._add_clusters_to_context(clusters)
+        clusters: list[Instance] = []  # after the plan
+        for instance in instances:
+            if instance.type.kind is not PlanningKind.CLUSTER or instance.is_removed:
+                continue
+            clusters.append(instance)
+            attributes = instance.argument_values
+            if attributes is not None and not instance.is_invalid:  # an invalid cluster has no usable id
+                # Pools with a resource of their own refer to it.
+                self.context.current_context.clusters[instance.type.build_id(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []  # pools in resources of their own
         for vms in self._list_vm_objects(instances):
             demand, problems = vm_context.compute_demand(vms, self.context)
@@ -193,25 +193,20 @@ class _VmPlanner:
             self._decide_object_actions(vms, demand, evaluation)
         self.diagnostics += vm_context.check_system_pools(self._list_vm_objects(instances))
 
-    def _add_clusters_to_context(self, clusters: Iterable[Instance]) -> None:
-        """Add the clusters by id, for pools with a resource of their own; an invalid cluster has no usable id."""
-        for cluster in clusters:
-            attributes = cluster.argument_values
-            if attributes is not None and not cluster.is_invalid:
-                self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
-
     def _decide_object_actions(self, vms: VmObject, demand: VmDemand, evaluation: Evaluation) -> None:
         """Decide the action on an instance, as far as known before placement, and the actions on its VMs."""
         instance = vms.instance
         if instance.is_configured:
             self.blocks.set_predicted_action(instance, evaluation)
             self.blocks.record_decision(instance)
-        if instance.is_invalid or (demand is NO_DEMAND and not instance.is_removed):
-            # Unknown demand: it keeps its VMs, so that their capacity is not allocated to others.
+        is_demand_unknown = demand is NO_DEMAND and not instance.is_removed
+        if instance.is_invalid or is_demand_unknown:
+            # It keeps its VMs, so that their capacity is not allocated to others.
             vms.keep_all_vms(vms.prior.demand)
             return
         if not (instance.is_removed or instance.is_replaced):  # a new object counts from the lowest number
-            demand = vm_context.keep_existing_numbers(demand, vms)
+            pools = [vm_context.keep_existing_numbers(pool, demand.cluster, vms) for pool in demand.pools]
+            demand = replace(demand, pools=tuple(pools))
         vm_placement_steps.decide_actions(vms, demand, self.context)
         self._new_count += len(vms.request.actions.additions)
         if instance.block is None and instance.action is Action.NO_OP:
@@ -223,7 +218,8 @@ class _VmPlanner:
         objects = self._list_vm_objects(instances)
         for vms in objects:
             vm_placement_steps.release_vm_capacity(vms)
-        self.context.start_recording()  # the placements are repeated with samples
+        for site in self.context.sites.values():
+            site.start_recording()  # the placements are repeated with samples
         objects_to_place = [vms for vms in objects if vms.request.actions.recreations]
         objects_to_place.sort(key=lambda vms: vms.instance.prior_creation)  # oldest first
         for vms in objects_to_place:
@@ -295,7 +291,9 @@ class _VmPlanner:
             # Re-created at the same location: the values are unchanged, but a step is needed.
             instance.decision = replace(instance.decision, action=Action.UPDATE)
         if not vms.is_unchanged:
-            placed_vms, present = vms.list_placed_names(), vms.list_names()
+            # The names and triggers of the VMs placed by this plan, in order of placement.
+            placed_vms = [(vms.placements.vms[key].name, vms.get_trigger(key)) for key in vms.placements.tokens]
+            present = [vm.name for vm in vms.list_placed_vms()]
             note = record_vm_placements(instance.prior_note, placed_vms, present, self.blocks.request.state.serial + 1)
             instance.private = record_previous_machines(
                 note, vms.get_left_machines(), {name for name, _ in placed_vms}, present
@@ -312,12 +310,12 @@ class _VmPlanner:
         is_changed = before is None or _has_changed_argument(instance.type.schema, instance.config, before)
         if vms.is_unchanged and not is_changed and not self.blocks.inventory.skus:  # declared SKUs may change
             return {}
+        # The values of attributes that cannot be configured stay, unless a new object replaces the old one.
         kept_values = {} if instance.is_replaced else get_mapping(before)
-        attributes = instance.type.schema.attributes
         prior_computed = {
             name: kept_values[name]
-            for name in attributes
-            if name in kept_values and not attributes[name].is_configurable
+            for name, attribute in instance.type.schema.attributes.items()
+            if name in kept_values and not attribute.is_configurable
         }
         arguments = {**prior_computed, **instance.config}
         return family.build_computed_attributes(
@@ -327,8 +325,10 @@ class _VmPlanner:
 
 def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     """Return whether a configured argument differs from the prior object; an unset optional computed one does not."""
-    computed_names = {name for name, attribute in schema.attributes.items() if attribute.computed}
-    arguments = {name: value for name, value in config.items() if value is not None or name not in computed_names}
+    arguments = dict(config)
+    for name, attribute in schema.attributes.items():
+        if attribute.computed and arguments.get(name) is None:  # a provider sets it
+            arguments.pop(name, None)
     return not has_equal_values(schema, arguments, before)
 
 
@@ -347,63 +347,52 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
     context = vm_context.build_destroy_context(blocks)
     remaining_context = context  # after the destroy
     if blocks.selection.is_partial:  # objects outside the selection lose VMs on destroyed machines
-        remaining_context = replace(context, sites=_build_remaining_sites(blocks))
+        instances = blocks.instances.values()
+        remaining = [(instance.address, instance.prior) for instance in instances if not instance.is_removed]
+        sites, _ = build_sites(build_object_inventory(remaining, blocks.request.registries.resource_types))
+        remaining_context = replace(context, sites=sites)
     objects: dict[Address, VmObject] = {}
     for address, instance in blocks.instances.items():
         if instance.type.vms is None or instance.prior is None:  # a type without VMs, or only deposed objects
             continue
         vms = objects[address] = vm_placement_steps.build_vm_object(instance, context)
-        if vms.is_removed:
+        if instance.is_removed:
             vm_placement_steps.decide_actions(vms, NO_DEMAND, context)
         else:
             vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(remaining_context, vms))
     return objects, context.prior_context
 
 
-def _build_remaining_sites(blocks: BlockPlanner) -> Mapping[str, SitePlan]:
-    """Build the sites with the machines remaining after a destroy plan."""
-    instances = blocks.instances.values()
-    remaining = [(instance.address, instance.prior) for instance in instances if not instance.is_removed]
-    sites, _ = build_sites(build_object_inventory(remaining, blocks.request.registries.resource_types))
-    return sites
-
-
 def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> AbstractSet[Address]:
-    """Return the instances to destroy: the selected ones and their dependents, but no dependency of a kept one."""
+    """Return the instances to destroy: the selected ones and their dependents, but no dependency of a kept one.
+
+    With -target, these are the targets, and everything that depends on them directly or indirectly. Otherwise they are
+    all instances, except the excluded ones and everything that those need. State records a dependency as the text of
+    a block, so instances of the block in another instance of the same module call are left out.
+    """
     if selection.targets:
         targets = [address for address in prior.instances if selection.is_direct_target(address)]
-        return _collect_with_transitive_dependents(targets, prior)
+        dependents_by_block = index_owners((address, prior.get_dependencies(address)) for address in prior.instances)
+        return find_reachable(
+            targets,
+            lambda address: [
+                dependent
+                for dependent in dependents_by_block.get(str(address.config_address), ())
+                if _may_depend_on_object(address, dependent)
+            ],
+        )
     excluded = [address for address in prior.instances if not selection.has(address)]
-    return prior.instances.keys() - _collect_with_transitive_dependencies(excluded, prior)
-
-
-def _collect_with_transitive_dependents(addresses: Iterable[Address], prior: PriorState) -> set[Address]:
-    """Return the objects and all their direct and indirect dependents."""
-    dependents = index_owners((address, prior.get_dependencies(address)) for address in prior.instances)
-    return find_reachable(addresses, partial(_iterate_dependents, dependents))
-
-
-def _iterate_dependents(dependents: Mapping[str, Sequence[Address]], address: Address) -> Iterator[Address]:
-    """Yield the objects that directly depend on an object; `dependents` are those of blocks, by text."""
-    for dependent in dependents.get(str(address.config_address), ()):
-        if _may_depend_on_object(address, dependent):
-            yield dependent
-
-
-def _collect_with_transitive_dependencies(remaining: Iterable[Address], prior: PriorState) -> set[Address]:
-    """Return the objects and all their direct and indirect dependencies. State has dependencies as texts of blocks."""
-    by_text = {str(block): addresses for block, addresses in prior.by_block.items()}
-    return find_reachable(remaining, partial(_iterate_dependencies, prior, by_text))
-
-
-def _iterate_dependencies(
-    prior: PriorState, addresses_by_block: Mapping[str, Sequence[Address]], address: Address
-) -> Iterator[Address]:
-    """Yield the objects that an object directly depends on."""
-    for need in prior.get_dependencies(address):
-        for needed in addresses_by_block.get(need, ()):
-            if _may_depend_on_object(address, needed):
-                yield needed
+    addresses_by_block = {str(block): addresses for block, addresses in prior.by_block.items()}
+    needed = find_reachable(
+        excluded,
+        lambda address: [
+            dependency
+            for block in prior.get_dependencies(address)
+            for dependency in addresses_by_block.get(block, ())
+            if _may_depend_on_object(address, dependency)
+        ],
+    )
+    return prior.instances.keys() - needed
 
 
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:

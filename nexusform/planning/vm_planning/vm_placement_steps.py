@@ -109,14 +109,20 @@ def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[
 def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str:
     """Return the trigger to move the VMs of a machine, "" to keep them."""
     site = context.sites.get(site_id)
-    site_trigger = site.find_machine_trigger(machine) if site is not None else MACHINE_REMOVED
+    trigger = MACHINE_REMOVED  # with its whole site
+    if site is not None:
+        trigger = site.find_machine_trigger(machine)
     # A machine neither planned nor in state was forgotten, by this plan or before.
-    was_forgotten = site_trigger == MACHINE_REMOVED and not context.is_recorded_machine(site_id, machine)
-    return MACHINE_FORGOTTEN if was_forgotten else site_trigger
+    if trigger == MACHINE_REMOVED and not context.is_recorded_machine(site_id, machine):
+        return MACHINE_FORGOTTEN
+    return trigger
 
 
 def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
-    """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation."""
+    """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation.
+
+    Each VM of a pool with another number of VFs is released at the scheduler, and added again with the new SKU.
+    """
     vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}  # virtual functions per VM, by pool
     changed_pools = index_pools(pool for pool in vms.pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs))
     for key in vms.request.actions.unchanged:
@@ -132,10 +138,13 @@ def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
 
 def _find_common_trigger(vms: VmObject) -> str:
     """Return the trigger for every VM of the instance, "" for individual triggers."""
-    if vms.is_removed:
-        return "pool_removed" if vms.prior.demand.parent_id else "cluster_removed"  # a pool as a resource of its own
+    if vms.instance.is_removed:
+        if vms.prior.demand.parent_id:  # a pool as a resource of its own
+            return "pool_removed"
+        return "cluster_removed"
     if vms.instance.is_replaced:
-        return "requested" if vms.instance.decision.reason == "replace_by_request" else "cluster_replaced"
+        is_requested = vms.instance.decision.reason == "replace_by_request"
+        return "requested" if is_requested else "cluster_replaced"
     return ""
 
 
@@ -143,7 +152,7 @@ def release_vm_capacity(vms: VmObject) -> None:
     """Free the capacity of all removed or re-created VMs. VMs under create_before_destroy keep it until the new VMs
     exist, those of a Kubernetes upgrade (rolling) until their object is updated.
     """
-    if vms.keeps_old_vms:  # under create_before_destroy
+    if vms.instance.action is Action.REPLACE_CREATE_FIRST:
         return
     for key in [*vms.request.actions.removals, *vms.request.actions.recreations]:
         if vms.is_released_early(key):
@@ -249,8 +258,12 @@ def _place_vm(vms: VmObject, vm: _RequestedVm, context: VmContext, *, last_resor
     """
     pool, site = vm.pool, vms.request.site
     assert site is not None, "a demand without its site is invalid"
-    if pool.pinned_machine:
-        _place_pinned_vm(vms, vm, site)
+    if pool.pinned_machine:  # named by the user; the placement rule may reject it, with a warning
+        demand = site_plans.build_demand(vms.request.demand, pool, vm.number)
+        handle, placement, refusal = site.place_pinned_vm(demand, pool.pinned_machine)
+        _record_placement(vms, vm, handle, placement)
+        if refusal:
+            vms.placements.pin_rejections.append(refusal)
         return
     shortage = vms.placements.pool_shortages.get(pool.pool)
     is_requested = context.explain is not None and (str(vms.instance.address), vm.name) in context.explain
@@ -276,15 +289,6 @@ def _place_vm(vms: VmObject, vm: _RequestedVm, context: VmContext, *, last_resor
         vms.placements.pool_shortages[pool.pool] = answer
 
 
-def _place_pinned_vm(vms: VmObject, vm: _RequestedVm, site: site_plans.SitePlan) -> None:
-    """Place a VM on the machine named by the user, with a warning if the placement rule rejects that machine."""
-    demand = site_plans.build_demand(vms.request.demand, vm.pool, vm.number)
-    handle, placement, refusal = site.place_pinned_vm(demand, vm.pool.pinned_machine)
-    _record_placement(vms, vm, handle, placement)
-    if refusal:
-        vms.placements.pin_rejections.append(refusal)
-
-
 def _record_placement(vms: VmObject, vm: _RequestedVm, handle: int, placement: Placement) -> None:
     """Record the location of a VM placed by this plan, and its handle at the scheduler of the site."""
     vms.placements.tokens[vm.key] = handle
@@ -300,26 +304,34 @@ def _record_placement(vms: VmObject, vm: _RequestedVm, handle: int, placement: P
 
 
 def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
-    """Return the placement groups of a pool as hints: the machines and racks to prefer, or avoid, for its next VM."""
+    """Return the placement groups of a pool as hints: the machines and racks to prefer, or avoid, for its next VM.
+
+    Affinity prefers the locations of all VMs of the group so far. Anti-affinity avoids those with the maximum number of
+    its VMs. A group without a placed VM, or for a whole site, gives no hint.
+    """
     hints = []
     for group in pool.groups:
-        placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
-        if placements and group.scope != "site":  # all VMs of an object are on one site anyway
-            # Near any VM of the group, or away from locations with the maximum of its VMs.
-            threshold = 1 if group.is_affinity else group.max_vms
-            machines = Counter(placement.machine for placement in placements)
-            racks = Counter(placement.rack for placement in placements)
-            hints.append(
-                Hint(
-                    is_affinity=group.is_affinity,
-                    is_hard=group.is_hard,
-                    scope=HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
-                    machines=_select_frequent_names(machines, threshold),
-                    racks=_select_frequent_names(racks, threshold),
-                    target=group.name,
-                    vms_by_machine=tuple(sorted(machines.items())),
-                )
-            )
+        if group.scope == "site":  # all VMs of an object are on one site anyway
+            continue
+        machines: Counter[str] = Counter()  # numbers of VMs of the group
+        racks: Counter[str] = Counter()
+        for vm in vms.placements.vms.values():
+            if vm.pool in group.pools:
+                machines[vm.placement.machine] += 1
+                racks[vm.placement.rack] += 1
+        if not machines:
+            continue
+        threshold = 1 if group.is_affinity else group.max_vms
+        hint = Hint(
+            is_affinity=group.is_affinity,
+            is_hard=group.is_hard,
+            scope=HintScope.RACK if group.scope == "rack" else HintScope.MACHINE,
+            machines=_select_frequent_names(machines, threshold),
+            racks=_select_frequent_names(racks, threshold),
+            target=group.name,
+            vms_by_machine=tuple(sorted(machines.items())),
+        )
+        hints.append(hint)
     return hints
 
 

@@ -111,8 +111,12 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     limits = tuple(limits)
     error_ids = {problem.id for problem in plan.errors}
     if limits and plan.errored and error_ids != {STRANDED}:
-        return _warn_about_unchecked_limits(plan, limits)
-    results: list[GuardRailResult] = []
+        results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
+        names = format_list(format_limit(limit.name, limit.value) for limit in limits)
+        text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
+        warning = build_warning(NOT_CHECKED, text)  # instead of errors
+        return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
+    results = []
     diagnostics: list[Diagnostic] = []
     # Resources without a prediction make every figure unknown.
     missing = count_unpredicted_resources(plan)
@@ -125,15 +129,6 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
         diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
         results.append(_summarize_breaches(limit, measurements, breaches))
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
-
-
-def _warn_about_unchecked_limits(plan: Plan, limits: Sequence[GuardRailLimit]) -> Plan:
-    """Return the plan with unknown results of its limits, and with a warning instead of errors."""
-    unknown_results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
-    names = format_list(format_limit(limit.name, limit.value) for limit in limits)
-    text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
-    warning = build_warning(NOT_CHECKED, text)
-    return replace(plan, guard_rails=tuple(unknown_results), diagnostics=(*plan.diagnostics, warning))
 
 
 def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
@@ -151,9 +146,10 @@ def _summarize_breaches(
     """Return the result of a limit with the worst known figure: PASSED without breaches; UNKNOWN, with None as figure,
     if all breaches are unknown figures; else BLOCKED.
     """
-    rail = GUARD_RAILS[limit.name]
     known_values = [float(measurement.value) for measurement in measurements if measurement.value is not None]
-    worst = (min if rail.is_minimum else max)(known_values, default=None)
+    worst = max(known_values, default=None)
+    if GUARD_RAILS[limit.name].is_minimum:  # the smallest figure is the worst one
+        worst = min(known_values, default=None)
     if not breaches:
         return GuardRailResult(limit.name, limit.value, worst, PASSED)
     reason = "; ".join(breach.text for breach in breaches)
@@ -195,17 +191,18 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
         clauses.append(f"{subjects} {select_word_form(sum(substitutions.values()), 'is', 'are')} replaced by others")
     stopped = len(select_stopped_vms(plan.machine_actions))
     clauses += describe_stopped_vms(plan.machine_actions)
-    total = count_objects_with_effects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + stopped
-    yield GuardRailMeasurement(total + plan.lost_unmanaged_count, format_list([*clauses, *describe_lost_vms(plan)]))
+    clauses += describe_lost_vms(plan)
+    interrupted = count_objects_with_effects(counts, *DISRUPTIVE_EFFECTS)
+    total = interrupted + sum(substitutions.values()) + stopped + plan.lost_unmanaged_count
+    yield GuardRailMeasurement(total, format_list(clauses))
 
 
 def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure removed and forgotten objects, and forgotten VMs without machine."""
     counts = count_effects(plan.placements)
     total = count_objects_with_effects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count
-    yield GuardRailMeasurement(
-        total, format_list([*format_effect_clauses(counts, REMOVAL_EFFECTS), *describe_lost_vms(plan)])
-    )
+    clauses = [*format_effect_clauses(counts, REMOVAL_EFFECTS), *describe_lost_vms(plan)]
+    yield GuardRailMeasurement(total, format_list(clauses))
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:

@@ -75,7 +75,9 @@ def compute_effect(row: PlacementChange) -> Effect:
         return Effect.UNPLACED
     if row.source is None or row.target is None:  # it runs, but at an unknown location
         return Effect.MOVED
-    return Effect.RECREATED if kind.get_identity(row.target) == kind.get_identity(row.source) else Effect.MOVED
+    # The identity is the part of a location that changes with a move: rack and machine of a VM.
+    identity_before, identity_after = kind.get_identity(row.source), kind.get_identity(row.target)
+    return Effect.RECREATED if identity_before == identity_after else Effect.MOVED
 
 
 PREDICTED: Final = "predicted"
@@ -236,7 +238,8 @@ def _format_clause(rows: Sequence[EffectCount]) -> str:
     if _is_vm_move(first):
         verb = select_word_form(total, "is re-created on another machine", "are re-created on other machines")
     elif first.effect is Effect.LOST:
-        verb = f"{select_word_form(total, 'loses its', 'lose their')} {get_host_noun(first.kind)}"
+        host_noun = KINDS[first.kind].host_noun  # a machine of VMs, a node of pods
+        verb = f"{select_word_form(total, 'loses its', 'lose their')} {host_noun}"
     return f"{format_kind_counts(counts)} {verb}"
 
 
@@ -250,11 +253,6 @@ def describe_lost_vms(plan: Plan) -> list[str]:
     lost_count = plan.lost_unmanaged_count
     verb = select_word_form(lost_count, "loses its machine", "lose their machine")
     return [f"{format_count(lost_count, 'forgotten VM')} {verb}"] if lost_count else []
-
-
-def get_host_noun(kind_name: str) -> str:
-    """Return the noun of the host of a kind of objects."""
-    return KINDS[kind_name].host_noun
 
 
 def format_effect_verb(effect: Effect, state: str, count: int) -> str:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose
-from nexusform.plans.impact.decision_figures import ImpactSummary, build_decision
+from nexusform.plans.impact.decision_figures import build_decision
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, compute_effect
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.plans.plan_checks import PreviousPlanDifferences
@@ -29,6 +29,7 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     if previous.errored:
         return warn_about_previous(plan, "That plan failed")
     before, after = build_decision(previous), build_decision(plan)
+    earlier, later = before.impact, after.impact
     has_several_sites = len({site.id for site in (*plan.sites, *previous.sites)}) > 1
     freed = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
     # The difference of spare capacity on the sites of both plans with the same largest SKU.
@@ -42,8 +43,8 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     resources = {address for address, _ in _find_differences(_collect_changes(previous), _collect_changes(plan))}
     since = PreviousPlanDifferences(
         ref=previous.basis.commit[:_COMMIT_LENGTH] or previous.timestamp or "the previous plan",
-        moved=_count_moved_objects(after.impact) - _count_moved_objects(before.impact),
-        removed=after.impact.removed - before.impact.removed,
+        moved=later.moved + later.recreated + later.host_lost - earlier.moved - earlier.recreated - earlier.host_lost,
+        removed=later.removed - earlier.removed,
         capacity=difference,
         clusters_no_longer_affected=_sort_names(freed),
         objects=_sort_names(name for *_, name in objects),
@@ -92,10 +93,6 @@ def warn_about_previous(plan: Plan, reason: str) -> Plan:
     """Return the plan with a warning about the missing comparison."""
     warning = build_warning(NOT_COMPARABLE, f"{reason}, so this plan is not compared with the plan of -previous.")
     return replace(plan, diagnostics=(*plan.diagnostics, warning))
-
-
-def _count_moved_objects(impact: ImpactSummary) -> int:
-    return impact.moved + impact.recreated + impact.host_lost
 
 
 def _list_affected_clusters(plan: Plan, has_several_sites: bool) -> set[str]:

@@ -78,8 +78,9 @@ def _serialize_diagnostic(diagnostic: Diagnostic) -> bytes:
 def _remove_source_spans(record: Any) -> Any:
     """Return a copy without source spans, because the plan's own configuration has another directory."""
     if isinstance(record, dict):
-        is_span = record.keys() == {"filename", "start", "end"}
-        return None if is_span else {name: _remove_source_spans(part) for name, part in record.items()}
+        if record.keys() == {"filename", "start", "end"}:  # a span
+            return None
+        return {name: _remove_source_spans(part) for name, part in record.items()}
     if isinstance(record, list):
         return [_remove_source_spans(part) for part in record]
     return record

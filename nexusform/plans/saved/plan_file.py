@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 from zlib import crc32
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_development_file_error, build_error
@@ -172,11 +172,10 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
     record = documents.pop(_PLAN)
     if not isinstance(record, dict):
         raise _build_damaged_file_error(name, f'Its part "{_PLAN}" is not an object.')
-    configuration_files = documents.pop(_CONFIGURATION)
-    if not isinstance(configuration_files, dict) or not all(
-        isinstance(text, str) for text in configuration_files.values()
-    ):
-        raise _build_damaged_file_error(name, f'Its part "{_CONFIGURATION}" does not contain files.')
+    try:
+        configuration_files = convert(documents.pop(_CONFIGURATION), dict[str, str])
+    except ValidationError:
+        raise _build_damaged_file_error(name, f'Its part "{_CONFIGURATION}" does not contain files.') from None
     prior_state = documents.pop(_PRIOR)
     if not isinstance(prior_state, dict):
         raise _build_damaged_file_error(name, f'Its part "{_PRIOR}" is not an object.')

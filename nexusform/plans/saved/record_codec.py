@@ -174,7 +174,7 @@ def read_record(kind: Any, data: Any) -> Any:
 
 
 def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
-    """Read data under a name or number: problems get its path."""
+    """Read data under a name or number. A problem in it gets this step in front of its path."""
     try:
         return read(data)
     except ConversionProblem as problem:
@@ -226,13 +226,10 @@ def _parse_type_from_json(data: Any) -> Type:
 
 def _build_sequence_shape(item: Shape) -> Shape:
     """Build the shape of a tuple of any length: a list, or a table (a list per field) of many records."""
-    write_list: Write = list if item.write is None else partial(_write_elements, item.write)
+    write = item.write  # None: the elements are JSON data already
+    write_list: Write = list if write is None else lambda value: [write(element) for element in value]
     write_many = write_list if item.table is None else partial(_write_records, write_list, item.table)
     return Shape(write_many, partial(_read_elements, item))
-
-
-def _write_elements(write: Write, value: Sequence[Any]) -> list[Any]:
-    return [write(element) for element in value]
 
 
 def _write_records(write_list: Write, converter: _TableConverter, value: Sequence[Any]) -> Any:
@@ -255,28 +252,30 @@ def _read_elements(item: Shape, data: Any) -> tuple[Any, ...]:
         return tuple([_read_with_path(index, read, element) for index, element in enumerate(data)])
 
 
-def _write_tuple(items: tuple[Shape, ...], value: tuple[Any, ...]) -> list[Any]:
-    """Write a tuple of fixed length as a list, with one shape per element."""
-    return [element if item.write is None else item.write(element) for item, element in zip(items, value, strict=True)]
-
-
 def _read_tuple(items: tuple[Shape, ...], data: Any) -> tuple[Any, ...]:
     if data.__class__ is not list or len(data) != len(items):
         raise ConversionProblem(path=(), message=f"a list of {len(items)} expected")
     return tuple([_read_with_path(index, item.read, data[index]) for index, item in enumerate(items)])
 
 
-def _build_tuple_shape(*items: Shape) -> Shape:
-    """Build the shape of a tuple of fixed length."""
-    return Shape(partial(_write_tuple, items), partial(_read_tuple, items))
+def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
+    """Build the shape of a tuple of fixed length: a list, with one shape per element."""
+    return Shape(
+        write=lambda value: [
+            element if item.write is None else item.write(element) for item, element in zip(items, value, strict=True)
+        ],
+        read=partial(_read_tuple, items),
+    )
 
 
 def _build_mapping_shape(key: Any, value: Shape) -> Shape:
-    """Build the shape (converters to JSON data and back) of a mapping; `value` is the shape of its values. With texts
-    as keys it is written as an object, with addresses as keys as a list of pairs. Raises TypeError for other keys.
+    """Build the shape (converters to JSON data and back) of a mapping; `value` is the shape of its values.
+
+    With texts as keys it is written as an object: `{"a": 1}`. With addresses as keys it is written as a list of pairs:
+    `[["nexus_rack.r1", 1]]`. Raises TypeError for other keys.
     """
     if key is Address:
-        pairs = _build_sequence_shape(_build_tuple_shape(get_annotation_shape(Address), value))
+        pairs = _build_sequence_shape(_build_tuple_shape((get_annotation_shape(Address), value)))
         write_pairs = pairs.write
         assert write_pairs is not None
         return Shape(lambda mapping: write_pairs(mapping.items()), lambda data: dict(pairs.read(data)))
@@ -298,8 +297,10 @@ def _read_mapping(value: Shape, data: Any) -> dict[str, Any]:
 
 
 def _build_record_shape(kind: type[Any]) -> Shape:
-    """Build the shape of a struct: an object of its fields, without those at their defaults. Many structs of the kind
-    are a table, with a column per field.
+    """Build the shape of a struct: an object of its fields, without those at their defaults.
+
+    Many structs of the kind are a table, with a column per field. Each column is read and written like a tuple of the
+    values of its field.
     """
     hints = get_type_hints(kind)
     writers: list[tuple[str, Write | None, Any]] = []  # name, converter and default of each field
@@ -342,11 +343,6 @@ def _read_fields(kind: type[Any], readers: Mapping[str, Read], required_names: f
     return kind(**{name: _read_with_path(name, readers[name], value) for name, value in data.items()})
 
 
-def _write_location(location: Any) -> dict[str, Any]:
-    """Write a location: an object with one key, the name of its record."""
-    return {type(location).__name__: write_record(location)}
-
-
 def _read_location(data: Any) -> Any:
     """Read the location of a VM, pod or other object: `{"Placement": {...}}`. The key is the name of the class of the
     location, the value has the fields. Raises ConversionProblem for another form or an unknown class.
@@ -385,13 +381,14 @@ def get_annotation_shape(annotation: Any) -> Shape:
     if origin is tuple:
         if len(arguments) == 2 and arguments[1] is Ellipsis:  # tuple[X, ...]
             return _build_sequence_shape(get_annotation_shape(arguments[0]))
-        return _build_tuple_shape(*map(get_annotation_shape, arguments))
+        return _build_tuple_shape(tuple(map(get_annotation_shape, arguments)))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _build_mapping_shape(arguments[0], get_annotation_shape(arguments[1]))
     if annotation is Address:
         return Shape(str, partial(_read_address, {}))
     if annotation is ObjectLocation:
-        return Shape(_write_location, _read_location)
+        # An object with one key, the name of the record.
+        return Shape(lambda location: {type(location).__name__: write_record(location)}, _read_location)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         members = {member.value: member for member in annotation}
         return Shape(lambda member: member.value, partial(_read_enum, members))

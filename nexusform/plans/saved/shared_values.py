@@ -32,12 +32,15 @@ class SharedValuesError(Exception):
 
 
 class DocumentDeduplicator:
-    """Documents that share values: `mark`, the `shared` values, and the `documents` that reference them."""
+    """Documents that share values: `mark`, the `shared` values, and the `documents` that reference them. A text with
+    the mark as its prefix is a reference: `unknown_reference` to the unknown value.
+    """
 
     def __init__(self, documents: Mapping[str, Any]) -> None:
         collector = _NodeCollector()
         roots = {name: collector.collect_node(document, 0) for name, document in documents.items()}
-        self.mark = collector.build_mark()
+        self.mark = _LETTER * (collector.longest_run + 1)  # no text of the documents begins with it
+        self.unknown_reference = self.mark + _UNKNOWN  # in place of an unknown value
         self._uses = collector.uses_of_keys
         self._keys: dict[tuple[str, ...], str] = {}
         self._values: list[Any] = []
@@ -47,15 +50,11 @@ class DocumentDeduplicator:
         # In the documents, references replace shared values.
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
 
-    @property
-    def unknown_reference(self) -> str:
-        """Reference for an unknown value."""
-        return self.mark + _UNKNOWN
-
     def _write(self, node: _SharedNode) -> None:
-        """Set the written form of a list or object from those of its parts; they are written before it. A value used
-        twice or more is stored once in `self._values`. Its written form is a text with its position there, such as
-        `&3`.
+        """Set the written form of a list or object from those of its parts; they are written before it.
+
+        A value used twice or more is stored once in `self._values`, unless it is very short. Its written form is a text
+        with its position there, such as `&3`. Other values are written in full.
         """
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
@@ -100,17 +99,15 @@ class _NodeCollector:
         self.uses_of_keys: Counter[tuple[str, ...]] = Counter()
         self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._converted: list[dict[str, Any]] = []  # referenced, so that no identity is reused
-        self._longest = 0  # run of the mark's letter at the beginning of a text
-
-    def build_mark(self) -> str:
-        """Return a text that is the beginning of no other text."""
-        return _LETTER * (self._longest + 1)
+        self.longest_run = 0  # of the mark's letter at the beginning of a text
 
     def collect_node(self, value: Any, depth: int) -> Any:
         """Return the value itself if it is a scalar, else the node of all values equal to it. Equal lists or objects
         thus have one node, found by the identity of the value or by its content. A node is created after the nodes of
         its parts. `depth` is the level of the value in its document. Very deep values and long lists of scalars have a
         node each.
+
+        Example: `{"a": [1, 2], "b": [1, 2]}` has one node for both lists, with two uses, and one for the object.
         """
         kind = value.__class__
         if kind in _SCALARS:
@@ -154,7 +151,8 @@ class _NodeCollector:
             if part.__class__ is _SharedNode:  # else a scalar
                 part.uses += 1
             elif part.__class__ is str and part[:1] == _LETTER:
-                self._update_longest_run(part)  # the mark of references must begin no other text
+                # The mark of references must begin no other text.
+                self.longest_run = max(self.longest_run, len(part) - len(part.lstrip(_LETTER)))
         return self._add_collected_node(_SharedNode(keys, parts))
 
     def _add_collected_node(self, node: _SharedNode) -> _SharedNode:
@@ -162,9 +160,6 @@ class _NodeCollector:
         if node.keys is not None:
             self.uses_of_keys[node.keys] += 1
         return node
-
-    def _update_longest_run(self, text: str) -> None:
-        self._longest = max(self._longest, len(text) - len(text.lstrip(_LETTER)))
 
     def _scan_texts_for_mark_letters(self, value: Any) -> None:
         """Search the texts in a value for runs of the mark's letter at their beginning, such as `&&x`. A reference
@@ -175,7 +170,7 @@ class _NodeCollector:
             part = pending.pop()
             if isinstance(part, str):
                 if part[:1] == _LETTER:
-                    self._update_longest_run(part)
+                    self.longest_run = max(self.longest_run, len(part) - len(part.lstrip(_LETTER)))
             elif isinstance(part, Mapping):
                 pending.extend(part.values())
             elif isinstance(part, list | tuple):
@@ -211,6 +206,9 @@ class DocumentExpander:
         its prefix: it becomes a shared value or UNKNOWN. A list with a reference to keys as its first element becomes
         an object: its other elements are the values of these keys. Containers are searched one by one, not recursively.
         Raises SharedValuesError.
+
+        Example with the mark `&`: `["&:0", "&1"]` is an object with the keys number 0, here a single one. Its value is
+        the shared value number 1.
         """
         box = [document]  # a container around the document, because the document itself may be a reference
         containers: list[Any] = [box]  # still to be searched

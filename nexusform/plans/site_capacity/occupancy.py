@@ -188,8 +188,9 @@ def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
         planned_racks = {rack.name for rack in site.racks if rack.is_planned}
         for machine in site.machines:
             facts = machine.facts
-            is_in_use = machine.exists_after and facts.rack not in planned_racks
-            if is_in_use and facts.status is not None:  # a machine in service has no status
+            if not machine.exists_after or facts.rack in planned_racks:
+                continue
+            if facts.status is not None:  # a machine in service has no status
                 yield OutOfService(site.id, site.name, facts.name, facts.status)
 
 
@@ -219,19 +220,15 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
         names = [machine.facts.name for machine in members]
         if any(removed[name] or added[name] for name in names):
             members.sort(key=lambda machine: (machine.facts.slot, compute_natural_sort_key(machine.facts.name)))
-            counts = tuple([_count_vms(machine, unchanged, removed, added) for machine in members])
-            racks.append(RackVmCounts(site.name, rack, counts, removed_count=sum(removed[name] for name in names)))
+            counts = []
+            for machine in members:
+                name = machine.facts.name
+                before = unchanged[name] + removed[name] if machine.exists_before else None
+                after = unchanged[name] + added[name] if machine.exists_after else None
+                counts.append(MachineVmCount(before, after, bool(machine.facts.unschedulable_reason)))
+            removed_count = sum(removed[name] for name in names)
+            racks.append(RackVmCounts(site.name, rack, tuple(counts), removed_count))
     return racks
-
-
-def _count_vms(
-    machine: SiteMachine, unchanged: Counter[str], removed: Counter[str], added: Counter[str]
-) -> MachineVmCount:
-    """Return the numbers of VMs of one machine before and after (None: it does not exist), and whether it is closed."""
-    name = machine.facts.name
-    before = unchanged[name] + removed[name] if machine.exists_before else None
-    after = unchanged[name] + added[name] if machine.exists_after else None
-    return MachineVmCount(before, after, bool(machine.facts.unschedulable_reason))
 
 
 def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
@@ -281,6 +278,9 @@ def read_recorded_vms(
 def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, Any]:
     """Build the note of a rack or machine that records its unmanaged VMs, a row for each one. A row has the first six
     fields of OccupiedCapacity; the list of its cells follows, unless they are unknown. `read_recorded_vms` reads it.
+
+    Example: `{"unmanaged": [["bm01", "vm1", 8, 32, 100, 2, [0, 1]]]}` is a VM of 8 cores, 32 GiB of memory and 100 GiB
+    of disk in the cells 0 and 1 of bm01.
     """
     rows: list[list[Any]] = []
     for vm in vms:

@@ -237,10 +237,14 @@ def compute_site_resource_capacity(
     site_id: str, site: str, supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> tuple[SiteResourceCapacity, ...]:
     """Return the limited resources of a site, kind by kind. Observed clusters outside of the plan keep their nodes."""
-    observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
     managed_names = before.counts.keys() | after.counts.keys()
-    unmanaged = {name: cluster.nodes for name, cluster in observed_clusters.items() if name not in managed_names}
-    observed_networks = {name: cluster.network for name, cluster in observed_clusters.items() if cluster.network}
+    unmanaged: dict[str, int] = {}  # nodes of observed clusters outside of the plan
+    observed_networks: dict[str, str] = {}
+    for cluster in supplies.clusters:
+        if cluster.cluster not in managed_names:
+            unmanaged[cluster.cluster] = cluster.nodes
+        if cluster.network:
+            observed_networks[cluster.cluster] = cluster.network
     nodes = _SiteNodeCounts(
         before={**unmanaged, **before.counts},
         after={**unmanaged, **after.counts},
@@ -287,9 +291,9 @@ def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> 
         surge = max((nodes.surge.get(cluster, 0) for cluster in own_clusters), default=0)  # one upgrade at a time
         row = _create_row(SiteResourceKind.NODE_ADDRESSES, network_name, total=network.addresses, surge=surge)
         if own_clusters or network.vms:
-            used_before = network.vms + sum(nodes.before.get(cluster, 0) for cluster in own_clusters)
-            used = network.vms + sum(nodes.after.get(cluster, 0) for cluster in own_clusters)
-            yield replace(row, used_before=used_before, used=used)
+            nodes_before = sum(nodes.before.get(cluster, 0) for cluster in own_clusters)
+            nodes_after = sum(nodes.after.get(cluster, 0) for cluster in own_clusters)
+            yield replace(row, used_before=network.vms + nodes_before, used=network.vms + nodes_after)
         elif network.addresses is not None:
             yield row  # the use of a network without nodes and VMs is unknown
     if supplies.networks is None:
@@ -359,15 +363,21 @@ def _compute_pod_storage(
     claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
     unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]  # names
-    notes = [f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}"] if claims and unknown_clusters else []
-    notes += [f"{unsized_claims[0]} has no size"] if unsized_claims else []
-    name = format_first_items(sorted(claims), _MAXIMUM_NAMES)
+    parts = [format_first_items(sorted(claims), _MAXIMUM_NAMES)]  # of the name
+    if claims and unknown_clusters:
+        parts.append(f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}")
+    if unsized_claims:
+        parts.append(f"{unsized_claims[0]} has no size")
+    used_before = used = None
+    if claims:
+        used_before = _compute_claimed_storage(supplies, before.claims.values())
+        used = _compute_claimed_storage(supplies, after.claims.values())
     return _create_row(
         SiteResourceKind.CLAIMS,
-        name="; ".join([name, *notes]),
+        name="; ".join(parts),
         total=_sum_appliance_capacity(supplies),
-        used_before=_compute_claimed_storage(supplies, before.claims.values()) if claims else None,
-        used=_compute_claimed_storage(supplies, after.claims.values()) if claims else None,
+        used_before=used_before,
+        used=used,
     )
 
 
@@ -377,18 +387,21 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
     no volume was captured, unless the claims alone exceed the total.
     """
     total = _sum_appliance_capacity(supplies)
-    if any(claim.unsized_claim for claim in claims):  # its name
-        return None
-    claimed_bytes = sum(claim.size for claim in claims)
+    claimed_bytes = 0  # of all claims
+    new_bytes = 0  # of claims without an existing volume
+    unverified_sizes: list[int] = []  # of existing claims with an unknown volume
+    for claim in claims:
+        if claim.unsized_claim:  # the name of a claim without a size
+            return None
+        claimed_bytes += claim.size
+        new_bytes += claim.unbound_size
+        unverified_sizes += claim.unverified_sizes
     if supplies.volumes is None:
         claimed_gib = -(-claimed_bytes // _GIB)  # rounded up
         return claimed_gib if total is not None and claimed_gib > total else None
     _, volumes_mib = supplies.volumes
-    new_bytes = sum(claim.unbound_size for claim in claims)  # of claims without an existing volume
     if supplies.volume_sizes:
-        # The volumes of some existing claims are unknown. Assign a sufficient volume to as many of them as possible.
-        # The other claims need new storage, for any assignment.
-        unverified_sizes = chain.from_iterable(claim.unverified_sizes for claim in claims)
+        # Assign a sufficient volume to as many of these claims as possible. The others need new storage anyway.
         volumes = sorted(chain.from_iterable([mib * _MIB] * count for mib, count in supplies.volume_sizes))
         for size in sorted(unverified_sizes, reverse=True):
             if volumes and volumes[-1] >= size:  # the largest volume fits the largest claim

@@ -24,7 +24,6 @@ from nexusform.plans.impact.object_effects import (
     count_effects,
     describe_state,
     format_effect_verb,
-    get_host_noun,
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
@@ -119,7 +118,7 @@ class PlacementSummary(Struct, frozen=True):
         """Numbers of objects that lose their host: ("machine", 33), ("node", 4)."""
         host_counts: Counter[str] = Counter()
         for effect_count in self.select_effects(Effect.LOST):
-            host_counts[get_host_noun(effect_count.kind)] += effect_count.count
+            host_counts[KINDS[effect_count.kind].host_noun] += effect_count.count
         return list(host_counts.items())
 
     @property

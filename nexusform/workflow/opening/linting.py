@@ -88,7 +88,7 @@ def _build_lint_pools(
     entries = sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1])) if everything else objects.items()
     for address, vms in entries:
         demand = vms.request.demand
-        if demand is None or vms.is_removed:  # no VMs are requested
+        if demand is None or vms.instance.is_removed:  # no VMs are requested
             continue
         for pool in demand.pools:
             if pool.count_path:  # rules advise on its count

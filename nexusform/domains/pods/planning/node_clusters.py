@@ -68,7 +68,7 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
     parts: list[_ClusterPart] = []
     for vm_object in objects:
         request, attributes = vm_object.request, vm_object.instance.planned
-        if not request.demand.site_id or vm_object.is_removed or not attributes:
+        if not request.demand.site_id or vm_object.instance.is_removed or not attributes:
             continue  # no nodes of a cluster after this plan
         seed = request.site.scheduler.seed if request.site is not None else DEFAULT_SEED
         vms = tuple(vm_object.list_placed_vms())
