@@ -14,6 +14,7 @@ from tests import commands
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NO_CHANGES = "No changes. Your infrastructure matches the configuration."
+NO_CHANGES_SINCE_EXPORT = "No changes. What was read matches the configuration."
 
 
 def run_nexusform(where: Path, *words: str) -> str:
@@ -73,7 +74,7 @@ def test_inventory_uses_remaining_machines(example: Path) -> None:
     assert not machines & set(outputs["machines_that_take_no_new_vms"])
     assert all("co" in machine for machine in machines)
     assert sum(len(vms) for vms in outputs["already_there"].values()) == 9
-    assert NO_CHANGES in run_nexusform(example, "plan")
+    assert NO_CHANGES_SINCE_EXPORT in run_nexusform(example, "plan")
 
 
 @pytest.mark.parametrize("example", ["quickstart"], indirect=True)

@@ -23,8 +23,8 @@ from nexusform.rendering.report import plan_sections, plan_sentences
 from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.placement_rows import build_count_clauses
 from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
-from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
-from nexusform.rendering.report.plan_verdict import INVENTORY, count_findings, has_stale_inventory
+from nexusform.rendering.report.plan_sentences import describe_plan_evaluation, has_stale_inventory
+from nexusform.rendering.report.plan_verdict import INVENTORY, count_findings
 from nexusform.rendering.report.report_tree import UNKNOWN_ORIGIN, CodeBlock, CodeOrigin, Report, Section
 from nexusform.rendering.text.change_stanza_text import render_outputs, render_stanza
 

@@ -32,8 +32,8 @@ from nexusform.rendering.pull_request.report_markdown import build_parts, render
 from nexusform.rendering.report import plan_sections
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
-from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
-from nexusform.rendering.report.plan_verdict import INVENTORY, describe_inventory, has_stale_inventory
+from nexusform.rendering.report.plan_sentences import describe_inventory, describe_plan_evaluation, has_stale_inventory
+from nexusform.rendering.report.plan_verdict import INVENTORY
 from nexusform.rendering.report.report_tree import NO_SECTION, UNKNOWN_ORIGIN, CodeBlock, CodeOrigin, Section
 from nexusform.rendering.text.change_stanza_text import group_stanzas, pair_stanzas, render_outputs, render_stanza
 from nexusform.rendering.text.diagnostic_text import render_diagnostic

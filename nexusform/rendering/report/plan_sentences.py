@@ -1,7 +1,9 @@
 """Sentences of a plan: headlines, reasons and verdicts."""
 
+import math
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, join_texts, select_word_form
@@ -171,8 +173,9 @@ _NO_CHANGES_WITHOUT_REFRESH: Final = (
     "No changes. The state matches the configuration.",
     "nexusform has not read the infrastructure (-refresh=false): changes made outside of nexusform are unknown.",
 )
+_WHAT_WAS_READ_MATCHES: Final = "No changes. What was read matches the configuration."
 _NO_CHANGES_WITH_MISSING_DATA: Final = (
-    "No changes. What was read matches the configuration.",
+    _WHAT_WAS_READ_MATCHES,
     "Data of the infrastructure is missing (see the warnings): changes there are unknown.",
 )
 _NO_SELECTED_CHANGES: Final = {
@@ -208,10 +211,45 @@ _UNFINISHED: Final = (
 )
 
 
+def describe_inventory(plan: Plan) -> str:
+    """Return the age of the oldest inventory: `8 h old`, or `of unknown age` if a time cannot be read. Return ""
+    without an inventory.
+    """
+    if not plan.inventories:
+        return ""
+    ages = [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]
+    count_note = f" (the oldest of {len(ages):,})" if len(ages) > 1 else ""
+    age_text = "of unknown age" if max(ages) == math.inf else f"{format_age(max(ages))} old"
+    return f"{age_text}{count_note}"
+
+
+def has_stale_inventory(plan: Plan) -> bool:
+    """Return whether an inventory was too old when the plan was made."""
+    return any(read.is_stale for read in plan.inventories)
+
+
+def _compute_age(taken_at: str, now: str) -> float:
+    """Return the seconds between two times (0 for a later first one); infinite if one of them is not a time."""
+    try:
+        seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(taken_at)).total_seconds()
+    except (ValueError, TypeError):
+        return math.inf  # it may be the oldest
+    return max(seconds, 0.0)
+
+
+def format_age(seconds: float) -> str:
+    """Format seconds as `25 min`, `8 h` or `3 days`."""
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
+    if hours < 2:
+        return f"{minutes} min"
+    return f"{hours} h" if hours < 48 else f"{days} days"
+
+
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
     """Return a headline and a sentence on the comparison, for a plan without changes: `No changes. ...`. The first
     matching reason decides: an unfinished earlier apply, nothing to predict, a plan from the state alone. Otherwise the
-    mode and the selection (-target, -exclude) have a text each; missing data and `-refresh=false` change it.
+    mode and the selection (-target, -exclude) have a text each. Missing data, an old inventory and `-refresh=false`
+    change it.
     """
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
     if ids & _PENDING_CHANGE_IDS:  # changes of an earlier apply are not finished
@@ -227,7 +265,10 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     if "refresh-skipped" not in ids:  # the infrastructure was read, though perhaps not all of it
         if has_unknown_capacity(plan):
             return _NO_CHANGES_WITH_MISSING_DATA
-        return headline, note
+        if not has_stale_inventory(plan):
+            return headline, note
+        note = f"The inventory is {describe_inventory(plan)}: later changes of the infrastructure are unknown."
+        return headline if is_partial else _WHAT_WAS_READ_MATCHES, note
     # Nothing was read: the usual headline of a complete plan, `Your infrastructure matches ...`, would be wrong.
     headline_without_refresh, note_without_refresh = _NO_CHANGES_WITHOUT_REFRESH
     is_complete_plan = plan.mode is Mode.NORMAL and not is_partial

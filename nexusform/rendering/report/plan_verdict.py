@@ -1,9 +1,7 @@
 """Verdict and notes of a plan: headline, rejection, impact, age of its inventory, and further sentences."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Final
 
 from nexusform.diagnostics.levels import Level, PlacementImpact
@@ -47,7 +45,7 @@ from nexusform.rendering.report.decision_lines import (
 )
 from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.report.folding import format_names
-from nexusform.rendering.report.plan_sentences import count_resource_changes
+from nexusform.rendering.report.plan_sentences import count_resource_changes, describe_inventory, has_stale_inventory
 
 _GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
 MAX_SITES: Final = 6
@@ -128,40 +126,6 @@ _CONDITION_VERBS: Final = {
     "error": ("cannot be evaluated", "cannot be evaluated"),
     "unknown": ("is not known yet", "are not known yet"),
 }
-
-
-def describe_inventory(plan: Plan) -> str:
-    """Return the age of the oldest inventory: `8 h old`, or `of unknown age` if a time cannot be read. Return ""
-    without an inventory.
-    """
-    if not plan.inventories:
-        return ""
-    ages = [_compute_age(read.exported_at, plan.timestamp) for read in plan.inventories]
-    count_note = f" (the oldest of {len(ages):,})" if len(ages) > 1 else ""
-    age_text = "of unknown age" if max(ages) == math.inf else f"{format_age(max(ages))} old"
-    return f"{age_text}{count_note}"
-
-
-def has_stale_inventory(plan: Plan) -> bool:
-    """Return whether an inventory was too old when the plan was made."""
-    return any(read.is_stale for read in plan.inventories)
-
-
-def _compute_age(taken_at: str, now: str) -> float:
-    """Return the seconds between two times (0 for a later first one); infinite if one of them is not a time."""
-    try:
-        seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(taken_at)).total_seconds()
-    except (ValueError, TypeError):
-        return math.inf  # it may be the oldest
-    return max(seconds, 0.0)
-
-
-def format_age(seconds: float) -> str:
-    """Format seconds as `25 min`, `8 h` or `3 days`."""
-    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
-    if hours < 2:
-        return f"{minutes} min"
-    return f"{hours} h" if hours < 48 else f"{days} days"
 
 
 def count_findings(findings: Sequence[Finding]) -> list[str]:

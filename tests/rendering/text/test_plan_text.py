@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.plans.plan import Action, Drift, Mode, OutputChange, PlacementAction, PlacementChange, Plan
+from nexusform.plans.plan import (
+    Action,
+    Drift,
+    InventoryRead,
+    Mode,
+    OutputChange,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+)
 from nexusform.rendering.notation.colours import PLAIN, strip_colours
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.report.report_tree import Row, Section, Table
@@ -119,6 +128,19 @@ def test_partial_plan_without_changes_says_so(mode: Mode, sentence: str, plans: 
     made = Plan(mode=mode, changes=(kept,), unchanged_count=178, excludes=("nexus_rack.r",))
     assert render_plan(made, {}, render_details()).startswith(sentence)
     assert render_plan(made, {}, PlanTextOptions()).startswith(sentence)
+
+
+def test_old_inventory_limits_the_claim_of_no_changes() -> None:
+    inventories = (InventoryRead("a", "2026-02-20T06:00:00Z", is_stale=True),)
+    old = Plan(timestamp="2026-02-28T14:00:00Z", inventories=inventories)
+    for options in (render_details(), PlanTextOptions()):
+        text = " ".join(render_plan(old, {}, options).split())
+        assert text.startswith("No changes. What was read matches the configuration. The inventory is 8 days old: ")
+    partial = replace(old, targets=("nexus_rack.r",))
+    assert render_plan(partial, {}).startswith("No changes. The selected resources match the configuration.")
+    assert "The inventory is 8 days old" in render_plan(partial, {})
+    current = replace(old, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),))
+    assert render_plan(current, {}).startswith("No changes. Your infrastructure matches the configuration.")
 
 
 def test_tfcmt_finds_the_addresses_by_action(plans: SimpleNamespace) -> None:

@@ -51,6 +51,7 @@ from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.language.evaluation_run import FileProblem
+from nexusform.planning.modules.root_outputs import build_inventory_read
 from nexusform.planning.preparation.prior_state import normalize_imported_attributes
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.machine_facts import CORDONED_STATUS
@@ -86,12 +87,15 @@ class SchedulerSettings(Struct, frozen=True):
 
 
 class PlanPredictionInput(Struct, frozen=True):
-    """Input of a prediction: project (None after errors), re-created addresses, number of the tool's changes."""
+    """Input of a prediction: project (None after errors), re-created addresses, number of the tool's changes.
+    `export_times`: the exported sites with the time of their figures (RFC 3339, "" if unknown).
+    """
 
     project: Project | None
     recreated_addresses: tuple[str, ...] = ()
     change_count: int = 0
     diagnostics: tuple[Diagnostic, ...] = ()
+    export_times: tuple[tuple[str, str], ...] = ()
 
 
 class _SiteComparison(Struct, frozen=True):
@@ -196,7 +200,10 @@ def _build_predicted_project(
     replaces = tuple(
         str(comparison.addresses[by_arm_id[key]]) for key in sorted(changed_items.recreated_ids) if key in by_arm_id
     )
-    return PlanPredictionInput(project, replaces, len(changes), tuple(problems))
+    export_times: tuple[tuple[str, str], ...] = ()
+    if not is_azure_source(inventory.name):  # what was read from Azure is current
+        export_times = tuple((site.name, site.inventory.exported_at or "") for site in current_sites)
+    return PlanPredictionInput(project, replaces, len(changes), tuple(problems), export_times)
 
 
 def _compare_sites(
@@ -348,6 +355,7 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
 
 
 def plan_predicted_changes(run: Run, options: PlanOptions, prediction: PlanPredictionInput) -> Plan:
-    """Plan the other tool's changes; diagnostics of the prediction are part of the plan."""
+    """Plan the other tool's changes. The plan has the diagnostics of the prediction, and the age of the export."""
     plan = run.plan(replace(options, refresh=False, replaces=prediction.recreated_addresses)).plan
-    return replace(plan, diagnostics=(*prediction.diagnostics, *plan.diagnostics))
+    inventories = tuple(build_inventory_read(site, time, plan.timestamp) for site, time in prediction.export_times)
+    return replace(plan, diagnostics=(*prediction.diagnostics, *plan.diagnostics), inventories=inventories)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.providers.clock import read_clock
 
 EXPORT = Path(__file__).parents[4] / "examples" / "inventory" / "export"
 TENANT = "/subscriptions/0f2c61d4-5a0b-4c1e-9d55-3c2f7a4b8e10/resourceGroups/lon1-tenant"
@@ -149,6 +151,21 @@ def test_deposed_object_is_removed_next_to_its_successor(capsys: pytest.CaptureF
     code, _, err = run_predict(capsys)
     assert (code, "azapi_resource.jump: " in err) == (1, False), err
     assert 'azapi_resource.jump (deposed 1a2b3c4d): the inventory has no "old" to remove' in err
+
+
+def test_age_of_the_export_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    """Example: a pull request of another tool, compared with an export of last month."""
+    shutil.copytree(EXPORT, "export", dirs_exist_ok=True)
+    write_plan(build_change("vm", "azapi_resource.jump", ["create"], VM_BODY, name="new", parent_id=TENANT))
+    Path("export/exported_at").write_text("2026-01-31T12:00:00Z")
+    words = ["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0", "-report=markdown:comment.md"]
+    assert run_command_line(words) == 0
+    assert re.search(r"\nInventory: \d+ days old\.\n", capsys.readouterr().out)
+    assert re.search(r"\n\*\*inventory \d+ days old\*\*", Path("comment.md").read_text())
+    assert "[!WARNING]" in Path("comment.md").read_text()
+    Path("export/exported_at").write_text(read_clock())
+    assert run_command_line(words) == 0
+    assert "\nInventory: 0 min old.\n" in capsys.readouterr().out
 
 
 def test_moved_address_is_matched_by_id(capsys: pytest.CaptureFixture[str]) -> None:
