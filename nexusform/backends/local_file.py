@@ -31,6 +31,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING
 
 DEFAULT_PATH: Final = "state/nexusform.nfstate"
+_SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
 
 # Suffixes of temporary files next to a state: of the lock, and of atomic writes.
 _TEMPORARY_FILE: Final = re.compile(r"\.lock\.info\.[0-9a-f]{16}\.tmp|\.(?:\.[a-z.]+)?\.[0-9]+-[0-9a-f]{16}\.tmp")
@@ -191,8 +192,7 @@ class LocalBackend:
 
 def _is_nexusform_file(name: str, state: str) -> bool:
     """Return whether a file next to a state belongs to nexusform. Temporary files may remain after a crash."""
-    suffixes = ("", ".lock.info", ".journal", ".backup")
-    is_state_file = any(name == state + suffix for suffix in suffixes)
+    is_state_file = any(name == state + suffix for suffix in _SUFFIXES)
     rest = name.replace(state, "", 1)  # names of temporary files contain the name of the state
     return is_state_file or (rest != name and _TEMPORARY_FILE.fullmatch(rest) is not None)
 

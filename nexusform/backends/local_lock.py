@@ -25,8 +25,13 @@ from nexusform.files.regular_files import (
 )
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
 
+_READABLE: Final = 0o644  # other users may read the holder of the lock
+_ATTEMPTS: Final = 100
+
 _MAXIMUM_BYTES: Final = 1 << 20
 _START: Final = "Start"
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+_START_FIELD: Final = 19
 
 
 class _FlockResult(Enum):
@@ -59,9 +64,8 @@ class LocalLockFile:
 
     def acquire(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked; return warnings if a dead holder was replaced."""
-        attempts = 100
         with convert_os_errors("create the lock file", self._path):
-            for _ in range(attempts):
+            for _ in range(_ATTEMPTS):
                 try:
                     if self._create_lock_file(info):
                         return []  # acquired
@@ -190,8 +194,7 @@ class LocalLockFile:
 
 def _write_lock_file(path: Path, info: LockInfo) -> int:
     """Create a complete lock file with its flock, and return its descriptor. Raises OSError."""
-    readable = 0o644  # other users may read the holder of the lock
-    descriptor = create_file(path, readable)
+    descriptor = create_file(path, _READABLE)
     _try_exclusive_file_lock(descriptor)
     write_all_bytes(descriptor, locks.format_lock(info, **{_START: read_process_start(info.pid)}))
     os.fsync(descriptor)
@@ -200,12 +203,10 @@ def _write_lock_file(path: Path, info: LockInfo) -> int:
 
 def read_process_start(pid: int) -> str:
     """Return a text unique to the process with this number; "" if the system does not provide it."""
-    boot_id_path = "/proc/sys/kernel/random/boot_id"
-    boot, fields = _read_text(boot_id_path), _read_process_fields(pid)
-    start_field = 19  # the time of its start, as in proc(5), counted after the command's name
-    if not boot or len(fields) <= start_field:
+    boot, fields = _read_text(_BOOT_ID), _read_process_fields(pid)
+    if not boot or len(fields) <= _START_FIELD:
         return ""  # no /proc, or no such process
-    return f"{boot.strip()}/{fields[start_field]}"
+    return f"{boot.strip()}/{fields[_START_FIELD]}"
 
 
 def is_process_dead(pid: int, mark: str) -> bool:

@@ -96,15 +96,18 @@ def check_breakable(lock_id: str, holder: LockInfo | None) -> LockInfo:
 
 LEASE_VARIABLE: Final = "NF_LEASE_SECONDS"
 LEASE_SECONDS: Final = 45  # a dead holder frees the lock within a minute
+MINIMUM_SECONDS: Final = 15  # minimum lease of Azure
+MAXIMUM_SECONDS: Final = 60
+_RENEWALS: Final = 3  # number of renewals sent during one lease
+_RETRY_SECONDS: Final = 1.0
+_MARGIN_SECONDS: Final = 1.0  # a lease counts as expired this long in advance
 
 
 def read_lease_seconds() -> int:
     """Return the duration of a lease: NF_LEASE_SECONDS (15 to 60), else 45. Raises BackendProblem."""
     from nexusform.network.deadlines import read_seconds
 
-    minimum_seconds = 15  # minimum lease of Azure
-    maximum_seconds = 60
-    return read_seconds(LEASE_VARIABLE, LEASE_SECONDS, minimum_seconds, maximum_seconds)
+    return read_seconds(LEASE_VARIABLE, LEASE_SECONDS, MINIMUM_SECONDS, MAXIMUM_SECONDS)
 
 
 def read_monotonic_clock() -> float:
@@ -146,15 +149,12 @@ class LockLease:
         if self._loss_reason:
             raise BackendProblem(_format_lease_loss(self._loss_reason))
         age = read_monotonic_clock() - self._sent_at
-        margin_seconds = 1.0  # a lease counts as expired this long in advance
-        if age >= self._seconds - margin_seconds:
+        if age >= self._seconds - _MARGIN_SECONDS:
             raise BackendProblem(_format_lease_loss(f"it could not be renewed for {age:.0f} s"))
 
     def _run_periodic_lease_renewals(self) -> None:
         """Renew the lease until the lock is released or the lease is lost."""
-        renewals = 3  # number of renewals sent during one lease
-        usual_pause = pause = self._seconds / renewals
-        retry_seconds = 1.0
+        usual_pause = pause = self._seconds / _RENEWALS
         while not self._ended.wait(pause):
             pause = usual_pause
             sent_at = read_monotonic_clock()
@@ -164,7 +164,7 @@ class LockLease:
                 self._loss_reason = str(problem) or "another process holds it now"
                 return
             except Exception:  # noqa: BLE001 - any error: `check_valid` detects the expiry
-                pause = min(retry_seconds, usual_pause)
+                pause = min(_RETRY_SECONDS, usual_pause)
             else:
                 self._sent_at = sent_at
 

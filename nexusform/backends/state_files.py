@@ -121,11 +121,6 @@ def _remove_incomplete_line(path: Path) -> None:
 @contextmanager
 def convert_os_errors(description: str, path: Path) -> Iterator[None]:
     """Convert an error of the operating system to a BackendProblem; `description` is the failed action (a verb)."""
-    hints = {
-        PermissionError: " Grant this user access, or use another path.",
-        IsADirectoryError: " It is a directory; use the path of a file.",
-        NotADirectoryError: " A parent in the path is a file, not a directory.",
-    }
     try:
         yield
     except NotRegularFile:
@@ -134,8 +129,15 @@ def convert_os_errors(description: str, path: Path) -> Iterator[None]:
     except FileTooLarge as problem:
         raise registry.build_size_problem(description, f'"{path}"', problem) from None
     except OSError as problem:
-        hint = hints.get(type(problem), "")
+        hint = _HINTS.get(type(problem), "")
         raise BackendProblem(f'Cannot {description} "{path}": {problem.strerror or problem}.{hint}') from None
+
+
+_HINTS: Final[dict[type[OSError], str]] = {
+    PermissionError: " Grant this user access, or use another path.",
+    IsADirectoryError: " It is a directory; use the path of a file.",
+    NotADirectoryError: " A parent in the path is a file, not a directory.",
+}
 
 
 def read_file(path: Path, maximum_size: int) -> bytes | None:

@@ -1,6 +1,6 @@
 """`nexusform apply` and `nexusform destroy`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -400,23 +400,23 @@ def _report_result(run: Run, job: _ApplyCommandRun, plan: Plan, outcome: ApplyOu
 
 
 _APPROVAL_HINT: Final = "Add -auto-approve, or save a plan with `nexusform plan -out=FILE` and apply that file."
+_QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
+    Mode.NORMAL: ("Do you want to perform these actions", "nexusform will perform the actions described above."),
+    Mode.DESTROY: (
+        "Do you really want to destroy all resources",
+        "nexusform will destroy all objects listed above. There is no undo.",
+    ),
+    Mode.REFRESH_ONLY: (
+        "Would you like to update the state to reflect these detected changes",
+        "nexusform will write these changes to the state without changing any object.",
+    ),
+}
 
 
 def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
     """Prompt whether to apply the plan; return whether the answer is `yes`. Without an answer on stdin it is not."""
     assert isinstance(reporter, TextReporter), "prompts need a terminal"
-    questions = {
-        Mode.NORMAL: ("Do you want to perform these actions", "nexusform will perform the actions described above."),
-        Mode.DESTROY: (
-            "Do you really want to destroy all resources",
-            "nexusform will destroy all objects listed above. There is no undo.",
-        ),
-        Mode.REFRESH_ONLY: (
-            "Would you like to update the state to reflect these detected changes",
-            "nexusform will write these changes to the state without changing any object.",
-        ),
-    }
-    question, explanation = questions[plan.mode]
+    question, explanation = _QUESTIONS[plan.mode]
     if plan.mode is Mode.DESTROY and (plan.targets or plan.excludes):
         question = f"Do you really want to destroy {_describe_destroyed_objects(plan)}"
     workspace_note = f' in workspace "{plan.workspace}"' if plan.workspace != "default" else ""

@@ -30,6 +30,20 @@ from nexusform.diagnostics.diagnostic import suggest_name
 if TYPE_CHECKING:  # only shells that complete load it
     from click.shell_completion import CompletionItem
 
+
+_INPUT_SUFFIXES: Final = (
+    ".hcl",
+    ".nfvars",
+    ".nfstate",
+    ".nf.json",
+    ".nfvars.json",
+    ".nftest.json",
+    ".backup",
+    ".journal",
+)
+_CHECKED_OUTPUTS: Final = ("-out", "-generate-config-out")  # of commands handling older files themselves
+_PATH_METAVARS: Final = ("FILE", "PLANFILE", "KEYFILE", "DIR")
+
 _HELP_ALL: Final = "--help=all"
 _HELP_KEY: Final = "nexusform.help-all"
 _TRUST_KEY: Final = "nexusform.trust"
@@ -174,8 +188,7 @@ class Command(click.Command):
             next_word = next(following, None)
             has_value = next_word is not None
             value = next_word or ""
-        path_metavars = ("FILE", "PLANFILE", "KEYFILE", "DIR")
-        if not has_value or (not value and flag.metavar in path_metavars):  # an empty path: "-confine=$UNSET"
+        if not has_value or (not value and flag.metavar in _PATH_METAVARS):  # an empty path: "-confine=$UNSET"
             raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
         # click reads a tagged flag as two values: its own name, and the value.
         return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]
@@ -187,13 +200,12 @@ def _build_unknown_flag_error(ctx: click.Context, name: str, value: str, flags: 
         command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
         return click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
     command = " ".join(ctx.command_path.split()[1:])
-    no_plugins = "Providers come with nexusform, so there is nothing to download."
     hints = {  # for flags of other tools, by command and name
         "plan terraform-plan": "Use: nexusform predict -terraform-plan=FILE -inventory=DIR",
         "plan arm-what-if": "Use: nexusform predict -arm-what-if=FILE -inventory=DIR",
-        "init plugin-dir": no_plugins,
-        "init get-plugins": no_plugins,
-        "init lockfile": no_plugins,
+        "init plugin-dir": _NO_PLUGINS,
+        "init get-plugins": _NO_PLUGINS,
+        "init lockfile": _NO_PLUGINS,
         "sites apply auto-approve": "A gate is approved by -wave=NAME, or by a typed yes.",
     }
     hint = hints.get(f"{command} {name}", "")
@@ -242,12 +254,11 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
     """
     inputs: set[str] = set()  # real paths of all other arguments
     outputs: list[_OutputPath] = []
-    checked_outputs = ("-out", "-generate-config-out")  # of commands handling older files themselves
     for parameter in parameters:
         words = _list_argument_words(values.get(parameter.name or ""))
         flag = parameter.opts[0]
         is_deleted = isinstance(parameter, Flag) and parameter.is_output
-        if is_deleted or flag in checked_outputs:
+        if is_deleted or flag in _CHECKED_OUTPUTS:
             # The words of a repeatable output flag are FORMAT:PATH.
             paths = [word.partition(":")[2] if parameter.multiple else word for word in words]
             outputs += [_OutputPath(flag, path, is_deleted) for path in paths if path not in ("", "-")]
@@ -292,8 +303,7 @@ def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
     except (OSError, ValueError) as problem:
         reason = str(getattr(problem, "strerror", problem)).rstrip(".")
         raise click.UsageError(f'{flag}: "{path}" cannot be written: {reason}.') from None
-    input_suffixes = (".hcl", ".nfvars", ".nfstate", ".nf.json", ".nfvars.json", ".nftest.json", ".backup", ".journal")
-    has_input_suffix = path.endswith(input_suffixes) and flag != "-generate-config-out"
+    has_input_suffix = path.endswith(_INPUT_SUFFIXES) and flag != "-generate-config-out"
     if has_input_suffix or (output.is_deleted and os.path.realpath(path) in inputs):
         raise click.UsageError(f'{flag}: "{path}" is an input and is not overwritten. Choose another name.')
     if output.is_deleted and may_be_input(path, confinement):
@@ -465,6 +475,7 @@ REMOVED_FLAGS: Final[Mapping[str, str]] = {
     "predict -arm-template": _WHAT_IF,
     "predict -parameters": _WHAT_IF,
 }
+_NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to download."
 
 
 def find_removed_flag(command: str, words: Iterable[str]) -> str:
@@ -475,6 +486,22 @@ def find_removed_flag(command: str, words: Iterable[str]) -> str:
             if name in REMOVED_FLAGS:
                 return name
     return ""
+
+
+_MAX_UNGROUPED: Final = 15  # flags under a single title
+_FLAG_SECTIONS: Final[Mapping[str, str]] = {
+    "Plan options": "destroy refresh-only refresh target target-file exclude exclude-file replace var var-file samples",
+    "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on",
+    "Output": "details placements report diff source-url json compat no-color concise show-sensitive",
+    "Apply options": "auto-approve resume discard fail-fast verify take-ownership allow-other-hub parallelism input",
+    "State and backend": "state lock lock-timeout backup backend-config",
+    "Confinement": "confine allow-remote limit",
+}
+# Commands with too many flags of their own.
+_MAIN_FLAGS: Final[Mapping[str, str]] = {
+    "plan": "out var var-file target replace destroy report fail-on previous",
+    "apply": "auto-approve resume discard verify var var-file target replace destroy refresh-only report",
+}
 
 
 _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
@@ -500,12 +527,8 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
     """Select the help rows of a command without -help=all: its main flags if defined, else its own ones."""
-    main_flags = {  # of commands with too many flags of their own
-        "plan": "out var var-file target replace destroy report fail-on previous",
-        "apply": "auto-approve resume discard verify var var-file target replace destroy refresh-only report",
-    }
-    if command in main_flags:
-        return {name: rows[name] for name in main_flags[command].split() if name in rows}
+    if command in _MAIN_FLAGS:
+        return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
     hidden_flags = {"help", "confine", "allow-remote", "limit", "no-color", "state", "lock", "lock-timeout", "backup"}
     if command != "init":  # backend-config is shared with other commands, too, but central for `init`
         hidden_flags.add("backend-config")
@@ -515,24 +538,11 @@ def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> 
 
 def group_flags(rows: Mapping[str, tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
     """Group the help rows of flags (usage, help) by title; few flags share one title."""
-    max_ungrouped = 15  # flags under a single title
-    if len(rows) <= max_ungrouped:
+    if len(rows) <= _MAX_UNGROUPED:
         return {"Options": list(rows.values())}
     # Without help: positional arguments, named by the usage line.
     described_rows = {name: row for name, row in rows.items() if row[1]}
-    flags_by_title = {
-        "Plan options": (
-            "destroy refresh-only refresh target target-file exclude exclude-file replace var var-file samples"
-        ),
-        "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on",
-        "Output": "details placements report diff source-url json compat no-color concise show-sensitive",
-        "Apply options": (
-            "auto-approve resume discard fail-fast verify take-ownership allow-other-hub parallelism input"
-        ),
-        "State and backend": "state lock lock-timeout backup backend-config",
-        "Confinement": "confine allow-remote limit",
-    }
-    names_by_title = {title: names.split() for title, names in flags_by_title.items()}
+    names_by_title = {title: names.split() for title, names in _FLAG_SECTIONS.items()}
     return _group_help_rows(described_rows, names_by_title, "Other options")
 
 

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from nexusform.workflow.opening.command_context import CommandContext
 
 
+_FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})  # metavars of paths
+
+
 def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> list[CompletionItem]:
     """Return the values that a flag with this metavar may have."""
-    file_metavars = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})  # metavars of paths
-    if metavar in file_metavars or flag == "var":  # -var and -var-file are one
+    if metavar in _FILES or flag == "var":  # -var and -var-file are one
         return [CompletionItem(incomplete, "file")]
     list_words = VALUES.get(metavar, _list_nothing)
     return _filter_by_prefix(list_words((flag,)), incomplete)
@@ -123,8 +125,7 @@ def _list_failure_targets(flag: Sequence[str]) -> list[str]:
         racks = _list_attributes_of_type("nexus_rack")
         machines = chain.from_iterable(rack.get("machines") or () for rack in racks)
         return sorted(machines, key=compute_natural_sort_key)
-    types_by_flag = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}
-    objects = _list_attributes_of_type(types_by_flag.get(flag[0], ""))
+    objects = _list_attributes_of_type(_TYPES_OF_FAILURE_FLAGS.get(flag[0], ""))
     name_counts = Counter(str(attributes.get("name")) for attributes in objects)
     words: list[str] = []
     for attributes in objects:
@@ -138,6 +139,9 @@ def _list_workspaces(_taken: Sequence[str]) -> list[str]:
 
     context, configuration = _load_configuration()
     return list(list_workspaces(context).names) if _is_local_state(context, configuration) else []
+
+
+_TYPES_OF_FAILURE_FLAGS: Final = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}
 
 
 # By the name of an argument; functions of the arguments before it.

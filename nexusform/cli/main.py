@@ -70,6 +70,8 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
 COMMANDS: Final[dict[str, CommandEntry]] = {
     name: entry for name, entry in _COMMANDS.items() if is_available(entry.target)
 }
+_STACK_BYTES: Final = 8 << 20  # bytes, the usual stack size of the main thread
+_RECURSION_LIMIT: Final = 3_000
 _NOTHING_LOST: Final = "The state and its journal are intact up to the last finished step."
 _OUT_OF_MEMORY: Final = f"Error: Out of memory. {_NOTHING_LOST}\n".encode()
 # The subcommands of `nexusform state`.
@@ -168,11 +170,9 @@ def raise_recursion_limit() -> None:
     import threading
 
     stack_limit, _ = resource.getrlimit(resource.RLIMIT_STACK)
-    stack_bytes = 8 << 20  # bytes, the usual stack size of the main thread
-    recursion_limit = 3_000
-    if stack_limit == resource.RLIM_INFINITY or stack_limit >= stack_bytes:
-        threading.stack_size(stack_bytes)
-        sys.setrecursionlimit(recursion_limit)
+    if stack_limit == resource.RLIM_INFINITY or stack_limit >= _STACK_BYTES:
+        threading.stack_size(_STACK_BYTES)
+        sys.setrecursionlimit(_RECURSION_LIMIT)
 
 
 def run_command_line(arguments: Sequence[str]) -> int:

@@ -21,6 +21,8 @@ from nexusform.plans.plan import Mode
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.workflow.runs.run import PlanOptions
 
+_MAX_ADDRESS_BYTES: Final = 1024 * 1024  # bytes of a -target-file
+
 _ADDRESS_FILE_HELP: Final = "Read addresses from a file, one per line"
 
 
@@ -110,11 +112,10 @@ class PlanDisplayFlags(Struct, frozen=True, kw_only=True):
 def _read_addresses_from_files(paths: Iterable[str]) -> list[str]:
     """Read the addresses in files, one per line, without comments. Raises a usage error for a file without any."""
     addresses: list[str] = []
-    max_address_bytes = 1024 * 1024  # bytes of a -target-file
     for path in paths:
         try:
             readable_path = create_context().confinement.resolve_path_of_operator(path)
-            lines = read_regular(readable_path, max_address_bytes).decode().splitlines()
+            lines = read_regular(readable_path, _MAX_ADDRESS_BYTES).decode().splitlines()
         except (OSError, UnicodeDecodeError) as problem:
             reason = getattr(problem, "strerror", problem)  # a decoding error has none
             raise click.UsageError(f'The file of addresses "{path}" cannot be read: {reason}.') from None

@@ -32,17 +32,19 @@ class _CiSystem(Struct, frozen=True):
     clone: str
 
 
+_HOSTS: Final = (
+    _CiSystem(("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"), "blob", "GITHUB_SHA", "GITHUB_WORKSPACE"),
+    _CiSystem(("CI_PROJECT_URL",), "-/blob", "CI_COMMIT_SHA", "CI_PROJECT_DIR"),
+)
+
+
 def find_code_origin(source_url: str, environment: Mapping[str, str] = os.environ) -> CodeOrigin:
     """Return the origin of the configuration in this directory. `source_url` is the address of that
     directory, "" = from the environment. Raises a usage error for an invalid address.
     """
     if source_url and not source_url.startswith(("https://", "http://")):
         raise click.UsageError(f'-source-url: "{source_url}" must start with https:// or http://.')
-    hosts = (
-        _CiSystem(("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"), "blob", "GITHUB_SHA", "GITHUB_WORKSPACE"),
-        _CiSystem(("CI_PROJECT_URL",), "-/blob", "CI_COMMIT_SHA", "CI_PROJECT_DIR"),
-    )
-    for host in hosts:
+    for host in _HOSTS:
         commit = environment.get(host.commit, "")
         if commit:
             if source_url:  # a flag takes precedence over the variables of the host
@@ -67,6 +69,7 @@ def _get_path_in_clone(clone: str) -> str | None:
 
 # Code hosts truncate comments at 65,536 characters.
 MAX_BYTES: Final = 65_000
+_MAX_DIFF_BYTES: Final = 64 * 1024 * 1024  # bytes
 
 
 class PlanReportInput(Struct, frozen=True):
@@ -155,10 +158,9 @@ def _render_github_review(subject: PlanReportInput) -> bytes:
     from nexusform.rendering.json.json_document import encode_document
     from nexusform.rendering.pull_request.github_review import build_review, parse_diff
 
-    max_diff_bytes = 64 * 1024 * 1024  # bytes
     try:
         diff_file = create_context().confinement.resolve_path_of_operator(subject.placement_flags.diff)
-        diff = parse_diff(read_regular(diff_file, max_diff_bytes).decode(errors="replace"))
+        diff = parse_diff(read_regular(diff_file, _MAX_DIFF_BYTES).decode(errors="replace"))
     except OSError as problem:
         raise click.UsageError(f'-diff: "{subject.placement_flags.diff}" cannot be read: {problem.strerror}.') from None
     body = _render_markdown(subject).decode()

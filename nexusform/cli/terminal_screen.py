@@ -207,15 +207,7 @@ class PlanningProgressLine:
     def update_progress(self, stage: str, done: int, total: int) -> None:
         """Update the progress of planning."""
         share = f"{done:,} of {total:,}" if total else f"{done:,}"
-        # By stage of planning (planning/plan_request.py).
-        stage_texts = {
-            "arguments": "Evaluating {} objects",
-            "objects": "Planning {} objects",
-            "VMs": "Placing {} VMs",
-            "placements": "Placing {} placements",
-            "samples": "Certainty: {} samples",
-        }
-        self._description = stage_texts[stage].format(share)
+        self._description = _STAGE_TEXTS[stage].format(share)
 
     def _display_progress_after_delay(self) -> None:
         """Show the progress after a short delay."""
@@ -228,3 +220,13 @@ class PlanningProgressLine:
             task = progress.add_task(self._description, total=None)
             while not self._end_event.wait(0.2):
                 progress.update(task, description=self._description)
+
+
+# By stage of planning (planning/plan_request.py).
+_STAGE_TEXTS: Final = {
+    "arguments": "Evaluating {} objects",
+    "objects": "Planning {} objects",
+    "VMs": "Placing {} VMs",
+    "placements": "Placing {} placements",
+    "samples": "Certainty: {} samples",
+}

@@ -23,7 +23,13 @@ from nexusform.network.deadlines import DeadlineRunner
 
 KEY_BYTES: Final = 32
 EXTERNAL_VARIABLE: Final = "NF_ENCRYPTION_COMMAND"
+_MINIMUM_PASSPHRASE: Final = 16  # characters; OpenTofu's rule
+_MINIMUM_ITERATIONS: Final = 200_000
 _ITERATIONS: Final = 600_000
+_MAXIMUM_ITERATIONS: Final = 100_000_000
+_HASHES: Final = ("sha256", "sha512")
+_COMMAND_SECONDS: Final = 60.0
+_MAGIC: Final = "OpenTofu-External-Key-Provider"
 
 Meta = Mapping[str, Any]
 
@@ -75,9 +81,8 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
         from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
     _reject_unknown_key_settings(settings, "passphrase", "passphrase_variable", "iterations", "hash_function")
     passphrase = settings.get("passphrase") or _read_environment_variable_of_setting(settings, "passphrase_variable")
-    minimum_passphrase = 16  # characters; OpenTofu's rule
-    if len(passphrase) < minimum_passphrase:
-        raise EncryptionProblem(f"the passphrase must have at least {minimum_passphrase} characters.")
+    if len(passphrase) < _MINIMUM_PASSPHRASE:
+        raise EncryptionProblem(f"the passphrase must have at least {_MINIMUM_PASSPHRASE} characters.")
     if meta is None:
         salt = secrets.token_bytes(32)
         iterations = _parse_iterations(settings.get("iterations", str(_ITERATIONS)))
@@ -86,9 +91,8 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
         salt = _decode_base64(str(meta.get("salt", "")))
         iterations = _parse_iterations(str(meta.get("iterations", "")))
         hash_name = str(meta.get("hash_function", ""))
-    hash_names = ("sha256", "sha512")
-    if hash_name not in hash_names:
-        raise EncryptionProblem(f'hash_function = "{hash_name}": use {" or ".join(hash_names)}.')
+    if hash_name not in _HASHES:
+        raise EncryptionProblem(f'hash_function = "{hash_name}": use {" or ".join(_HASHES)}.')
     hash_algorithm = getattr(hashes, hash_name.upper())()  # SHA256 or SHA512
     derivation = PBKDF2HMAC(hash_algorithm, KEY_BYTES, salt, iterations)
     encoded_salt = base64.b64encode(salt).decode()
@@ -171,15 +175,13 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
     command = shlex.split(read_variable(EXTERNAL_VARIABLE))
     if not command:
         raise EncryptionProblem(f"the variable {EXTERNAL_VARIABLE} must name the program.")
-    magic = "OpenTofu-External-Key-Provider"
-    command_seconds = 60.0
     try:
         result = subprocess.run(  # noqa: S603 - the operator's own program
-            command, input=json.dumps(meta).encode(), stdout=subprocess.PIPE, timeout=command_seconds, check=True
+            command, input=json.dumps(meta).encode(), stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=True
         )
         header, _, answer = result.stdout.partition(b"\n")
-        if json.loads(header).get("magic") != magic:
-            raise EncryptionProblem(f"{command[0]} did not print the line of {magic}.")
+        if json.loads(header).get("magic") != _MAGIC:
+            raise EncryptionProblem(f"{command[0]} did not print the line of {_MAGIC}.")
         response = json.loads(answer)
         encoded_key = response["keys"]["encryption_key" if meta is None else "decryption_key"]
         return EncryptionKey(_decode_base64(str(encoded_key)), get_mapping(response, "meta"))
@@ -218,10 +220,8 @@ def _read_environment_variable_of_setting(settings: Mapping[str, str], setting: 
 def _parse_iterations(text: str) -> int:
     """Parse a number of iterations within the limits. Raises EncryptionProblem."""
     iterations = parse_integer(text)
-    minimum_iterations = 200_000
-    maximum_iterations = 100_000_000
-    if iterations is None or not minimum_iterations <= iterations <= maximum_iterations:
-        raise EncryptionProblem(f'iterations = "{text}" must be a whole number of at least {minimum_iterations:,}.')
+    if iterations is None or not _MINIMUM_ITERATIONS <= iterations <= _MAXIMUM_ITERATIONS:
+        raise EncryptionProblem(f'iterations = "{text}" must be a whole number of at least {_MINIMUM_ITERATIONS:,}.')
     return iterations
 
 

@@ -139,6 +139,7 @@ EXTERNAL_FILES: Final = (
     ExternalFile("-test-directory", "tests", _WORK_TREE, _FLAG),
     ExternalFile("-packages", "CSAR files for `serve`", _WORK_TREE, _FLAG),
 )
+_CACHES: Final = ("NF_CACHE_DIR", "XDG_CACHE_HOME", "~/.cache/nexusform")
 _FILE_PARAMETER: Final = re.compile(
     r"(?:passfile|servicefile|sslcert|sslkey|sslrootcert|sslcrl|sslcrldir)\s*=\s*'?([^\s&']+)"
 )
@@ -148,11 +149,10 @@ def find_untrusted_files(environment: Mapping[str, str], confinement: Confinemen
     """List (entry, path) for each operator-only entry with a path into the work tree; nothing without confinement."""
     if not confinement.root:
         return []  # every file is allowed
-    caches = ("NF_CACHE_DIR", "XDG_CACHE_HOME", "~/.cache/nexusform")
     # Of the caches only the first configured one is used, and none in automation.
-    unused_caches = set(caches)
+    unused_caches = set(_CACHES)
     if not environment.get("NF_IN_AUTOMATION"):
-        *variables, default_path = caches
+        *variables, default_path = _CACHES
         unused_caches.remove(next((name for name in variables if environment.get(name)), default_path))
     untrusted_files: list[tuple[ExternalFile, str]] = []
     for entry in EXTERNAL_FILES:

@@ -25,6 +25,7 @@ PRIVATE: Final = 0o600
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither these flags nor such links
 _CHUNK: Final = 1 << 20
 _OPEN_FLAGS: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_SYSTEM_DIRECTORIES: Final = ("/proc", "/sys", "/dev")
 _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _OPEN_FLAGS
 
 
@@ -78,8 +79,7 @@ class Confinement(Struct, frozen=True):
         directories_and_name = Path(real_path).relative_to(self.root).parts
         if ".git" in map(str.casefold, directories_and_name):  # it holds credentials of the checkout
             raise OutsideConfinement(self.root, self.reason)
-        system_directories = ("/proc", "/sys", "/dev")
-        for directory in (*self.hidden, *system_directories):
+        for directory in (*self.hidden, *_SYSTEM_DIRECTORIES):
             hides_root = _is_path_below(self.root, directory)  # then it hides nothing
             if _is_path_below(real_path, directory) and not hides_root:
                 raise OutsideConfinement(self.root, self.reason)
@@ -220,16 +220,18 @@ def _build_temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(8).hex()}.tmp")
 
 
+_LEFTOVER_SECONDS: Final = 60  # seconds; files being written by another machine are younger
+
+
 def _remove_abandoned_temporary_files(path: Path) -> None:
     """Remove partial files of terminated processes for this path."""
     name = re.compile(re.escape(f".{path.name}.") + r"([0-9]+)-[0-9a-f]{16}\.tmp")  # process number, random digits
-    leftover_seconds = 60  # seconds; files being written by another machine are younger
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             match = name.fullmatch(entry.name)
             if match is None or not entry.is_file(follow_symlinks=False):
                 continue  # not a temporary file of ours
-            is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > leftover_seconds
+            is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_SECONDS
             # A live process of this machine may be slow; one of another machine is not visible, but its files are new.
             if is_old and not is_process_alive(int(match[1])):
                 Path(entry.path).unlink(missing_ok=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 _UNAUTHORIZED: Final = 401
 _PART_BYTES: Final = 1 << 20  # bytes of one decompression step
+_MAX_LINE_BYTES: Final = 1 << 24  # bytes of one line of a stream
 # Prefixes and suffixes added by Python to messages of the system and OpenSSL.
 _PYTHON_MARKS: Final = re.compile(r"^(?:\[Errno -?\d+\] |\[SSL[^\]]*\] |_ssl\.c:\d+: )|\.? ?\(_ssl\.c:\d+\)$")
 
@@ -87,7 +88,6 @@ class ApiClient:
 
         ends_at = time.monotonic() + seconds
         timeout = Timeout(compute_silence_limit(), connect=CONNECT_SECONDS, read=seconds)
-        max_line_bytes = 1 << 24  # bytes of one line of a stream
         with ExitStack() as stack:
             response = self._run(lambda: stack.enter_context(self._open(request, timeout=timeout)))
             if not 200 <= response.status_code < 300:
@@ -96,8 +96,8 @@ class ApiClient:
             for chunk in _decompress_response_chunks(response):
                 *lines, incomplete_line = (incomplete_line + chunk).split(b"\n")  # the last line is not complete yet
                 yield from lines
-                if len(incomplete_line) > max_line_bytes:
-                    raise WebError(f"a line has more than {max_line_bytes >> 20} MiB", WebErrorKind.TOO_LARGE)
+                if len(incomplete_line) > _MAX_LINE_BYTES:
+                    raise WebError(f"a line has more than {_MAX_LINE_BYTES >> 20} MiB", WebErrorKind.TOO_LARGE)
                 if time.monotonic() > ends_at:
                     return
             if incomplete_line.strip():

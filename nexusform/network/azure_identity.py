@@ -14,6 +14,8 @@ from nexusform.network.http_client import WebRequest, send_request
 from nexusform.network.read_limits import parse_json
 from nexusform.network.web_errors import WebError
 
+_AUDIENCE: Final = "api://AzureADTokenExchange"
+
 _MAX_TOKEN_BYTES: Final = 1 << 20  # bytes
 
 
@@ -81,8 +83,7 @@ def _read_oidc_token(settings: Mapping[str, Any]) -> str:
 
 def _request_token(url: str, bearer: str) -> str:
     """Request the token from the CI's own endpoint. Raises BackendProblem."""
-    audience = "api://AzureADTokenExchange"
-    address = f"{url}&audience={urllib.parse.quote(audience)}"
+    address = f"{url}&audience={urllib.parse.quote(_AUDIENCE)}"
     message = f"Cannot get the OIDC token of this job from {url.partition('?')[0]}"
     headers = {"Authorization": f"Bearer {bearer}"}
     request = WebRequest("GET", address, headers=headers, max_bytes=_MAX_TOKEN_BYTES)

@@ -18,6 +18,9 @@ from nexusform.interfaces.state_storage import BackendProblem
 
 VARIABLE: Final = "NF_NET_DEADLINE"
 SECONDS: Final = 180  # of one operation including retries, plus a second per MiB
+SILENCE: Final = 60.0  # seconds without a byte until one request counts as failed
+_REPEAT_SECONDS: Final = 15.0  # seconds for a server that was silent for its whole time before
+_CHECK_INTERVAL: Final = 0.5  # seconds between checks of the lease
 _MIB: Final = 1 << 20
 _Result = TypeVar("_Result")
 
@@ -42,8 +45,7 @@ def read_seconds(variable: str, default: int, minimum: int, maximum: int) -> int
 
 def compute_silence_limit() -> float:
     """Return the seconds one request may take without receiving a byte."""
-    silence = 60.0  # seconds without a byte until one request counts as failed
-    return min(silence, read_deadline())
+    return min(SILENCE, read_deadline())
 
 
 class _Operation:
@@ -106,9 +108,8 @@ class DeadlineRunner:
         like "read the state"; `size` in bytes extends the limit. Raises OperationAbandoned after it or a lost lock.
         """
         seconds = read_deadline()
-        repeat_seconds = 15.0  # seconds for a server that was silent for its whole time before
         if self._has_been_silent:  # for the whole limit of an earlier operation: this one gets less time
-            seconds = min(seconds, repeat_seconds)
+            seconds = min(seconds, _REPEAT_SECONDS)
         operation = _Operation(seconds)
         operation.extend(size)
         results: list[_Result] = []
@@ -125,9 +126,8 @@ class DeadlineRunner:
                 finished.set()
 
         threading.Thread(target=run_operation, name=f"nexusform: {description}", daemon=True).start()
-        check_interval = 0.5  # seconds between checks of the lease
         try:
-            while not finished.wait(min(check_interval, max(operation.ends_at - time.monotonic(), 0.0))):
+            while not finished.wait(min(_CHECK_INTERVAL, max(operation.ends_at - time.monotonic(), 0.0))):
                 if time.monotonic() >= operation.ends_at:
                     self._has_been_silent = True
                     raise OperationAbandoned(

@@ -20,7 +20,11 @@ from nexusform.network.read_limits import MAX_ANSWER_BYTES, MAX_ERROR_BYTES, Rea
 from nexusform.network.web_errors import WebError, WebErrorKind, check_plain_credentials
 
 SCHEMES: Final = ("http", "https")
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_MAX_REDIRECTS: Final = 5
 _SUCCESS: Final = range(200, 300)
+_PORTS: Final = {"http": 80, "https": 443}
+_PART_BYTES: Final = 1 << 16  # bytes read at once in a session
 
 
 class WebRequest(Struct, frozen=True):
@@ -58,21 +62,18 @@ def parse_origin(address: str) -> str:
         raise WebError(f"its address is invalid ({problem})", WebErrorKind.INVALID_REQUEST) from None
     if parts.scheme not in SCHEMES or not parts.hostname:
         raise WebError("its address is not an http or https address", WebErrorKind.INVALID_REQUEST)
-    ports = {"http": 80, "https": 443}
-    return f"{parts.scheme}://{parts.hostname}:{port or ports[parts.scheme]}"
+    return f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}"
 
 
 def send_request(request: WebRequest) -> WebResponse:
     """Send a request and return its complete response, of any status. Raises WebError, FileTooLarge."""
     address = request.address
-    redirects = frozenset({301, 302, 303, 307, 308})
-    max_redirects = 5
-    for _ in range(max_redirects + 1):
+    for _ in range(_MAX_REDIRECTS + 1):
         answer, location = _send_single_request(request, address)
-        if answer.status not in redirects:
+        if answer.status not in _REDIRECTS:
             return answer
         address = _resolve_redirect(request, address, location, answer.status)
-    raise WebError(f"it redirected more than {max_redirects} times", WebErrorKind.REDIRECT)
+    raise WebError(f"it redirected more than {_MAX_REDIRECTS} times", WebErrorKind.REDIRECT)
 
 
 def _resolve_redirect(request: WebRequest, address: str, location: str, status: int) -> str:
@@ -202,14 +203,13 @@ def build_limited_session(endpoint: str) -> Any:
                 raise InvalidURL(f"an answer of {origin} links to another server, and credentials are not sent there")
             record_server_access(origin)
             is_stream = options.get("stream")
-            part_bytes = 1 << 16  # bytes read at once in a session
             try:
                 response = super().send(request, **{**options, "stream": True})
                 if not is_stream:
                     limit = ReadByteLimit(MAX_ANSWER_BYTES)
                     parts: list[bytes] = []
                     with response:  # a rejected answer leaves no open connection
-                        for part in response.iter_content(part_bytes):
+                        for part in response.iter_content(_PART_BYTES):
                             limit.count(len(part))
                             parts.append(part)
                     response._content = b"".join(parts)  # noqa: SLF001 - as Response.content does

@@ -83,6 +83,8 @@ class ExecPlugin(Struct, frozen=True):
 
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+# Fields that an untrusted kubeconfig must not have: programs, credentials of the runner, other routes.
+_UNTRUSTED_FIELDS: Final = ("exec", "auth-provider", "tokenFile", "client-key", "proxy-url", "insecure-skip-tls-verify")
 _MAXIMUM_SIZE: Final = 1 << 24  # bytes of a kubeconfig
 
 
@@ -174,9 +176,7 @@ def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinem
 def _check_untrusted_account(paths: Sequence[Path], account: KubernetesAccount, trust: KubeconfigTrust) -> None:
     """Reject an untrusted account with programs, credentials, weak TLS or another server."""
     entries = {**account.cluster, **account.user}
-    # Fields that an untrusted kubeconfig must not have: programs, credentials of the runner, other routes.
-    untrusted_fields = ("exec", "auth-provider", "tokenFile", "client-key", "proxy-url", "insecure-skip-tls-verify")
-    fields = [name for name in untrusted_fields if entries.get(name)]
+    fields = [name for name in _UNTRUSTED_FIELDS if entries.get(name)]
     fields += [
         name
         for name in ("certificate-authority", "client-certificate")

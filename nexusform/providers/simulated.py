@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # most sites are simulated from state alone
 
 OPERATIONS: Final = ("create", "read", "update", "delete")
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)?")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _STEP: Final = re.compile(r'\.?([^\W\d][\w-]*)|\[([0-9]{1,18})\]|\["((?:[^"\\]++|\\.)*+)"\]')
 
 
@@ -97,8 +98,7 @@ def parse_delay(text: str) -> float:
     match = _DELAY.fullmatch(text.strip())
     if match is None:
         raise ProviderProblem(f'fault: delay "{text}" is not a duration such as "2s" or "300ms".')
-    seconds_by_unit = {"ms": 0.001, "s": 1.0, "m": 60.0}
-    return float(match.group(1)) * seconds_by_unit[match.group(2) or "s"]
+    return float(match.group(1)) * _SECONDS[match.group(2) or "s"]
 
 
 def parse_path(text: str) -> Path:

@@ -20,7 +20,10 @@ from nexusform.scheduling.kubelet import (
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
 
+_MAXIMUM_CPUS: Final = 4096
+
 _RESERVE_ARGUMENTS: Final = ("kube_reserved", "system_reserved")
+_RESERVABLE_RESOURCES: Final = ("cpu", "memory", STORAGE)
 _RANGE: Final = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?\Z", re.ASCII)
 _RESOURCE: Final = re.compile(
     r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?|hugepages-[0-9]+[KMG]i)\Z",
@@ -72,12 +75,11 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
         return []  # absent or unknown
     problems: list[Problem] = []
     amounts: list[tuple[Path, Any]] = [(("eviction_memory",), values.get("eviction_memory"))]
-    reservable_resources = ("cpu", "memory", STORAGE)
     for name in _RESERVE_ARGUMENTS:
         reserve = get_known_blocks(values, name)
         for key, reserved_amount in reserve.items():
             amounts.append(((name, key), reserved_amount))
-            if key not in reservable_resources:
+            if key not in _RESERVABLE_RESOURCES:
                 text = f'"{key}" cannot be reserved; write "cpu", "memory" or "{STORAGE}".'
                 problems.append(_build_problem((*path, name, key), text))
     for amount_path, amount in amounts:
@@ -193,13 +195,12 @@ def _parse_whole_amount(value: Any) -> int:
 def _parse_cpu_list(text: str) -> frozenset[int] | None:
     """Return the numbers in a list such as "0-1,8"; none for "", None for an invalid list."""
     numbers: set[int] = set()
-    maximum_cpus = 4096
     for part in filter(None, text.split(",")):
         bounds = _RANGE.match(part.strip())
         if bounds is None:
             return None
         first, last = int(bounds[1]), int(bounds[2] or bounds[1])
-        if last < first or last >= maximum_cpus:
+        if last < first or last >= _MAXIMUM_CPUS:
             return None
         numbers.update(range(first, last + 1))
     return frozenset(numbers)

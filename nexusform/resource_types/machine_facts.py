@@ -34,6 +34,7 @@ EVACUATING: Final = "being evacuated"
 _OFF: Final = "powered off"
 _NOT_READY: Final = "not ready"
 _NOT_PROVISIONED: Final = "not provisioned"
+_HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that are not set on purpose
 DETAILED_STATUSES: Final = ("Available", "Deprovisioning", "Error", "Preparing", "Provisioned", "Provisioning")
 
 
@@ -217,8 +218,7 @@ def find_observed_reasons(facts: Mapping[str, Any]) -> str:
 
 def find_health_reasons(reasons: str) -> str:
     """Return the health problems among the joined reasons against new VMs; "" for a healthy machine."""
-    health_reasons = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that are not set on purpose
-    return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(health_reasons))
+    return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(_HEALTH_REASONS))
 
 
 MAXIMUM_CELLS: Final = 64  # of one machine; each is processed separately

@@ -106,6 +106,9 @@ _SCHEMA: Final = BlockSchema(
     "An NKS cluster with VMs of the site as nodes.",
 )
 build_id: Final = build_id_builder("site_id", "name")
+_ARGUMENT_PROPERTIES: Final = frozenset(  # properties of a cluster's body set by its arguments
+    {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}
+)
 
 
 def build_vm_owner(attributes: Mapping[str, Any]) -> str:
@@ -127,10 +130,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems += check_whole_numbers(plane, ("count",), ("control_plane",))
     problems += check_even_control_plane(plane.get("count"), ("control_plane", "count"))
     problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
-    argument_properties = frozenset(  # properties of a cluster's body set by its arguments
-        {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}
-    )
-    problems += check_azure_block(attributes, argument_properties, path=())
+    problems += check_azure_block(attributes, _ARGUMENT_PROPERTIES, path=())
     pools = get_known_blocks(attributes, "agent_pool")
     for name, pool in pools.items():
         path = ("agent_pool", name)

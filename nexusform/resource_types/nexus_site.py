@@ -19,6 +19,8 @@ from nexusform.scheduling.site_inventory import MachineUpgradeStrategy, PlanInve
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import NUMBER, STRING
 
+_MAXIMUM_PERCENTAGE: Final = 100
+
 _SCHEDULER: Final = NestedBlock(
     BlockSchema(
         {
@@ -99,8 +101,7 @@ def _check_update_threshold(strategy: Mapping[str, Any]) -> list[Problem]:
     if (kind is None) != (value is None):
         detail = "threshold_type and threshold_value belong together: set both, or neither."
         return [Problem(path, "invalid-threshold", detail)]
-    maximum_percentage = 100
-    if kind == _PERCENT and isinstance(value, (int, float)) and value > maximum_percentage:
+    if kind == _PERCENT and isinstance(value, (int, float)) and value > _MAXIMUM_PERCENTAGE:
         return [Problem(path, "invalid-threshold", f"It is {value:g} percent; the maximum is 100.")]
     return []
 

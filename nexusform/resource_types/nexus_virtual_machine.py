@@ -77,14 +77,14 @@ _SCHEMA: Final = BlockSchema(
     "A virtual machine outside of NKS.",
 )
 build_id: Final = build_id_builder("site_id", "name")
+# Properties of a VM's body set by its arguments.
+_ARGUMENT_PROPERTIES: Final = frozenset({"cpuCores", "memorySizeGB", "placementHints"})
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check that sizes are whole numbers, and that the azure block does not repeat them."""
     sizes = ("cpu_cores", "memory_gib", "disk_gib", "numa_cells")
-    # Properties of a VM's body set by its arguments.
-    argument_properties = frozenset({"cpuCores", "memorySizeGB", "placementHints"})
-    return [*check_whole_numbers(attributes, sizes), *check_azure_block(attributes, argument_properties, path=())]
+    return [*check_whole_numbers(attributes, sizes), *check_azure_block(attributes, _ARGUMENT_PROPERTIES, path=())]
 
 
 def compute_demand(

@@ -41,12 +41,12 @@ _SCHEMA: Final = BlockSchema(
     description="A custom VM SKU. It fits any hardware with enough capacity.",
 )
 build_id: Final = build_id_builder("name")
+_FIGURES: Final = ("vcpus", "emulator_vcpus", "disk_gib", "numa_cells")
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of figures (fractions, memory), extended resources, and a name of the built-in catalogue."""
-    figure_names = ("vcpus", "emulator_vcpus", "disk_gib", "numa_cells")
-    problems = [*check_whole_numbers(attributes, figure_names), *check_memory(attributes)]
+    problems = [*check_whole_numbers(attributes, _FIGURES), *check_memory(attributes)]
     problems += check_extended_resources(attributes.get("extended_resources"), ("extended_resources",))
     name = attributes.get("name")
     if isinstance(name, str) and name in CATALOGUES[NEWEST].vm_skus:

@@ -142,6 +142,9 @@ def check_skus(sku_names: Iterable[tuple[Path, object]], known: Collection[str])
     ]
 
 
+_BLOCK_PROPERTIES: Final = ("id", "name", "type")
+
+
 _UnsetOrUnknown: Final = type(None) | Unknown
 
 _BODY: Final = AttributeSchema(
@@ -176,8 +179,7 @@ def check_azure_block(values: Mapping[str, Any], argument_properties: Collection
         yield Problem(body_path, "invalid-azure-body", detail)
         return
     known_properties = get_known_blocks(body, "properties")
-    block_properties = ("id", "name", "type")
-    misplaced: list[Path] = [(name,) for name in block_properties if name in body]
+    misplaced: list[Path] = [(name,) for name in _BLOCK_PROPERTIES if name in body]
     misplaced += [("properties", name) for name in sorted(argument_properties) if name in known_properties]
     for property_path in misplaced:
         detail = f"{'.'.join(map(str, property_path))} follows from the arguments of the block: omit it from the body."

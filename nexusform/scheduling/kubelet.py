@@ -21,6 +21,8 @@ HUGEPAGES: Final = "hugepages-"
 MIB: Final = 2**20
 GIB: Final = 2**30
 EVICTION_MEMORY: Final = 100 * MIB
+_KERNEL_FIXED: Final = 128 * MIB
+_BYTES_PER_KERNEL_BYTE: Final = 64
 _OS, _ARCH = "linux", "amd64"
 
 
@@ -119,10 +121,8 @@ def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
 
 def compute_kernel_memory(memory: int) -> int:
     """Return the bytes the kernel takes of this memory before the node registers, in whole MiB."""
-    bytes_per_table_byte = 64  # 64 bytes of the page table describe a page of 4 KiB
-    page_table = -(-memory // (bytes_per_table_byte * MIB)) * MIB  # rounded up
-    image_and_firmware = 128 * MIB
-    return page_table + image_and_firmware
+    page_table = -(-memory // (_BYTES_PER_KERNEL_BYTE * MIB)) * MIB  # rounded up
+    return page_table + _KERNEL_FIXED
 
 
 def collect_extended_resources(sku: VmSku, kubelet: KubeletConfiguration) -> dict[str, tuple[int, ...]]:

@@ -42,13 +42,7 @@ def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> di
     """Return the observed facts of a machine after a successful action at a `time`, from those `before`. A machine is
     on, ready and provisioned after all actions but Cordon and PowerOff; a cordon and its owner stay.
     """
-    in_service = {
-        "power_state": "On",
-        "ready_state": "True",
-        "detailed_status": "Provisioned",
-        "cordon_status": "Uncordoned",
-    }
-    facts = {name: before.get(name) or value for name, value in in_service.items()}
+    facts = {name: before.get(name) or value for name, value in _IN_SERVICE.items()}
     owner, is_by_action = before.get("cordoned_by"), before.get(CORDONED_BY_ACTION)
     if action == CORDON:
         facts["cordon_status"] = "Cordoned"
@@ -57,12 +51,20 @@ def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> di
     elif ACTION_KINDS[action].leaves_off:
         facts |= {"power_state": "Off", "ready_state": "False"}
     else:
-        facts = {**in_service, "cordon_status": facts["cordon_status"]}
-    since = time if facts != in_service else None  # a machine out of service is so since the action
+        facts = {**_IN_SERVICE, "cordon_status": facts["cordon_status"]}
+    since = time if facts != _IN_SERVICE else None  # a machine out of service is so since the action
     after = {**facts, "message": None, "since": since, "cordoned_by": owner}
     if is_by_action:
         after[CORDONED_BY_ACTION] = True
     return after
+
+
+_IN_SERVICE: Final[Mapping[str, str]] = {
+    "power_state": "On",
+    "ready_state": "True",
+    "detailed_status": "Provisioned",
+    "cordon_status": "Uncordoned",
+}
 
 
 def record_result(attributes: Mapping[str, Any], started: str, finished: str, result: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ BOM_2_0_ONLY = ("bom-2.0",)
 
 # Listed by name on the placement concept page; no other SKU of that size is on the list.
 EXTRA_LARGE = frozenset({"NC_G48_224_v1", "NC_P46_224_v1", "NC_G56_224_v1", "NC_P54_224_v1"})
+RESERVED_CPUS = 2
 
 
 def find_largest_sku(skus: Iterable[VmSku]) -> VmSku | None:
@@ -45,10 +46,9 @@ def compute_size_key(sku: VmSku) -> tuple[float, float, int, str]:
 
 def compute_allocatable_cpus(sku: VmSku) -> int:
     """Return the number of vCPUs of a node for pods: the smallest SKUs reserve none for the kubelet."""
-    reserved_cpus = 2
-    if sku.name in ("NC_G2_8_v1", "NC_P4_28_v1") or sku.vcpus <= reserved_cpus:
+    if sku.name in ("NC_G2_8_v1", "NC_P4_28_v1") or sku.vcpus <= RESERVED_CPUS:
         return sku.vcpus
-    return sku.vcpus - reserved_cpus
+    return sku.vcpus - RESERVED_CPUS
 
 
 def _build_sku(

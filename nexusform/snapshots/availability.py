@@ -3,6 +3,7 @@ cells, the computation is repeated for many samples of them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -123,6 +124,9 @@ def group_vms_down_by_cluster(pools: Iterable[PoolAvailability]) -> dict[str, li
     return down
 
 
+_MAXIMUM_PLACEMENTS: Final = 20_000  # about five seconds for an upgrade
+
+
 class SampledShortage(Struct, frozen=True):
     """VMs without capacity over the samples, in total and per pool, with the number of samples in which a
     pool fits completely. `is_exact`: the interval applies to every layout of VMs, not only to the samples.
@@ -149,8 +153,7 @@ def sample_capacity(
     """
     if not vms or not scheduler.is_sampled:
         return None
-    maximum_placements = 20_000  # about five seconds for an upgrade
-    sample_count = max(MIN_RUNS, min(MAX_RUNS, maximum_placements // vms))
+    sample_count = max(MIN_RUNS, min(MAX_RUNS, _MAXIMUM_PLACEMENTS // vms))
     counts_by_sample = [tuple(count_missing(scheduler.copy(split_choice=seed))) for seed in range(sample_count)]
     counts_by_pool = list(zip(*counts_by_sample, strict=True))  # transposed
     numa_sampling = NumaSampling(

@@ -21,6 +21,7 @@ _Check: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
 
 # Required attributes of a VM or VNFC with a machine; its cells may be unknown.
 _LOCATION_NAMES: Final[tuple[str, ...]] = ("availability_zone", "number", "pool", "rack", "vm_sku_name")
+_COUNT_NAMES: Final = frozenset({"cells", "numa_cells", "number"})
 
 
 def validate_attributes(schema: BlockSchema, attributes: Mapping[str, Any]) -> list[Problem]:
@@ -127,8 +128,7 @@ def _build_member_check(name: str, member_type: Type) -> _Check:
     """Build the check of a member of an object. Numbers of VMs and of NUMA cells, alone or in a list, must be whole and
     at least 0; every other member is checked by its type.
     """
-    count_names = frozenset({"cells", "numa_cells", "number"})
-    if name not in count_names:
+    if name not in _COUNT_NAMES:
         return _build_type_check(member_type)
     if isinstance(member_type, ListType):
         return partial(_check_list, _check_count_from_zero)

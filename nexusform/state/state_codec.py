@@ -32,6 +32,7 @@ from nexusform.state.objects import InstanceState, ObjectState, OutputState, Sta
 
 FORMAT: Final = "nexusform"
 KIND: Final = "state"
+_MAX_ERRORS: Final = 20
 
 _DOCUMENT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
     "format": object_codec.MemberRule(object_codec.is_text, "a string", is_required=True),
@@ -237,8 +238,7 @@ def _build_diagnostics_with_positions(problems: list[Problem], data: bytes, name
     from nexusform.language.syntax.scanner import CharacterPositions
 
     text = json_codec.decode_text_for_display(data)
-    max_errors = 20
-    reported = problems[:max_errors]
+    reported = problems[:_MAX_ERRORS]
     offsets = json_codec.locate_json_values(text, [problem.path for problem in reported])
     positions = CharacterPositions(name, text)
     diagnostics = []

@@ -11,7 +11,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,6 +19,8 @@ from msgspec.structs import replace
 from nexusform.resources.address import Address
 from nexusform.state import journal
 from nexusform.state.objects import InstanceState, OutputState, State
+
+_PART_LENGTH: Final = 1 << 20  # characters of one record
 
 
 class UnfinishedApply(Struct, frozen=True):
@@ -81,8 +83,7 @@ def build_plan_parts(
 ) -> list[journal.PlanPart]:
     """Build the records of a plan file with this number of steps before its apply; see PlanPart."""
     text = base64.b64encode(zlib.compress(document)).decode()
-    part_length = 1 << 20  # characters of one record
-    pieces = [text[start : start + part_length] for start in range(0, len(text), part_length)]
+    pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
     count = len(pieces)
     return [
         journal.PlanPart(index, count, steps, plan_digest, lineage, serial, piece) for index, piece in enumerate(pieces)

@@ -143,6 +143,11 @@ _REFERENCE: Final = re.compile(r"[\w.-]*$")
 _ASSIGNED: Final = re.compile(r"^\s*([\w-]+)\s*=")
 _TWO_LABELS: Final = ' "$1" "$2"'
 _ONE_LABEL: Final = ' "$1"'
+_LABELS: Final = {
+    "resource": _TWO_LABELS,
+    "data": _TWO_LABELS,
+    **dict.fromkeys(("variable", "output", "module", "provider", "check"), _ONE_LABEL),
+}
 
 
 def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggestion]:
@@ -185,13 +190,8 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
 
 
 def _suggest_top_level_blocks(typed_text: str) -> Iterator[Suggestion]:
-    labels = {
-        "resource": _TWO_LABELS,
-        "data": _TWO_LABELS,
-        **dict.fromkeys(("variable", "output", "module", "provider", "check"), _ONE_LABEL),
-    }
     for name, text in TOP_LEVEL.items():
-        insert = f"{name}{labels.get(name, '')} {{\n  $0\n}}"
+        insert = f"{name}{_LABELS.get(name, '')} {{\n  $0\n}}"
         yield Suggestion(name, "block", insert, len(typed_text.encode()), text=text)
 
 

@@ -23,6 +23,7 @@ from nexusform.resources.address import MODE_PREFIXES, MODES, render_moved_block
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024  # bytes
 _NAME: Final = re.compile(rb"[\w-]+")  # a step of a reference, or a word of a header
 _ID: Final = re.compile(rb"[\w./:-]+")
+_MIN_SIMILARITY: Final = 0.6  # how alike names are, 0 to 1
 _IDENTIFIER: Final = re.compile(r"[^\W\d][\w-]*")
 
 
@@ -157,15 +158,19 @@ def get_native_body(block: Block) -> Body:
     return block.body
 
 
+_SINGLE_LABEL_BLOCKS: Final = ("variable", "output", "module", "provider")
+
+
 _ROOTS: Final = {"variable": "var", "local": "local", "module": "module"}
 _KINDS: Final = {root: kind for kind, root in _ROOTS.items()}
+# Root names of expressions other than resource types.
+_RESERVED_ROOTS: Final = frozenset({"each", "count", "self", "path", "terraform", "nexusform", "run"})
 
 
 def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurrence]:
     """Yield the names declared by a top-level block: its own, or those of all local values; none of other blocks."""
     labels = block.labels
-    single_label_blocks = ("variable", "output", "module", "provider")
-    if block.type in single_label_blocks and len(labels) == 1:
+    if block.type in _SINGLE_LABEL_BLOCKS and len(labels) == 1:
         symbol = Symbol(block.type, type="", name=labels[0].value)
         yield Occurrence(symbol, _get_label_range(path, text, labels[0].span), is_declaration=True)
     elif block.type in ("resource", "data") and len(labels) == 2:
@@ -189,12 +194,10 @@ def _list_traversals(block: Block) -> Iterator[Traversal]:
 
 def _resolve_traversal_to_symbol(path: str, text: bytes, traversal: Traversal) -> Iterator[Occurrence]:
     """Yield the symbol referenced by a traversal; nothing for names without a declaration."""
-    # Root names of expressions other than resource types.
-    reserved_roots = frozenset({"each", "count", "self", "path", "terraform", "nexusform", "run"})
     match traversal.root.name, traversal.steps:
         case "data", (TraverseAttribute(kind), TraverseAttribute(name) as step, *_):
             yield Occurrence(Symbol("data", kind, name), _get_step_range(path, text, step))
-        case root, (TraverseAttribute(name) as step, *_) if root not in {"data", *reserved_roots}:  # `each`, `path`...
+        case root, (TraverseAttribute(name) as step, *_) if root not in {"data", *_RESERVED_ROOTS}:  # `each`, `path`...
             # A root without a kind of its own is a resource type.
             symbol = Symbol(_KINDS[root], "", name) if root in _KINDS else Symbol("resource", root, name)
             yield Occurrence(symbol, _get_step_range(path, text, step))
@@ -300,7 +303,6 @@ def _suggest_name(text: bytes, range_in_file: FileRange, name: str) -> Iterator[
     best_ratio, word = max(similarities, key=lambda ratio_and_word: ratio_and_word[0])
     is_unique = sum(ratio == best_ratio for ratio, _ in similarities) == 1  # else the word at fault is uncertain
     current_word = word[0].decode(errors="replace")
-    min_similarity = 0.6  # how alike names are, 0 to 1
-    if best_ratio >= min_similarity and is_unique and current_word != name:
+    if best_ratio >= _MIN_SIMILARITY and is_unique and current_word != name:
         location = FileRange(range_in_file.path, word.start(), word.end())
         yield QuickFix(f'Replace "{current_word}" by "{name}"', TextChange(location, name))

@@ -20,6 +20,8 @@ from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
+_MAX_NAMES = 4
+
 
 class PlacementPreview(Struct, frozen=True):
     """Placement by block (`nexus_kubernetes_cluster.a`) and pool, "" for the whole block. `hints` are short,
@@ -95,10 +97,9 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
 
 def _join_first_texts(texts: list[str], separator: str) -> str:
     """Join the texts of the instances of a block, at most four of them: `a; b; c; d; 3 more`."""
-    maximum_texts = 4
-    shown_texts = texts[:maximum_texts]
-    if len(texts) > maximum_texts:
-        shown_texts.append(f"{len(texts) - maximum_texts} more")
+    shown_texts = texts[:_MAX_NAMES]
+    if len(texts) > _MAX_NAMES:
+        shown_texts.append(f"{len(texts) - _MAX_NAMES} more")
     return separator.join(shown_texts)
 
 

@@ -39,6 +39,31 @@ from nexusform.resources.address import MODE_PREFIXES, MODES
 from nexusform.workflow.opening.command_context import create_editor_context
 from nexusform.workflow.opening.directory_validation import validate_directory
 
+_ITEM_KINDS = {
+    "type": lsp.CompletionItemKind.Class,
+    "argument": lsp.CompletionItemKind.Property,
+    "block": lsp.CompletionItemKind.Struct,
+    "value": lsp.CompletionItemKind.EnumMember,
+    "reference": lsp.CompletionItemKind.Reference,
+}
+_SYMBOL_KINDS = {
+    "argument": lsp.SymbolKind.Property,
+    "block": lsp.SymbolKind.Struct,
+    "data": lsp.SymbolKind.Interface,
+    "locals": lsp.SymbolKind.Namespace,
+    "module": lsp.SymbolKind.Module,
+    "output": lsp.SymbolKind.Event,
+    "provider": lsp.SymbolKind.Package,
+    "resource": lsp.SymbolKind.Class,
+    "variable": lsp.SymbolKind.Variable,
+}
+_SEVERITIES = {
+    Level.ERROR: lsp.DiagnosticSeverity.Error,
+    Level.WARNING: lsp.DiagnosticSeverity.Warning,
+    Level.ADVICE: lsp.DiagnosticSeverity.Information,
+    Level.NOTE: lsp.DiagnosticSeverity.Hint,
+}
+
 
 class EditorState(Struct):
     """State of the editor: open texts, files edited since they were saved, files with markers by directory,
@@ -295,16 +320,10 @@ def _build_marker(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
     if diagnostic.subject is not None and source is not None:
         span = diagnostic.subject
         marker_range = _build_range(source.text, span.start.byte, span.end.byte)
-    severities = {
-        Level.ERROR: lsp.DiagnosticSeverity.Error,
-        Level.WARNING: lsp.DiagnosticSeverity.Warning,
-        Level.ADVICE: lsp.DiagnosticSeverity.Information,
-        Level.NOTE: lsp.DiagnosticSeverity.Hint,
-    }
     return Marker(
         range=marker_range,
         message=join_texts((diagnostic.summary, diagnostic.detail), "\n"),
-        severity=severities[get_diagnostic_level(diagnostic)],
+        severity=_SEVERITIES[get_diagnostic_level(diagnostic)],
         code=diagnostic.id,
         source="nexusform",
     )
@@ -327,17 +346,6 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
     """Return the blocks and arguments of a body as a tree, in source order. `is_top`: its blocks are top-level ones."""
     symbols = []
     contents: list[Block | Attribute] = [*body.attributes, *body.blocks]
-    symbol_kinds = {
-        "argument": lsp.SymbolKind.Property,
-        "block": lsp.SymbolKind.Struct,
-        "data": lsp.SymbolKind.Interface,
-        "locals": lsp.SymbolKind.Namespace,
-        "module": lsp.SymbolKind.Module,
-        "output": lsp.SymbolKind.Event,
-        "provider": lsp.SymbolKind.Package,
-        "resource": lsp.SymbolKind.Class,
-        "variable": lsp.SymbolKind.Variable,
-    }
     for item in sorted(contents, key=lambda candidate: candidate.span.start.byte):
         if isinstance(item, Attribute):
             name, kind, head, children = item.name, "argument", item.name_span, []
@@ -350,7 +358,7 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
         symbols.append(
             lsp.DocumentSymbol(
                 name=name,
-                kind=symbol_kinds.get(kind, lsp.SymbolKind.Object),
+                kind=_SYMBOL_KINDS.get(kind, lsp.SymbolKind.Object),
                 range=_build_range(text, head.start.byte, item.span.end.byte),
                 selection_range=_build_range(text, head.start.byte, head.end.byte),
                 children=children,
@@ -362,16 +370,9 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
 def _build_completion_item(item: Suggestion, number: int, source: SourceFile, offset: int) -> lsp.CompletionItem:
     """Build the item of a suggestion; the editor sorts the items by `number`."""
     replaced_range = _build_range(source.text, offset - item.typed_length, offset)
-    item_kinds = {
-        "type": lsp.CompletionItemKind.Class,
-        "argument": lsp.CompletionItemKind.Property,
-        "block": lsp.CompletionItemKind.Struct,
-        "value": lsp.CompletionItemKind.EnumMember,
-        "reference": lsp.CompletionItemKind.Reference,
-    }
     return lsp.CompletionItem(
         label=item.label,
-        kind=item_kinds[item.kind],
+        kind=_ITEM_KINDS[item.kind],
         detail=item.detail,
         documentation=lsp.MarkupContent(lsp.MarkupKind.Markdown, item.text) if item.text else None,
         sort_text=f"{number:05}",

@@ -31,6 +31,8 @@ from nexusform.workflow.opening.project import Project, open_project
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
+MAX_ADDED_RACKS: Final = 50  # racks
+
 MAX_VMS: Final = 10_000  # of one pool
 
 
@@ -162,10 +164,9 @@ class PlanExploration:
         for vm_count in request.counts.values():
             if not 0 <= vm_count <= MAX_VMS:
                 raise ExplorationRequestError(f"A pool can have 0 to {MAX_VMS:,} VMs.")
-        max_added_racks = 50
         for rack_count in request.added.values():
-            if not 0 <= rack_count <= max_added_racks:
-                raise ExplorationRequestError(f"At most {max_added_racks} racks can be added at a time.")
+            if not 0 <= rack_count <= MAX_ADDED_RACKS:
+                raise ExplorationRequestError(f"At most {MAX_ADDED_RACKS} racks can be added at a time.")
 
     def _list_requested_adjustments(self, request: ExplorationRequest) -> list[ArgumentAdjustment]:
         """Return the changed arguments of a request; a lost rack has no machines."""

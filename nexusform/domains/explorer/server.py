@@ -8,7 +8,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -19,6 +19,12 @@ from nexusform.rendering.notation.json_values import encode_document
 from nexusform.rendering.notation.markup import build_code_element, build_data_script, build_element
 from nexusform.rendering.page.html_page import build_page_content
 from nexusform.rendering.page.page_elements import render_page
+
+_MAX_REQUEST_BYTES: Final = 1024 * 1024  # bytes of a question
+_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'"
+)
 
 
 class ExplorerServer(ThreadingHTTPServer):
@@ -58,10 +64,6 @@ class ExplorerServer(ThreadingHTTPServer):
             build_code_element("style", _read_asset("explore.css")),
         )
         script = [build_code_element("script", _read_asset("explore.js"))]
-        policy = (
-            "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
-            "base-uri 'none'; form-action 'none'"
-        )
         page = render_page(
             "nexusform explore",
             header,
@@ -69,7 +71,7 @@ class ExplorerServer(ThreadingHTTPServer):
             build_element("footer", "Planned on the recorded state; nothing is applied.", class_="quiet"),
             content.data,
             extra_scripts=script,
-            policy=policy,
+            policy=_POLICY,
         )
         return page.encode()
 
@@ -114,8 +116,7 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
             self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may send requests.")
             return
         length = parse_integer(self.headers.get("Content-Length"))
-        max_request_bytes = 1024 * 1024  # bytes of a question
-        if self.path not in ("/plan", "/change", "/write") or length is None or length > max_request_bytes:
+        if self.path not in ("/plan", "/change", "/write") or length is None or length > _MAX_REQUEST_BYTES:
             self._reject(HTTPStatus.NOT_FOUND, "Not found.")
             return
         try:

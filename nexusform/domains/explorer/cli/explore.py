@@ -1,6 +1,7 @@
 """Command `nexusform explore`."""
 
 import webbrowser
+from typing import Final
 
 import click
 from msgspec import Struct
@@ -8,6 +9,8 @@ from msgspec import Struct
 from nexusform.cli.arguments import declare_flag_group, declare_number, declare_switch_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+
+_LAST_PORT: Final = 65_535
 
 
 class ExploreArguments(Struct, frozen=True, kw_only=True):
@@ -27,9 +30,8 @@ def explore(arguments: ExploreArguments) -> int:
     Every change is planned on the recorded state, without a lock. Nothing is applied. Literal
     values can be written back to the files after a diff. Press Ctrl-C to end.
     """
-    last_port = 65_535
-    if not 0 <= arguments.port <= last_port:
-        raise click.UsageError(f"-port: must be a number from 1 to {last_port}, or 0 for a free port.")
+    if not 0 <= arguments.port <= _LAST_PORT:
+        raise click.UsageError(f"-port: must be a number from 1 to {_LAST_PORT}, or 0 for a free port.")
     from nexusform.domains.explorer.plan_exploration import open_exploration
     from nexusform.domains.explorer.server import ExplorerServer
 

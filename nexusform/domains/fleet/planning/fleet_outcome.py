@@ -440,6 +440,7 @@ def _warn_scheduling_drift(placement: PlacementPlan, iterations: PlacementIterat
 
 
 _MAX_NAMES: Final = 4
+_LOCATION: Final = "fleet.azure.com/location"
 
 
 def find_placement_risks(
@@ -501,14 +502,13 @@ def _find_ineffective_spread(
     placement: PlacementPlan, members: Mapping[str, FleetMemberState]
 ) -> Iterator[tuple[str, str]]:
     """Yield a warning, as (id, text), about a spread over locations if all members (at least two) share one."""
-    label = "fleet.azure.com/location"
     constraints = placement.spec.configuration.effective_policy.spread_constraints
-    if all(constraint.topology_key != label for constraint in constraints):
+    if all(constraint.topology_key != _LOCATION for constraint in constraints):
         return  # no spread over locations
-    locations = [member.labels.get(label) for member in list_planned_members(members)]  # None without the label
+    locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]  # None without the label
     if None not in locations and len({*locations}) == 1 < len(locations):
         text = (
-            f"{placement.key} spreads over {label}, but all {len(locations)} members are in "
+            f"{placement.key} spreads over {_LOCATION}, but all {len(locations)} members are in "
             f"{locations[0]}. Spread over a label with several values."
         )
         yield "spread-over-one-value", text

@@ -223,16 +223,9 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
     names = ("placements", "member_clusters")  # None in an unread block
     hub = ObservedHub(is_unread=any(get_value_at_path(*pair) is None for pair in product(all_reads, names)))
     types = request.registries.resource_types
-    # Attributes of a data block with manifests by id, and the resource types that read them.
-    budget_maps = {"placement_disruption_budgets": "fleet_placement_disruption_budget"}
-    override_maps = {
-        "cluster_resource_overrides": "fleet_cluster_resource_override",
-        "resource_overrides": "fleet_resource_override",
-    }
-    request_attributes = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         hub.overrides.update(_index_overrides_by_snapshot_name(attributes, types))
-        hub_budgets = _read_objects(attributes, types, budget_maps, FleetDisruptionBudget)
+        hub_budgets = _read_objects(attributes, types, _BUDGET_MAPS, FleetDisruptionBudget)
         hub.budgets.update((item.placement, item.budget) for item in hub_budgets)
         for key, placement_attributes in get_mapping(attributes, "placements").items():
             namespace, _, name = key.rpartition("/")
@@ -245,9 +238,9 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             hub.members[name] = _build_object(types, "fleet_member_cluster", values, FleetMember)
         if attributes.get("read_at"):  # a live hub; a dump may be outdated at the time of the apply
             hub.objects.extend(build_manifests(map(json.decode, attributes["hub_objects"].values())))
-            hub.current_overrides.extend(_read_objects(attributes, types, override_maps, FleetOverride))
+            hub.current_overrides.extend(_read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride))
         hub.evictions.update(get_mapping(attributes, "evictions"))
-        hub.pending_requests.update(*(get_mapping(attributes, name) for name in request_attributes))
+        hub.pending_requests.update(*(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES))
         for key, run in get_mapping(attributes, "runs").items():
             hub.runs[key] = convert(json.decode(run["start_record"]), RunRecord)
             hub.approvals[key] = frozenset(run["approvals"])
@@ -296,6 +289,9 @@ def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState])
     return replace(observed, members=members)
 
 
+_REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")
+
+
 def _build_object(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any], kind: type[T]) -> T:
     """Build the fleet object of a resource type (its name) from attributes; `kind` is the expected class."""
     build = types[name].build_fleet_object
@@ -327,3 +323,10 @@ def _read_objects(
         for manifest in get_mapping(observed, name).values():
             metadata = json.decode(manifest)["metadata"]
             yield _build_object(types, resource_type, {**metadata, "manifest": manifest}, kind)
+
+
+_OVERRIDE_MAPS: Final = {
+    "cluster_resource_overrides": "fleet_cluster_resource_override",
+    "resource_overrides": "fleet_resource_override",
+}
+_BUDGET_MAPS: Final = {"placement_disruption_budgets": "fleet_placement_disruption_budget"}

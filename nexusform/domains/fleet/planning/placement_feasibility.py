@@ -238,6 +238,10 @@ def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_Add
     return "yes" if is_enough else _UNKNOWN
 
 
+_REQUIRED_AFFINITY: Final = "required_during_scheduling_ignored_during_execution"
+_MAX_OTHER_CLUSTERS: Final = 2  # other clusters tried per binding
+
+
 def suggest_feasibility_fixes(
     rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], limit: int
 ) -> Iterator[ProposedFix]:
@@ -331,8 +335,7 @@ def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome
             assessment = find_candidate_feasibility(pods, cluster, workloads, tries_nodes=False)
             if assessment.result is FeasibilityResult.RUNS:
                 candidates.append((-(assessment.replicas_max or 0), name))  # negative: the largest first
-    maximum = 2  # clusters tried in place of one
-    return [name for _, name in sorted(candidates)[:maximum]]
+    return [name for _, name in sorted(candidates)[:_MAX_OTHER_CLUSTERS]]
 
 
 def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> Iterator[ProposedFix]:
@@ -389,11 +392,10 @@ def _exclude_clusters(affinity: Mapping[str, Any] | None, clusters: Sequence[str
     """Return an affinity excluding clusters: with one more condition in each required term (they are alternatives)."""
     expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
     cluster_affinity = get_mapping(affinity, "cluster_affinity")
-    required = "required_during_scheduling_ignored_during_execution"
-    terms = get_list(cluster_affinity, required, "cluster_selector_term") or ({},)  # without terms: a new one
+    terms = get_list(cluster_affinity, _REQUIRED_AFFINITY, "cluster_selector_term") or ({},)  # without terms: a new one
     extended = []
     for term in terms:
         selector = get_mapping(term, "label_selector")
         expressions = [*get_list(selector, "match_expression"), expression]
         extended.append({**term, "label_selector": {**selector, "match_expression": expressions}})
-    return {"cluster_affinity": {**cluster_affinity, required: {"cluster_selector_term": extended}}}
+    return {"cluster_affinity": {**cluster_affinity, _REQUIRED_AFFINITY: {"cluster_selector_term": extended}}}

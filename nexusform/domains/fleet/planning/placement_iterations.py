@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -346,6 +347,18 @@ def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], po
     return has_changed
 
 
+# Start of the hub's message for a rejected member, and the change that makes it obsolete.
+_OBSOLETE_REASONS: Final = (
+    ("ClusterUnschedulable, taint &{", Trigger.TAINT_REMOVED),
+    (f"ClusterUnschedulable, {cluster_affinity.REASON}", Trigger.CLUSTER_LABELS_CHANGED),
+    ("ClusterUnschedulable, cluster is not connected", Trigger.CLUSTER_BECAME_ELIGIBLE),
+    ("ClusterUnschedulable, cluster has left", Trigger.CLUSTER_BECAME_ELIGIBLE),
+    ("ClusterUnschedulable, cluster has no namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
+    ("ClusterUnschedulable, target namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
+    ("Specified cluster ", Trigger.CLUSTER_JOINED),
+)
+
+
 def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tuple[MemberChange, ...]:
     """Return the members to be picked now by an observed hub: eligible, without a binding, and rejected by the hub for
     an obsolete reason, or (PickAll only) not reported at all. There are none for a fulfilled PickN or PickFixed, since
@@ -374,17 +387,7 @@ def _find_change_of_rejection(reason: str | None) -> Trigger | None:
         return Trigger.CLUSTER_JOINED
     if "is not eligible for resource placement yet" in reason:
         return Trigger.CLUSTER_BECAME_ELIGIBLE
-    # Start of the hub's message for a rejected member, and the change that makes it obsolete.
-    obsolete_reasons = (
-        ("ClusterUnschedulable, taint &{", Trigger.TAINT_REMOVED),
-        (f"ClusterUnschedulable, {cluster_affinity.REASON}", Trigger.CLUSTER_LABELS_CHANGED),
-        ("ClusterUnschedulable, cluster is not connected", Trigger.CLUSTER_BECAME_ELIGIBLE),
-        ("ClusterUnschedulable, cluster has left", Trigger.CLUSTER_BECAME_ELIGIBLE),
-        ("ClusterUnschedulable, cluster has no namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
-        ("ClusterUnschedulable, target namespace", Trigger.CLUSTER_PROPERTIES_CHANGED),
-        ("Specified cluster ", Trigger.CLUSTER_JOINED),
-    )
-    return next((trigger for start, trigger in obsolete_reasons if reason.startswith(start)), None)
+    return next((trigger for start, trigger in _OBSOLETE_REASONS if reason.startswith(start)), None)
 
 
 def _select_individually_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:

@@ -323,18 +323,21 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
     return read_strategy.stages
 
 
+# Texts of an apply strategy in the API, and their names here.
+_APPLY_FIELDS: Final = {
+    "type": "type",
+    "comparisonOption": "comparison_option",
+    "whenToApply": "when_to_apply",
+    "whenToTakeOver": "when_to_take_over",
+}
+
+
 def _read_apply_strategy(spec: Mapping[str, Any] | None) -> ApplyStrategy | None:
     """Return the apply strategy in the API's form as a record; None without one."""
     if spec is None:
         return None
     force = get_mapping(spec, "serverSideApplyConfig").get("force")
-    names_by_field = {
-        "type": "type",
-        "comparisonOption": "comparison_option",
-        "whenToApply": "when_to_apply",
-        "whenToTakeOver": "when_to_take_over",
-    }
-    texts = {name: str(spec[field]) for field, name in names_by_field.items() if spec.get(field)}
+    texts = {name: str(spec[field]) for field, name in _APPLY_FIELDS.items() if spec.get(field)}
     return ApplyStrategy(**texts, allow_co_ownership=spec.get("allowCoOwnership") is True, force=force is True)
 
 
@@ -344,16 +347,18 @@ def _encode_apply_strategy(spec: Mapping[str, Any] | None) -> str:
     return "" if strategy is None else msgspec.json.encode(strategy).decode()
 
 
+_OVERRIDE_SNAPSHOTS: Final = {
+    "ClusterResourceOverrideSnapshot": "ClusterResourceOverride",
+    "ResourceOverrideSnapshot": "ResourceOverride",
+}
+
+
 def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
     """Return override snapshots as manifests of their overrides, by name of the snapshot: `[namespace/]web-2`. Their
     text is JSON. A label of the snapshot has the name of its override.
     """
-    override_kinds = {
-        "ClusterResourceOverrideSnapshot": "ClusterResourceOverride",
-        "ResourceOverrideSnapshot": "ResourceOverride",
-    }
     by_name: dict[str, str] = {}
-    for manifest in select_fleet_objects(manifests, override_kinds):
+    for manifest in select_fleet_objects(manifests, _OVERRIDE_SNAPSHOTS):
         spec = manifest.body.get("spec")
         if not isinstance(spec, Mapping):
             continue  # unreadable
@@ -361,7 +366,7 @@ def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
         metadata = {"name": override_name}
         if manifest.namespace:
             metadata["namespace"] = manifest.namespace
-        kind = override_kinds[manifest.kind]
+        kind = _OVERRIDE_SNAPSHOTS[manifest.kind]
         body = {"apiVersion": manifest.body.get("apiVersion"), "kind": kind, "metadata": metadata}
         name = format_object_key(manifest.namespace, manifest.name)
         by_name[name] = json.dumps({**body, "spec": spec.get("overrideSpec")}, ensure_ascii=False)

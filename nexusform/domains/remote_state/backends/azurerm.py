@@ -32,6 +32,9 @@ BlobClient = Any
 _LOCK: Final = "nexusformlock"  # the metadata key of the holder
 _WORKSPACE: Final = "env:"
 _JOURNAL: Final = ":journal:"
+_MAX_BLOCKS: Final = 40_000  # an append blob ends at 50,000
+_MAX_BLOCK_BYTES: Final = 4 << 20  # of one block
+_FIRST_READ_BYTES: Final = 1 << 20  # bytes that come with the size of a blob
 
 
 class AzureBackend(LineJournalBackend):
@@ -336,17 +339,15 @@ class _BlobJournal:
         """Append lines in blocks; a holder without its lease must not continue."""
         self._check_lease()
         data = b"\n".join([*lines, b""])
-        max_block_bytes = 4 << 20  # of one block
-        for start in range(0, len(data), max_block_bytes):
-            self._append_block(data[start : start + max_block_bytes])
+        for start in range(0, len(data), _MAX_BLOCK_BYTES):
+            self._append_block(data[start : start + _MAX_BLOCK_BYTES])
         self._check_lease()
 
     def _append_block(self, data: bytes) -> None:
         """Append bytes to the journal blob; an append received without a response counts."""
         from azure.core.exceptions import HttpResponseError
 
-        max_blocks = 40_000  # an append blob ends at 50,000
-        if self._blob is None or self._blocks >= max_blocks:  # none is open, or Azure allows few more appends
+        if self._blob is None or self._blocks >= _MAX_BLOCKS:  # none is open, or Azure allows few more appends
             self._open_journal_blob(creates_next=self._blob is not None)
         assert self._blob is not None
         try:
@@ -421,20 +422,22 @@ def _format_reason(problem: Any) -> str:
     if "<html" in str(problem.message).lower() or "<!doctype" in str(problem.message).lower():
         return f"the server answered {status} with a web page. A proxy may answer in its place."
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
-    hints = {
-        "AppendPositionConditionNotMet": "another run has written to the journal; this one lost its lock.",
-        "ConditionNotMet": "another process changed it without the lock. Run the command again.",
-        "BlobAlreadyExists": "another process wrote it without the lock. Run the command again.",
-        "LeaseIdMissing": "another run holds its lock.",
-        "LeaseIdMismatchWithBlobOperation": "another run now holds its lock.",
-        "LeaseLost": "the lease expired or was broken. Another run may hold the lock.",
-        "LeaseNotPresentWithBlobOperation": "the lease was broken. Another run may hold the lock.",
-        "ContainerNotFound": "the container does not exist. Create it, or correct container_name.",
-        "AuthenticationFailed": "the credentials were rejected.",
-        "AuthorizationFailure": "these credentials lack the permission.",
-        "AuthorizationPermissionMismatch": "these credentials lack a role such as Storage Blob Data Contributor.",
-    }
-    return hints.get(code, line if code in line else f"{line} ({code})")  # an absent code, "", is in every line
+    return _HINTS.get(code, line if code in line else f"{line} ({code})")  # an absent code, "", is in every line
+
+
+_HINTS: Final[Mapping[str, str]] = {
+    "AppendPositionConditionNotMet": "another run has written to the journal; this one lost its lock.",
+    "ConditionNotMet": "another process changed it without the lock. Run the command again.",
+    "BlobAlreadyExists": "another process wrote it without the lock. Run the command again.",
+    "LeaseIdMissing": "another run holds its lock.",
+    "LeaseIdMismatchWithBlobOperation": "another run now holds its lock.",
+    "LeaseLost": "the lease expired or was broken. Another run may hold the lock.",
+    "LeaseNotPresentWithBlobOperation": "the lease was broken. Another run may hold the lock.",
+    "ContainerNotFound": "the container does not exist. Create it, or correct container_name.",
+    "AuthenticationFailed": "the credentials were rejected.",
+    "AuthorizationFailure": "these credentials lack the permission.",
+    "AuthorizationPermissionMismatch": "these credentials lack a role such as Storage Blob Data Contributor.",
+}
 
 
 def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> AzureBackend:
@@ -447,7 +450,6 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
     rejection = check_plain_credentials(endpoint)  # why credentials must not be sent there, or ""
     if rejection:
         raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
-    first_read_bytes = 1 << 20  # bytes that come with the size of a blob
     container = ContainerClient(
         endpoint,
         settings["container_name"],
@@ -458,7 +460,7 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_
         increment_base=2,
         connection_timeout=10,
         read_timeout=60,
-        max_single_get_size=first_read_bytes,
+        max_single_get_size=_FIRST_READ_BYTES,
         permit_redirects=False,  # a redirect would send the state to any host in a response
     )
     takes_snapshots = settings.get("snapshot") is not False  # also if it is not set

@@ -34,6 +34,9 @@ _WORKSPACE_MARK: Final = "{workspace}"
 _INDEX: Final = "nexusform-workspaces"  # the document with the list of workspaces, stored like a workspace
 _LOCKED_STATUSES: Final = frozenset({409, 423})
 _MISSING_STATUSES: Final = frozenset({204, 404})
+_RETRY_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
+_CHECK_SECONDS: Final = 10.0  # between two checks of the held lock
+_RECENT_SECONDS: Final = 1.0  # a check of the lock is not repeated sooner
 _CHECKPOINT_SECONDS: Final = 20.0  # between two documents while an apply runs
 
 
@@ -92,8 +95,7 @@ class HttpBackend:
 
     def write(self, document: bytes) -> None:
         """Send the document with the lock's id, unless the server has it already. Add the workspace to the index."""
-        recent_seconds = 1.0  # a check of the lock is not repeated sooner
-        self._verify_lock_is_held(recent_seconds)
+        self._verify_lock_is_held(_RECENT_SECONDS)
         if self.read() == document:
             self._add_to_workspace_index()  # an aborted run may have sent the document only
             return
@@ -117,10 +119,9 @@ class HttpBackend:
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Append records to the local journal in order, all durable on return."""
-        check_seconds = 10.0  # between two checks of the held lock
-        self._verify_lock_is_held(check_seconds)
+        self._verify_lock_is_held(_CHECK_SECONDS)
         self._journal.append_lines(records)
-        self._verify_lock_is_held(check_seconds)  # a suspended holder must not continue after its write
+        self._verify_lock_is_held(_CHECK_SECONDS)  # a suspended holder must not continue after its write
 
     def read_journal(self) -> list[bytes]:
         """Return the local records not in the document yet."""
@@ -277,22 +278,14 @@ class HttpBackend:
         all_headers = {**dict(service.headers), **(headers or {}), **login}
         request = WebRequest(method, address, body, all_headers, verify=service.verify, max_bytes=service.max_bytes)
         pause = service.pause
-        retry_statuses = frozenset({429, 500, 502, 503, 504})
-        hints = {
-            401: " Set username and password (or NF_HTTP_USERNAME and NF_HTTP_PASSWORD).",
-            403: " These credentials lack the permission.",
-            404: " Correct the address.",
-            409: " Another run holds the lock.",
-            423: " Another run holds the lock.",
-        }
         for remaining_attempts in reversed(range(service.attempts)):
             hint = ""
             try:
                 answer = send_request(request)
                 if answer.is_success or answer.status in accepted:
                     return answer
-                reason, is_temporary = (f"the server answered {answer.status}", answer.status in retry_statuses)
-                hint = hints.get(answer.status, "")
+                reason, is_temporary = (f"the server answered {answer.status}", answer.status in _RETRY_STATUSES)
+                hint = _HINTS.get(answer.status, "")
             except FileTooLarge as problem:
                 raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
             except WebError as problem:
@@ -302,6 +295,15 @@ class HttpBackend:
             time.sleep(pause)
             pause *= 2
         raise BackendProblem(f"Cannot {operation} at {self.describe()}: {reason}.{hint}")
+
+
+_HINTS: Final[Mapping[int, str]] = {
+    401: " Set username and password (or NF_HTTP_USERNAME and NF_HTTP_PASSWORD).",
+    403: " These credentials lack the permission.",
+    404: " Correct the address.",
+    409: " Another run holds the lock.",
+    423: " Another run holds the lock.",
+}
 
 
 def _is_equal_json(current: bytes | None, document: bytes) -> bool:

@@ -30,7 +30,11 @@ from nexusform.network.web_errors import is_loopback
 if TYPE_CHECKING:
     from psycopg import Connection
 
+
+_MAX_VERSIONS: Final = 100  # kept per workspace
+
 _PLAIN: Final = "credentials are not sent without TLS. Set sslmode=require or verify-full in conn_str."
+_MIN_SERVER_VERSION: Final = 14  # the first version with idle_session_timeout
 _HOLDER: Final = "substring(holder FROM 1 FOR 65536)"  # other programs may write a row of any size
 
 _TABLES: Final = """
@@ -284,7 +288,6 @@ class PostgresBackend:
         if current == document:
             return
         sql = self._database.format_sql
-        max_versions = 100  # kept per workspace
         if current is not None:
             keep = "INSERT INTO {schema}.versions (workspace, document) VALUES (%s, %s)"
             connection.execute(sql(keep), (row, current))
@@ -292,7 +295,7 @@ class PostgresBackend:
                 "DELETE FROM {schema}.versions WHERE workspace = %s AND id <= (SELECT id FROM "
                 "{schema}.versions WHERE workspace = %s ORDER BY id DESC OFFSET %s LIMIT 1)"
             )
-            connection.execute(sql(prune), (row, row, max_versions))
+            connection.execute(sql(prune), (row, row, _MAX_VERSIONS))
         statement = "UPDATE {schema}.workspaces SET document = %s WHERE id = %s"
         connection.execute(sql(statement), (document, row))
 
@@ -378,10 +381,9 @@ class _Database:
         if not (_is_this_machine(connection.info.host) or connection.pgconn.ssl_in_use):
             connection.close()
             raise BackendProblem(f"{self.location}: {_PLAIN}")
-        min_server_version = 14  # the first version with idle_session_timeout
-        if connection.info.server_version < min_server_version * 10_000:
+        if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:
             connection.close()
-            raise BackendProblem(f"{self.location}: PostgreSQL {min_server_version} or newer is needed.")
+            raise BackendProblem(f"{self.location}: PostgreSQL {_MIN_SERVER_VERSION} or newer is needed.")
         if self._create:  # the tables may not exist yet
             with connection.transaction():
                 # Concurrent creation of the same tables would fail, so it is serialized.

@@ -12,6 +12,8 @@ from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, PoolK
 from nexusform.scheduling.racks.rules.zones import describe_zones
 from nexusform.scheduling.racks.vms import Demand, Interval, VmSku, convert_to_gib
 
+MAX_BLOCKING_POOLS = 5
+
 
 def select_fitting_cells(share: Share, capacity: FreeCapacity) -> list[int]:
     """Return the cells with enough free vCPUs and memory for a VM's share, ascending."""
@@ -102,9 +104,8 @@ def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -
 def _describe_blocking_pools(cells_by_pool: Counter[PoolKey]) -> str:
     """Describe the number of fragmented cells, in total and by pool: most cells first, then by name."""
     ranked = sorted(cells_by_pool.items(), key=lambda pool_and_count: (-pool_and_count[1], pool_and_count[0]))
-    max_pools = 5
-    names = ", ".join(f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:max_pools])
-    unnamed = sum(count for _, count in ranked[max_pools:])
+    names = ", ".join(f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:MAX_BLOCKING_POOLS])
+    unnamed = sum(count for _, count in ranked[MAX_BLOCKING_POOLS:])
     remainder = f", others ({unnamed:,})" if unnamed else ""
     return f"{cells_by_pool.total():,} cells are fragmented by small VMs: {names}{remainder}."
 
