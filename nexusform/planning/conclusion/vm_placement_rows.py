@@ -40,7 +40,7 @@ REASONS: Mapping[str, str] = {
     "machine_replaced": "its machine is re-created",
     "node_deleted": "the node was deleted outside nexusform",
     "pool_removed": "its pool was removed",
-    "cluster_replaced": "its cluster is replaced",
+    "cluster_replaced": "its cluster or VM is replaced",
     "cluster_removed": "its cluster was removed",
     "requested": "-replace names its resource",
     "heal": "-replace names this VM",
