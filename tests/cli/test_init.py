@@ -41,6 +41,7 @@ def test_init_reports_backend_and_leaves_no_files(nf: Callable[..., CommandResul
     assert code == 0
     assert 'Backend "local": state/nexusform.nfstate (workspace "default", no state yet).' in out
     assert "Configuration: 1 file, 1 resource or data block." in out
+    assert "Modules:" not in out
     assert "nexusform has been successfully initialized!" in out
     assert [p.name for p in Path().iterdir()] == ["main.nf.hcl"]
     nf("apply", "-auto-approve")

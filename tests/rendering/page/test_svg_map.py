@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,18 @@ def test_document_site_is_drawn_before_and_after(examples: dict[str, RealPlan]) 
     assert len(list_marked_rects(root, "placed")) == 53
     assert texts.count("+d") + texts.count("+") >= 53
     assert float(root.get("width") or 0) < 1300
+
+
+def test_boxes_have_labels_only_if_they_fit(examples: dict[str, RealPlan]) -> None:
+    """A letter needs 6 pixels, and the sides 4. A kept VM too narrow for the key of its cluster has no label."""
+    fits = []
+    for group in render_and_parse(examples["nexus-document"]).iter():
+        for box, label in pairwise(group):
+            if (box.get("class") or "").startswith("vm") and (label.get("class") or "").startswith("key"):
+                assert label.text
+                fits.append(float(box.get("width") or 0) + 2.5 >= 6 * len(label.text) + 4)
+    assert fits
+    assert all(fits)
 
 
 def test_map_has_descriptions_for_screen_readers(examples: dict[str, RealPlan]) -> None:

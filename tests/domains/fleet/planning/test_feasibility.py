@@ -189,6 +189,19 @@ def test_override_sets_requested_replicas_of_a_cluster_without_known_nodes(
     assert (row["result"], row["replicas_requested"], row["certain"]) == ("unknown", 3, False)
 
 
+def test_waiting_cluster_without_known_nodes_requests_replicas_of_newest_snapshot(
+    plan: Callable[..., Answer], tmp_path: Path
+) -> None:
+    """Example: a cluster is added to a placement that is rolled out by staged runs. It waits for the next run."""
+    plan(replicas=2)
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    strategy = 'resource "fleet_cluster_resource_placement" "payments" {\n  strategy {\n    type = "External"\n  }\n}\n'
+    (tmp_path / "strategy_override.nf.hcl").write_text(strategy)
+    _, _, rows = plan(replicas=2, clusters='"west", "south"')
+    requests = {row["cluster"]: (row["result"], row["replicas_requested"]) for row in rows}
+    assert requests == {"west": ("runs", 2), "south": ("unknown", 2)}
+
+
 def test_pods_on_a_leaving_member_are_unknown(plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
     plan(replicas=2)
     assert run_command_line(["apply", "-auto-approve"]) == 0
@@ -196,7 +209,7 @@ def test_pods_on_a_leaving_member_are_unknown(plan: Callable[..., Answer], monke
     monkeypatch.setattr(f"{__name__}.SITE", leaving)
     _, text, rows = plan(replicas=2)
     assert "west is unknown (its member is leaving the fleet)" in text
-    assert [(row["result"], row["certain"]) for row in rows] == [("unknown", False)]
+    assert [(row["result"], row["certain"], row["replicas_requested"]) for row in rows] == [("unknown", False, 2)]
 
 
 def test_waiting_pods_are_not_available(plan: Callable[..., Answer], capsys: pytest.CaptureFixture[str]) -> None:
