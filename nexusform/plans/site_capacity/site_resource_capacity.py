@@ -240,11 +240,12 @@ def compute_site_resource_capacity(
     managed_names = before.counts.keys() | after.counts.keys()
     unmanaged: dict[str, int] = {}  # nodes of observed clusters outside of the plan
     observed_networks: dict[str, str] = {}
-    for cluster in supplies.clusters:
-        if cluster.cluster not in managed_names:
-            unmanaged[cluster.cluster] = cluster.nodes
+    observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
+    for name, cluster in observed_clusters.items():
+        if name not in managed_names:
+            unmanaged[name] = cluster.nodes
         if cluster.network:
-            observed_networks[cluster.cluster] = cluster.network
+            observed_networks[name] = cluster.network
     nodes = _SiteNodeCounts(
         before={**unmanaged, **before.counts},
         after={**unmanaged, **after.counts},

@@ -365,8 +365,8 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
     by_cluster = index_by_cluster(bindings)
     selected: list[Binding] = []  # in the order of the status
     progress: dict[str, ClusterProgress] = {}
-    for cluster_status in status.clusters:
-        name = cluster_status.cluster  # "" for an unfilled position
+    statuses = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
+    for name, cluster_status in statuses.items():  # "" for an unfilled position
         progress[name] = _read_progress_of_status(cluster_status)
         if name in by_cluster:
             selected.append(by_cluster[name])

@@ -209,9 +209,10 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
         elif "persistentVolumeClaim" in volume:
             claim_count += 1
             source = volume.get_mapping("persistentVolumeClaim")
-            if _is_for_one_node(namespace, source.get_text("claimName"), storage):
-                single_node_claims.append(f"{namespace}/{source.get_text('claimName')}")
-            claim_volumes = _parse_claim_volume(namespace, source, storage)
+            claim_name = source.get_text("claimName")
+            if _is_for_one_node(namespace, claim_name, storage):
+                single_node_claims.append(f"{namespace}/{claim_name}")
+            claim_volumes = _parse_claim_volume(namespace, claim_name, source, storage)
             needs += claim_volumes.needs
             claims += claim_volumes.claims
             exclusive_claims += claim_volumes.exclusive_claims
@@ -231,11 +232,10 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
     )
 
 
-def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
+def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Storage) -> PodVolumes:
     """Return the volumes of one claim of a pod. In order: missing, only in a template of a StatefulSet, unusable, with
     a volume, with one in creation for a chosen node, unbound.
     """
-    name = source.get_text("claimName")
     reference = (source, "claimName")  # the place of findings
     claim_object = storage.claims.get((namespace, name))
     if claim_object is None:  # a StatefulSet may create it from a template

@@ -348,14 +348,12 @@ def _parse_parallelism(spec: Fields) -> int:
     mode = spec.get_choice("completionMode", ("NonIndexed", "Indexed"), "NonIndexed")
     if mode == "Indexed" and "completions" not in spec:
         spec.report("completions", "must be set when completionMode is Indexed.")
-    if not replicas:
-        return 0
+    is_suspended, controller = spec.get_flag("suspend"), spec.get_text("managedBy", _JOB_CONTROLLER)
     pods_text = format_count(replicas, "pod")
-    controller = spec.get_text("managedBy", _JOB_CONTROLLER)
-    if controller != _JOB_CONTROLLER:
-        _report_unpredicted_pods(spec, "managedBy", f"is {controller}: {pods_text} may be created by it")
+    if replicas and controller != _JOB_CONTROLLER:
+        _report_unpredicted_pods(spec, "managedBy", f'is "{controller}": {pods_text} may be created by it')
         return 0
-    if spec.get_flag("suspend"):
+    if replicas and is_suspended:
         _report_unpredicted_pods(spec, "suspend", f"is true: {pods_text} may be created after the Job is resumed")
         return 0
     return _limit_pods(spec, "parallelism", replicas)

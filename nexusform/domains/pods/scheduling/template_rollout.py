@@ -123,14 +123,25 @@ class _PodReplacement(Struct, frozen=True):
         for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
             if pod.number < self.workload.partition:
                 return  # pods below the partition keep the old template
+            if pod not in state.remaining_pods:
+                continue  # evicted for a new pod, and created again
             has_new_pods = state.existing_count + len(state.new_verdicts) > 0
             waits_for_template = state.is_template_stuck and has_new_pods  # no new pod gets ready
             state.is_blocked = waits_for_template or highest_stuck_number > pod.number or self._is_new_pod_missing()
             if state.is_blocked:
                 return
-            self._remove_pod(pod)
-            state.uncreated = int(not self._create_pod(pod.number))
+            self._replace_pod(pod)
         state.is_blocked = self._is_new_pod_missing()
+
+    def _replace_pod(self, pod: ExistingPod) -> None:
+        """Delete a pod of a StatefulSet and create the new one, then also pods of the set evicted for it."""
+        state = self.state
+        next_removed = len(state.removed_pods)  # index of the next pod to create again
+        self._remove_pod(pod)
+        state.uncreated = 0
+        while next_removed < len(state.removed_pods):  # creating one may evict further ones
+            state.uncreated += not self._create_pod(state.removed_pods[next_removed].number)
+            next_removed += 1
 
     def _is_new_pod_missing(self) -> bool:
         """Return whether a new pod has no node, or a quota or admission rejects it."""
@@ -500,7 +511,10 @@ class DaemonRollout:
                 continue
             verdict = self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.node)
             if verdict.node:
-                self._remove_pod(pod)
+                if pod in verdict.victims:  # the successor has a higher priority and has evicted it
+                    self._progress.kept_pods.remove(pod)
+                else:
+                    self._remove_pod(pod)
                 new_pod = PodToPlace(pod.number, pod.node, previous=pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
                 self._record_verdict(new_pod, verdict)
             else:

@@ -515,7 +515,7 @@ def test_kinds_without_predicted_pods_are_named_once() -> None:
     ("field", "cause"),
     [
         ({"suspend": True}, "spec.suspend is true: 3 pods may be created after the Job is resumed"),
-        ({"managedBy": "example.com/multi"}, "spec.managedBy is example.com/multi: 3 pods may be created by it"),
+        ({"managedBy": "example.com/multi"}, 'spec.managedBy is "example.com/multi": 3 pods may be created by it'),
     ],
 )
 def test_jobs_without_predicted_pods_are_named(field: dict[str, Any], cause: str) -> None:

@@ -112,3 +112,30 @@ def test_warning_counts_uncreated_pods_and_names_fix() -> None:
     assert "2 of 5 pods would not be created: db-2 must run first." in out[workload_warnings.NOT_MADE]
     mended = read_warnings(predict(build_cluster(3), first.list_existing_pods(), [build_ordered_set(3, "3")]), 3)
     assert mended[workload_warnings.STUCK].endswith("delete it (kubectl delete pod -n default db-2).")
+
+
+def build_set_of_higher_priority(work: Workload, cpu: int) -> Workload:
+    pod = build_workload(work.name, cpu=cpu, template="2", priority=1000).pod
+    return replace(work, pod=pod)
+
+
+def test_new_pod_of_higher_priority_evicts_a_pod_of_its_own_set() -> None:
+    """The evicted pod is created again with the new template, and waits for capacity."""
+    old = build_workload("db", 3, kind="StatefulSet", cpu=300)
+    new = build_set_of_higher_priority(old, cpu=FULL)
+    prediction = predict(build_cluster(1), build_existing_pods(old, "n1", "n1", "n1"), [new])
+    placed = {outcome.name: (outcome.action, bool(outcome.node)) for outcome in prediction.outcomes}
+    assert placed == {"db-0": ("move", False), "db-1": ("move", False), "db-2": ("move", True)}
+    assert {outcome.spec for outcome in prediction.outcomes} == {new.pod}
+    after = predict(build_cluster(3), prediction.list_existing_pods(), [new])
+    assert all(has_node for _, _, has_node in list_changes(after))
+
+
+def test_new_daemon_pod_of_higher_priority_evicts_the_old_one() -> None:
+    """With maxSurge the old pod would stay until the new one runs, but the new one needs its capacity."""
+    old = build_workload("agent", kind="DaemonSet", cpu=600)
+    new = replace(build_set_of_higher_priority(old, cpu=FULL), max_surge_text="1")
+    large = build_workload("web", cpu=700)
+    prediction = predict(build_cluster(1), build_existing_pods(old, "n1"), [new, large])
+    assert list_changes(prediction) == [("agent-0", "move", True), ("web-0", "place", False)]
+    assert prediction.outcomes[0].spec == new.pod
