@@ -265,7 +265,7 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     if "refresh-skipped" not in ids:  # the infrastructure was read, though perhaps not all of it
         if has_unknown_capacity(plan):
             return _NO_CHANGES_WITH_MISSING_DATA
-        if not has_stale_inventory(plan):
+        if plan.mode is Mode.DESTROY or not has_stale_inventory(plan):
             return headline, note
         note = f"The inventory is {describe_inventory(plan)}: later changes of the infrastructure are unknown."
         return headline if is_partial else _WHAT_WAS_READ_MATCHES, note

@@ -139,6 +139,8 @@ def test_old_inventory_limits_the_claim_of_no_changes() -> None:
     partial = replace(old, targets=("nexus_rack.r",))
     assert render_plan(partial, {}).startswith("No changes. The selected resources match the configuration.")
     assert "The inventory is 8 days old" in render_plan(partial, {})
+    destroy = replace(old, mode=Mode.DESTROY)
+    assert render_plan(destroy, {}).startswith("No changes. No objects need to be destroyed.")
     current = replace(old, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),))
     assert render_plan(current, {}).startswith("No changes. Your infrastructure matches the configuration.")
 

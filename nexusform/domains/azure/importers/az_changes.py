@@ -169,7 +169,7 @@ class _ChangedSite:
         key = self._find_id_key(change)  # the lower-case ARM id
         if key is None:
             return  # reported, or a pool deleted with its cluster
-        cluster_key = key.partition("/agentpools/")[0]  # the key itself if it is not of a pool
+        cluster_key = key.rpartition("/agentpools/")[0] or key  # the key itself if it is not of a pool
         if change.action is AzAction.REPLACE and cluster_key in self.recreated_ids:
             change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
         if change.kind == POOLS and cluster_key not in self.addresses:

@@ -265,9 +265,9 @@ class _Reconciler:
         for site in self.sites:
             removed: set[str] = set()  # names of clusters
             for check in checks:
-                is_on_site = check.name.startswith(f"{site.name}/")
-                has_missing_vm = any(vm.observed is None for vm in check.vms)
-                if is_on_site and has_missing_vm:
+                if not check.name.startswith(f"{site.name}/"):
+                    continue
+                if any(vm.observed is None for vm in check.vms):
                     removed.add(check.name.rpartition("/")[2])  # the name is SITE/CLUSTER
             yield from run_replays(site, removed, tuple(RackSpread))
 

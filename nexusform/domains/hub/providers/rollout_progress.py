@@ -89,8 +89,7 @@ def get_labels(body: Body) -> Mapping[str, Any]:
 def find_condition(body: Body, kind: str) -> Mapping[str, Any]:
     """Return the condition `kind` of an object's current generation; {} if it is missing, or of an older one."""
     for item in list_conditions(body):
-        observed_generation = int(item.get("observedGeneration") or 0)
-        if item.get("type") == kind and observed_generation >= get_generation(body):
+        if item.get("type") == kind and int(item.get("observedGeneration") or 0) >= get_generation(body):
             return item
     return {}
 

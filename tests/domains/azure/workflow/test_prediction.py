@@ -357,6 +357,24 @@ def test_existing_pool_grows(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["object"] for row in changed] == ["core-amf-agentpool1-4", "core-amf-agentpool1-5"]
 
 
+def test_pool_of_a_cluster_without_a_pool_list_is_found_in_a_group_named_like_pools(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The pools of the cluster are read from its initialAgentPoolConfigurations."""
+    shutil.copytree(EXPORT, "export")
+    Path("export/agent_pools.core-amf.json").unlink()
+    for file in Path("export").glob("*.json"):
+        file.write_text(file.read_text().replace("lon1-tenant", "agentPools"))
+    clusters = json.loads(Path("export/kubernetes_clusters.json").read_text())
+    initial = {"name": "agentpool1", "count": 4, "vmSkuName": "NC_P22_112_v1", "mode": "System"}
+    clusters[0]["initialAgentPoolConfigurations"] = [initial]
+    Path("export/kubernetes_clusters.json").write_text(json.dumps(clusters))
+    cluster_id = CORE.replace("lon1-tenant", "agentPools")
+    write_plan(build_pool("agentpool1", 6, ["update"], id=f"{cluster_id}/agentPools/agentpool1", parent_id=cluster_id))
+    assert run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0"]) == 0
+    assert "2 to place, 0 to move, 0 to remove" in capsys.readouterr().out
+
+
 def test_deleted_objects_are_removed(capsys: pytest.CaptureFixture[str]) -> None:
     write_plan(
         build_change("cluster", "azapi_resource.core", ["delete"], id=CORE, name="core-amf"),
