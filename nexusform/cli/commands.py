@@ -248,9 +248,10 @@ class _OutputPath(Struct, frozen=True):
 
 
 def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
-    """Delete older files at the output paths of a command: if it fails, none is taken for its result.
+    """Delete older files at the output paths of a command: after a failure, none is mistaken for its result.
 
-    Before the first deletion, all paths are checked; raises a usage error for a path if it may be an input.
+    All paths are checked before the first deletion. Raises a usage error for a path in use as an input. A command
+    with a flag of `_CHECKED_OUTPUTS` replaces the older file itself, so its path is checked only.
     """
     inputs: set[str] = set()  # real paths of all other arguments
     outputs: list[_OutputPath] = []
@@ -404,7 +405,10 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return name, command and its words; None without words while a shell completes a name. Raises otherwise."""
+        """Return the name and the command of the first word, and the other words. Raises a usage error without one.
+
+        While a shell completes a name, there may be no command yet: both are None.
+        """
         name = args[0]
         found_command = self.get_command(ctx, name)
         if found_command is not None:

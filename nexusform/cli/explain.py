@@ -125,7 +125,7 @@ def _render_vm_explanation(reason: VmExplanation, arguments: ExplainArguments, s
 
     explanation = reason.explained_vm.explanation
     facts = _describe_current_placement(reason)
-    trigger = reason.explained_vm.trigger
+    trigger = reason.explained_vm.trigger  # the reason to place it now, such as "machine_removed"
     if trigger and reason.current_placement is None:  # a planned VM; a running one is described by its location
         facts.append(f"Trigger: {trigger}{_describe_machine(trigger, reason.previous_machine)}.")
     if certainty := format_vm_certainty(reason.certainty, reason.samples):

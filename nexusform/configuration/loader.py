@@ -102,8 +102,8 @@ def load_configuration(
     `extra` are further texts of the root module, after its files; `unsaved` are texts that replace those of files, by
     the files' real paths. `managed` and `data` are the schemas by type name; without them types are not checked.
     `read_constants` returns the values of constant variables. Parsed trees are cached below `cache_directory` if given.
-    With errors the configuration contains the decodable parts; after syntax errors only its files (to display source
-    lines) and a root module without a directory; no files if the directory could not be read.
+    With errors the configuration contains the decodable parts. After syntax errors these are only the files, to display
+    source lines, and a root module without a directory. For an unreadable directory there are no files.
     """
     reader = _FileReader(cache_directory, confinement, unsaved)
     with pause_garbage_collection():
@@ -163,7 +163,11 @@ def read_given_variables(
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return the value and origin of each of `variables`, and problems; warn of values only Terraform would read."""
+    """Return the value and origin of each of `variables`, and the problems.
+
+    Values come from the environment, automatic files, `var_options` (-var and -var-file) and `assignments_override`;
+    later ones in this order win. A value in a place read only by Terraform causes a warning.
+    """
     problems: list[Diagnostic] = []
     automatic_options = [("var-file", path) for path in list_automatic_variable_files(directory)]
     options = (*automatic_options, *var_options)
@@ -335,9 +339,8 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
 
 
 def list_automatic_variable_files(directory: str) -> list[str]:
-    """Return the paths of the variable files that are read automatically, lowest precedence first.
-
-    These are `nexusform.nfvars.hcl` and `.json`, then all files with names such as `*.auto.nfvars.hcl`.
+    """Return the paths of the variable files that are read automatically, lowest precedence first. These are
+    `nexusform.nfvars.hcl` and `.json`, then all files with names such as `*.auto.nfvars.hcl`.
     """
     names = list_directory(directory)
     fixed_names = [name for name in names if name in _VARIABLE_FILES]
@@ -360,10 +363,9 @@ def _read_variable_file(path: str, confinement: Confinement, problems: list[Diag
 
 
 class _SyntaxTreeCache:
-    """Parsed trees on disk, by the name, the text and the version of the syntax.
-
-    A cache entry replaces the parse of the text, so each entry has a keyed digest: only a reader of the
-    user's key file can create one. An unreadable cache is ignored without a message.
+    """Parsed trees on disk, by the name, the text and the version of the syntax. A cache entry replaces the parse of
+    the text, so each entry has a keyed digest: only a reader of the user's key file can create one. An unreadable cache
+    is ignored without a message.
     """
 
     def __init__(self, directory: Path, key: bytes) -> None:

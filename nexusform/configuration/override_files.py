@@ -117,7 +117,7 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
 
 
 def merge_block(base: Block, override: Block, body_schema: BodySchema, problems: list[Diagnostic]) -> Block:
-    """Merge the override into the base block, except `depends_on`, an error; the block keeps its position.
+    """Merge the override into the base block, and keep the position of the base. A `depends_on` is an error.
 
     `body_schema` is the schema of the block: it distinguishes arguments from blocks if one of the two files is JSON
     and the other is not.

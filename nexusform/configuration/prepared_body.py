@@ -43,11 +43,9 @@ class EvaluationResult:
 
 
 class PreparedBody:
-    """Validated body. `evaluate` it for every instance; it never changes.
-
-    `template` contains the values of every instance (constants, defaults, None), `varying` the arguments to
-    be evaluated each time, `sensitive_names` the names that the schema marks as sensitive, `lengths` count
-    arguments with their lists.
+    """Validated body. `evaluate` it for every instance; it never changes. `template` contains the values of every
+    instance (constants, defaults, None), `varying` the arguments to be evaluated each time, `sensitive_names` the names
+    that the schema marks as sensitive, `lengths` count arguments with their lists.
     """
 
     __slots__ = (
@@ -88,17 +86,18 @@ class PreparedBody:
     def evaluate(
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[dict[str, Any], tuple[Path, ...], list[Diagnostic]]:
-        """Return the values as plain data by name, the paths of sensitive parts, and the problems.
-
-        Absent and null arguments have their default or None; computed ones are omitted. Unknown or invalid
-        values are UNKNOWN.
+        """Return the values as plain data by name, the paths of sensitive parts, and the problems. Absent and null
+        arguments have their default or None; computed ones are omitted. Unknown or invalid values are UNKNOWN.
         """
         notes = EvaluationResult(allows_ephemeral=allows_ephemeral)
         values = self.fill(scope, notes)
         return values, tuple(notes.sensitive), notes.problems
 
     def fill(self, scope: Scope, notes: EvaluationResult) -> dict[str, Any]:
-        """Evaluate as `evaluate`, adding to the notes of an enclosing body; paths start at this body."""
+        """Return the values as `evaluate` does. Problems, sensitive paths and refinements are added to `notes`.
+
+        The paths start at this body, also if `notes` belongs to an enclosing one.
+        """
         values = self._template.copy()
         for name in self._copied_names:  # lists and mappings: a caller may change those of an instance
             values[name] = copy_deep_plain_data(values[name])
@@ -207,7 +206,11 @@ class NestedBlockGroup:
         self.location = location
 
     def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
-        """Add to `values` one body or None, a list, or a map and its order; UNKNOWN if number or labels are unknown."""
+        """Evaluate the blocks, and add them to `values` under the name of their type.
+
+        By the nesting of the type this is one body (None without a block), a list of bodies, or a map of bodies by
+        label. A map also gets the order of its labels. If the number or a label is unknown, the value is UNKNOWN.
+        """
         is_known = True  # whether the number and labels of the blocks are known
         has_dynamic = False
         evaluated_blocks: list[_EvaluatedBlock] = []
@@ -324,7 +327,10 @@ def build_missing_argument_error(name: str, span: Span) -> Diagnostic:
 def check_block_count(
     nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], location: Span
 ) -> Iterator[Diagnostic]:
-    """Report too few (at `location`) or too many blocks of a type, or two with one label; `blocks`: labels, spans."""
+    """Report too few or too many blocks of a type, or two blocks with the same label.
+
+    `blocks` has the label and the span of each block. Missing blocks are reported at `location`.
+    """
     is_single = nested.nesting is Nesting.SINGLE
     maximum = 1 if is_single else nested.max_items
     if len(blocks) < nested.min_items:
@@ -373,9 +379,8 @@ def locate_literal_part(expression: Expression, path: Path) -> Span:
 
 
 def _find_literal_element(expression: Expression, step: PathStep) -> Expression | None:
-    """Return the element of a literal list or object; None without it, or if the expression is neither.
-
-    A step is the index of an item, or the key of an entry. A key that is computed by an expression matches no step.
+    """Return the element of a literal list or object; None without it, or if the expression is neither. A step is the
+    index of an item, or the key of an entry. A key that is computed by an expression matches no step.
     """
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]

@@ -28,9 +28,8 @@ _PREFIXES: Final[Mapping[Kind, str]] = {"variable": "var.", "resource": ""}
 
 
 class Declaration(Struct, frozen=True):
-    """Declaration of a module that may depend on others: the module's static path, its kind, its name.
-
-    The name of a resource or data block is `type.name`, that of a provider its key; an import's is its number.
+    """Declaration of a module that may depend on others: the module's static path, its kind, its name. The name of a
+    resource or data block is `type.name`, that of a provider its key; an import's is its number.
     """
 
     module: tuple[str, ...]
@@ -43,10 +42,8 @@ class Declaration(Struct, frozen=True):
 
 
 class ReferenceScope(Struct, frozen=True):
-    """Names that an expression may use besides those of its module.
-
-    `block` is the enclosing resource, `check_data` the data block of its check; `only_whole_objects`: references
-    must be to whole objects (depends_on).
+    """Names that an expression may use besides those of its module. `block` is the enclosing resource, `check_data` the
+    data block of its check; `only_whole_objects`: references must be to whole objects (depends_on).
     """
 
     has_count: bool = False
@@ -94,7 +91,7 @@ def collect_references(configuration: Configuration) -> ReferencesByModule:
 
 
 def list_references(module: Module) -> Iterator[ReferenceUse]:
-    """List every reference in a module's files, without nested modules; `node` is the declaration with references."""
+    """List every reference in a module's files, each with the declaration it is in. Nested modules are excluded."""
     path = module.path
     for variable in module.variables.values():
         node, header = Declaration(path, "variable", variable.name), f'variable "{variable.name}"'

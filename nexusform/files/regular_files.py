@@ -52,10 +52,9 @@ class OutsideConfinement(OSError):
 
 
 class Confinement(Struct, frozen=True):
-    """Allowed targets of paths referenced by configuration: below `root` ("": anywhere), but not in `hidden`.
-
-    Both are absolute and free of links. Every such path passes `resolve` before any access. `is_operator_path`: the
-    operator chose the path, or a directory above it. `reason` explains the confinement, and how to disable it.
+    """Allowed targets of paths referenced by configuration: below `root` ("": anywhere), but not in `hidden`. Both are
+    absolute and free of links. Every such path passes `resolve` before any access. `is_operator_path`: the operator
+    chose the path, or a directory above it. `reason` explains the confinement, and how to disable it.
     """
 
     root: str = ""
@@ -86,15 +85,13 @@ class Confinement(Struct, frozen=True):
         return real_path
 
     def resolve_path_of_operator(self, path: str | Path) -> str:
-        """Return the path to open for a path of the operator, who may read anything. Raises OutsideConfinement.
-
-        A path through the work tree must stay there as well.
+        """Return the path to open for a path of the operator, who may read anything. Raises OutsideConfinement. A path
+        through the work tree must stay there as well.
         """
         return self.get_operator_confinement(path).resolve(path)
 
     def get_operator_confinement(self, path: str | Path) -> Confinement:
         """Return the confinement of a path chosen by the operator, and of files below it: none outside the work tree.
-
         Inside (as written, or by links of its directory), others control the target of the chosen name.
         """
         if not self.root:
@@ -275,9 +272,8 @@ def _link_old_file(path: Path, backup: Path) -> Path | None:
 
 
 def _replace_backup_file(old_file: Path, path: Path, backup: Path) -> None:
-    """Rename the old file to the backup, or restore it.
-
-    This is the last step: the backup may be the file to be written, and an earlier kill must not remove it.
+    """Rename the old file to the backup, or restore it. This is the last step: the backup may be the file to be
+    written, and an earlier kill must not remove it.
     """
     try:
         old_file.replace(backup)

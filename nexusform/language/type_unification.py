@@ -20,11 +20,10 @@ from nexusform.values.typed_value import NOT_NULL, UNKNOWN, Value, build_boolean
 
 
 def unify_types(types: Sequence[Type]) -> Type | None:
-    """Return the common type of all given types; None if there is none.
+    """Return the common type of all given types; None if there is none, as for a list and a map.
 
-    Strings win over numbers and bools; objects of different attributes become a map, tuples of different
-    lengths a list, if their parts are compatible. The open type (DYNAMIC) is compatible with any. A string and a number
-    have the common type string; a list and a map have none.
+    A string with numbers or bools gives string. Objects of different attributes become a map, and tuples of different
+    lengths a list, if their parts have a common type. The open type (DYNAMIC) is compatible with any.
     """
     distinct: list[Type] = []  # each type once, without the open type
     for candidate in types:
@@ -61,9 +60,8 @@ def _get_shape(value_type: Type) -> tuple[str, ...] | int:
 
 
 def _unify_mappings(types: Sequence[Type]) -> Type | None:
-    """Return the common type of maps and objects: a map of the common type of their parts. None if there is none.
-
-    Parts without a common type still allow one object among maps of DYNAMIC elements: the result is its type.
+    """Return the common type of maps and objects: a map of the common type of their parts. None if there is none. Parts
+    without a common type still allow one object among maps of DYNAMIC elements: the result is its type.
     """
     common = _unify_part_types(types)
     if common is not None:
@@ -179,9 +177,8 @@ def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
 
 
 def _may_be_equal(left: Type, right: Type) -> bool:
-    """Return whether two types are equal, or may be once their open parts are known.
-
-    DYNAMIC is an open type or part: a list of DYNAMIC may become a list of strings, but never a map.
+    """Return whether two types are equal, or may be once their open parts are known. DYNAMIC is an open type or part: a
+    list of DYNAMIC may become a list of strings, but never a map.
     """
     if left is right or left is DYNAMIC or right is DYNAMIC or left == right:
         return True

@@ -139,9 +139,8 @@ def has_dynamic(value_type: Type) -> bool:
 
 
 def build_type_json(value_type: Type) -> Any:
-    """Build the JSON data of a type: `"string"`, `["list", T]`, `["object", {name: T}]`.
-
-    An object with optional attributes has their names as a third item. Defaults are not included.
+    """Build the JSON data of a type: `"string"`, `["list", T]`, `["object", {name: T}]`. An object with optional
+    attributes has their names as a third item. Defaults are not included.
     """
     if isinstance(value_type, PrimitiveType):
         return value_type.name

@@ -123,7 +123,10 @@ def format_digits(digits: str, point: int) -> str:
 
 
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
-    """Return the shortest decimal for a number above zero: `digits` and `point` of 0.digits * 10**point."""
+    """Return the shortest decimal for a number above zero, as the digits and point of 0.digits * 10**point.
+
+    For 12.5 these are "125" and 2.
+    """
     # It has the fewest digits that lie nearer to the number than half the distance to its neighbours of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()

@@ -51,10 +51,8 @@ _CYCLE_DAYS: Final = 146_097
 
 
 class LocalTime(Struct, frozen=True):
-    """Moment as displayed by a local clock.
-
-    `day` counts days of that clock's calendar as Python's ordinals do, `nanosecond` those since its midnight;
-    `offset` is the clock's distance from UTC in minutes.
+    """Moment as displayed by a local clock. `day` counts days of that clock's calendar as Python's ordinals do,
+    `nanosecond` those since its midnight; `offset` is the clock's distance from UTC in minutes.
     """
 
     day: int

@@ -72,10 +72,9 @@ class MalformedSyntaxError(Exception):
 
 
 class TokenStream(Struct):
-    """Tokens of a text, the current position, and the problems so far.
-
-    With `skip_newlines`, as inside parentheses, newline tokens are skipped. `depth` counts the open expressions and
-    blocks; `reach` is the greatest depth of a node of the current expression in the finished tree.
+    """Tokens of a text, the current position, and the problems so far. With `skip_newlines`, as inside parentheses,
+    newline tokens are skipped. `depth` counts the open expressions and blocks; `reach` is the greatest depth of a node
+    of the current expression in the finished tree.
     """
 
     tokens: Tokens
@@ -189,9 +188,8 @@ class TokenStream(Struct):
                 self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
 
     def _is_preceded_by_not_operator(self, index: int) -> bool:
-        """Check whether the token follows a `not` intended as an operator, as in `not x`.
-
-        The token begins an operand. The `not` is no attribute (`a.not`), and no name at the start of a line or block.
+        """Check whether the token follows a `not` intended as an operator, as in `not x`. The token begins an operand.
+        The `not` is no attribute (`a.not`), and no name at the start of a line or block.
         """
         kinds = self.tokens.kinds
         return (

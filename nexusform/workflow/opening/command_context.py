@@ -56,14 +56,12 @@ _CONFINEMENT_NOTES: Final[Mapping[ConfinementSource, str]] = {
 
 
 class CommandContext(Struct, frozen=True):
-    """Directory and external inputs of a command.
-
-    `directory` is that of the root module, and `environment` are the variables of the process. `state_path` is the
-    flag -state ("": as configured). `variables` are -var and -var-file in typed order, each with its name. The
-    configuration may use paths within `confinement`, and addresses with a prefix in `allow_remote`. `limits` are the
-    operator's maximums for plans, by name. `allow_other_hub` is the uid of a hub accepted instead of the recorded one.
-    `unsaved_files` are texts of an editor, by real path. A state that the backend rejects is written to `rescue_path`
-    ("": next to the configuration).
+    """Directory and external inputs of a command. `directory` is that of the root module, and `environment` are the
+    variables of the process. `state_path` is the flag -state ("": as configured). `variables` are -var and -var-file in
+    typed order, each with its name. The configuration may use paths within `confinement`, and addresses with a prefix
+    in `allow_remote`. `limits` are the operator's maximums for plans, by name. `allow_other_hub` is the uid of a hub
+    accepted instead of the recorded one. `unsaved_files` are texts of an editor, by real path. A state that the backend
+    rejects is written to `rescue_path` ("": next to the configuration).
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -172,9 +170,8 @@ def _is_below(address: str, prefix: str) -> bool:
 
 
 def intersect_prefixes(first_prefixes: Sequence[str], second_prefixes: Sequence[str]) -> tuple[str, ...]:
-    """Return the address prefixes allowed by both lists: the longer of each matching pair.
-
-    Of ["https://a"] and ["https://a/b", "https://c"] this is ["https://a/b"].
+    """Return the address prefixes allowed by both lists: the longer of each matching pair. Of ["https://a"] and
+    ["https://a/b", "https://c"] this is ["https://a/b"].
     """
     pairs = chain(product(first_prefixes, second_prefixes), product(second_prefixes, first_prefixes))
     return tuple(sorted({longer for longer, shorter in pairs if _is_below(longer, shorter)}))

@@ -131,8 +131,9 @@ def _create_pattern_error(pattern: str) -> FileProblem:
 
 
 def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
-    """Replace the first pair of braces by each of its alternatives; None without braces. Raises FileProblem for an
-    open brace without its end; the message has the whole `pattern`.
+    """Replace the first pair of braces by each of its alternatives: `a{b,c}d` gives `abd` and `acd`.
+
+    Return None without braces. Raises FileProblem, about the whole `pattern`, for a brace without its end.
     """
     depth = 0
     cuts: list[int] = []  # the offsets of the outermost `{`, its commas and `}`
@@ -191,14 +192,14 @@ def _parse_character_class(signs: list[str], position: int, pattern: str) -> tup
     is_negated = signs[position : position + 1] == ["^"]
     position += is_negated  # 1 for the `^`
     ranges: list[str] = []
-    while signs[position : position + 1] != ["]"] or not ranges:
+    while signs[position : position + 1] != ["]"] or not ranges:  # an empty class `[]` is an error, raised below
         # One sign, or three for a range such as `a-z`. Its ends are the first and the last sign, if all are there.
         span = 3 if signs[position + 1 : position + 2] == ["-"] else 1
         ends = signs[position : position + span : 2]
         if len(ends) != (span + 1) // 2 or any(end in ("-", "]") for end in ends):
             raise _create_pattern_error(pattern)
         low, high = ends[0][-1], ends[-1][-1]  # without a backslash
-        ranges.append(f"{_escape_sign(low)}-{_escape_sign(high)}" if low <= high else "")
+        ranges.append(f"{_escape_sign(low)}-{_escape_sign(high)}" if low <= high else "")  # "": a reversed range
         position += span
     content = "".join(ranges)
     if not content:  # all ranges are reversed, such as `z-a`: no character, or any if negated

@@ -203,8 +203,9 @@ def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tu
 
 
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Return an error for each agent pool to create but already existing on a site, and a warning about clusters and
-    VMs like that.
+    """Return the problems of objects to create, but already existing on a site.
+
+    An agent pool is an error. For clusters and VMs there is a warning.
     """
     problems: list[Diagnostic] = []
     created = [change for change in plan.changes if change.action is Action.CREATE]

@@ -56,10 +56,11 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
 
 
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
-    """Compare a plan with a new one. If serial or inputs changed, equal changes suffice, else every part must match.
+    """Compare a saved plan with a new one, and return the plan to apply, or none with an error.
 
-    With `replan`, or after such a change, the new plan reads the providers. Otherwise it uses the recorded inputs of
-    the saved plan, and a difference means that the plan file was modified.
+    If the serial of the state or an input changed since, the new plan reads the providers, and needs only the same
+    changes. Otherwise it uses the recorded inputs, and must match in every part: a difference means a modified file.
+    `replan` adds a comparison by reading the providers. `is_verified`: the plan has a verified signature.
     """
     plan = saved.plan
     if plan.serial != run.stored.state.serial:

@@ -62,9 +62,10 @@ def _read_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Read objects from one provider; return the changed ones (None: no longer there). Raises ProviderProblem.
+    """Read objects from one provider; return the changed ones by address (None: no longer there).
 
-    Attributes with another value, and another private note of the provider, count as a change.
+    An object is changed if an attribute has another value, or if its private note differs: data of the provider
+    besides the attributes. Raises ProviderProblem.
     """
     requests: list[ReadRequest] = []
     for address, recorded in objects:
@@ -112,7 +113,10 @@ class ProviderChanges(Struct):
 
 
 def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider]) -> ProviderChanges:
-    """Find simulated objects now assigned to a real provider, with its answer about them. Raises ProviderProblem."""
+    """Find simulated objects now assigned to a real provider, and read them there. Raises ProviderProblem.
+
+    An existing object becomes an import; the others are recorded as missing.
+    """
     changes = ProviderChanges()
     for name, provider in sorted(providers.items()):
         if not provider.observes_objects or not provider.sends_changes:  # not the provider of a real site
