@@ -89,8 +89,8 @@ class TextReporter(RunReporter):
         self.screen = screen
         self._paint = Painter(screen.colour)
         self._is_concise = concise
-        self._read_count = 0
-        self._planning: PlanningProgressLine | None = None
+        self._read_count = 0  # objects read since the last summary
+        self._planning: PlanningProgressLine | None = None  # during planning only
 
     def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Print boxes with source lines."""

@@ -75,8 +75,10 @@ class Screen:
         is_aside: bool = False,
         errors_last: bool = False,
     ) -> None:
-        """Print diagnostics in boxes, errors (to stderr) before warnings, with `errors_last` after them, as Terraform.
-        `is_aside`: print warnings to stderr, too, because stdout is for a document. Without diagnostics print nothing.
+        """Print diagnostics in boxes: errors to stderr, then warnings to stdout. Without diagnostics print nothing.
+
+        With `errors_last` the warnings are first, as in Terraform. With `is_aside` they go to stderr, too, because
+        stdout is for a document.
         """
         all_diagnostics = list(diagnostics)
         if not all_diagnostics:

@@ -215,12 +215,12 @@ class _FileReader:
 
     def __init__(self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]) -> None:
         self._confinement = confinement
-        self._unsaved = unsaved
+        self._unsaved = unsaved  # texts in place of files, by real path
         self._cache: _SyntaxTreeCache | None = None
         cache_key = _read_or_create_cache_key(Path(cache_directory)) if cache_directory else None
         if cache_directory and cache_key is not None:
             self._cache = _SyntaxTreeCache(Path(cache_directory), cache_key)
-        self._modules: dict[str, ModuleFiles] = {}
+        self._modules: dict[str, ModuleFiles] = {}  # by real path of the directory
         self.problems: list[Diagnostic] = []
 
     def read_called_module(self, parent: str, call: CallHeader) -> ModuleFiles | None:

@@ -71,13 +71,13 @@ class PreparedBody:
         lengths: Mapping[str, str],
     ) -> None:
         self._location = location
-        self._lengths = lengths
+        self._lengths = lengths  # by the name of a count, the list with as many elements
         self._arguments = arguments
-        self._template = template
+        self._template = template  # the values equal in every instance
         self._varying_arguments = tuple(varying)
         self._blocks = tuple(blocks)
         self._sensitive_names = tuple(sensitive_names)
-        self._copied_names = tuple(n for n, v in template.items() if v.__class__ in (list, dict))
+        self._copied_names = tuple(n for n, v in template.items() if v.__class__ in (list, dict))  # mutable values
 
     def is_configured(self, name: str) -> bool:
         """Return whether the body has this argument."""

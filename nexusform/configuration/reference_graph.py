@@ -184,9 +184,9 @@ _Edges = dict[Declaration, dict[Declaration, Span]]
 def build_dependencies(configuration: Configuration) -> Mapping[Declaration, Mapping[Declaration, Span]]:
     """Build the direct dependencies of every node of every module, with the span of each.
 
-    A node inside a called module depends on the call (its count, for_each and depends_on); a called module's
-    variable on the references of its input; a reference to a whole module on all its outputs, in depends_on
-    on all its nodes. Invalid references are ignored (check_references reports them).
+    A node inside a called module depends on the call: its count, for_each and depends_on. A variable of the module
+    depends on the references of its input. A reference to a whole module leads to all of its outputs, in depends_on to
+    all of its nodes. Invalid references are ignored: check_references reports them.
     """
     edges: _Edges = {}
     references = collect_references(configuration)

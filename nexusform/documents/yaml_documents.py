@@ -152,8 +152,8 @@ class _DocumentReader:
         self.file = file
         self.events = events
         self.findings: list[Problem] = []
-        self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}
-        self.nodes = 0
+        self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}  # data, position and number of nodes
+        self.nodes = 0  # so far, to limit them
         self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 

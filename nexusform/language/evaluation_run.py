@@ -102,10 +102,10 @@ class ExpressionRun:
     def __init__(self, scope: Scope, handlers: Mapping[type, Handler]) -> None:
         self.scope = scope
         self.diagnostics: list[Diagnostic] = []
-        self.names: dict[str, Value] = {}
+        self.names: dict[str, Value] = {}  # variables of the enclosing loops
         self.element: Value = DYNAMIC_UNKNOWN
-        self.work = 0
-        self._handlers = handlers
+        self.work = 0  # units so far, up to MAX_WORK
+        self._handlers = handlers  # by class of expression
         self._is_building_notes = False
 
     def evaluate(self, expression: Expression) -> Value:

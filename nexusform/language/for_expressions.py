@@ -76,8 +76,8 @@ class _ForCondition:
         self.clause = node.condition
         self.node = node
         self.run = run
-        self.marks = NO_MARKS
-        self.is_known = True
+        self.marks = NO_MARKS  # of all conditions so far
+        self.is_known = True  # whether all of them are known
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:

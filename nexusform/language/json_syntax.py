@@ -58,8 +58,8 @@ class _JsonReader:
     def __init__(self, text: str, positions: CharacterPositions) -> None:
         self.text = text
         self.positions = positions
-        self.offset = 1 if text.startswith("\ufeff") else 0
-        self.depth = 0
+        self.offset = 1 if text.startswith("\ufeff") else 0  # after a byte order mark
+        self.depth = 0  # of open arrays and objects, to limit it
         self.kind: Any = _END  # int or str
         self.word = ""
         self.begin = self.offset

@@ -325,7 +325,9 @@ class Value:
         return self._compute_value_traits() >> _SIZE_SHIFT
 
     def _compute_value_traits(self) -> int:
-        """Return two bits, for an unknown part (or value) and a marked part, and the size above; cached in `_inner`."""
+        """Return traits of the value in one integer, computed once: _HAS_UNKNOWN for an unknown value or part,
+        _HAS_MARKS for a marked part, and the size in the bits from _SIZE_SHIFT on.
+        """
         if self._inner != _NOT_COMPUTED:
             return self._inner
         raw = self.raw

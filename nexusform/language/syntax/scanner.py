@@ -270,9 +270,9 @@ class _Scanner:
         self.text = text
         self.tokens = Tokens(text)
         self.with_comments = with_comments
-        self.stack: list[_OpenTemplate | _OpenTemplateSequence] = []
-        self.offset = 1 if text.startswith("\ufeff") else 0
-        self.invalid_count = 0
+        self.stack: list[_OpenTemplate | _OpenTemplateSequence] = []  # the innermost one is last
+        self.offset = 1 if text.startswith("\ufeff") else 0  # after a byte order mark
+        self.invalid_count = 0  # of characters, to stop after too many
 
     def run(self) -> Tokens:
         """Scan to the end, piece by piece: code, or text of the innermost open string or heredoc."""

@@ -63,7 +63,10 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return the handles of VMs removed from pools, by pool and by the number of its VMs placed before the removal."""
+    """Return the VMs removed from pools, as handles of the scheduler.
+
+    They are grouped by pool, and by the number of VMs of this pool placed before the removal.
+    """
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
         placed_counts: Counter[_PoolKey] = Counter()

@@ -77,8 +77,8 @@ def create_providers(
 def _create_provider(
     key: str, name: str, settings: Mapping[str, Any], state: State, context: CommandContext, exit_stack: ExitStack
 ) -> Provider:
-    """Create a provider, and give it the parts of the state and the permissions that it uses. `key` is its name in the
-    configuration, perhaps with an alias; `name` is another one for a mocked provider. Raises ProviderProblem.
+    """Create a provider, and give it the parts of the state and the permissions that it uses. `name` is its kind, and
+    `key` its name in resources, with an alias if it has one. Raises ProviderProblem.
     """
     provider = PROVIDERS[name].make(settings, context.directory, exit_stack, context.confinement)
     if isinstance(provider, StateUser):

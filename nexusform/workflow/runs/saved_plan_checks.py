@@ -40,9 +40,10 @@ class CheckedPlan(Struct, frozen=True):
 
 
 def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False) -> CheckedPlan:
-    """Check whether a saved plan may be applied to the current state; otherwise reject it with an error. A new plan has
-    to be the same: if inputs changed, or with `replan`, it reads the providers again and needs equal changes; else it
-    uses the recorded inputs, and every part has to match. A plan with a verified signature may be irreproducible here.
+    """Check whether a saved plan may be applied to the current state; otherwise reject it with an error.
+
+    A new plan has to be the same, see `_compare_plan`. A plan with a verified signature (`is_verified`) may be
+    irreproducible here. With `replan` the new plan also reads the providers.
     """
     rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:
