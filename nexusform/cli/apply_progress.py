@@ -57,7 +57,7 @@ class ApplyReporter(TextReporter):
             self._bar.increment()
 
     def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
-        """Print `Apply complete! ...`, parsed by tools, and the checked predictions; with steps left, a table."""
+        """Print `Apply complete! ...`, parsed by tools, and the checked predictions. With steps left, print a table."""
         applied = outcome.applied
         if not applied.is_complete:  # a step failed, waits or was not started
             table = progress_text.render_step_outcomes(applied.end_events, self._paint, self.screen.width)

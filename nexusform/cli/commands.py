@@ -278,7 +278,7 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
 def _list_argument_words(value: object) -> list[str]:
     """Return the words of an argument's value, without empty ones.
 
-    A value is one word, a tuple of the words of a repeatable flag, or for ordered flags a tuple of pairs of flag
+    A value is one word, or a tuple of the words of a repeatable flag. For ordered flags it is a tuple of pairs of flag
     and word: `(("var-file", "a.nfvars"), ("var", "b=1"))` gives ["a.nfvars", "b=1"].
     """
     parts = value if isinstance(value, tuple) else (value,)
@@ -553,9 +553,8 @@ def group_flags(rows: Mapping[str, tuple[str, str]]) -> dict[str, list[tuple[str
 def _group_help_rows(
     rows: Mapping[str, tuple[str, str]], names_by_title: Mapping[str, Sequence[str]], other_title: str
 ) -> dict[str, list[tuple[str, str]]]:
-    """Group help rows by title; those under no title come last. Titles without rows are omitted.
-
-    `rows` have pairs of usage and help, by name of a flag or command; `names_by_title` has the names of each title.
+    """Group help rows by title; those under no title come last. Titles without rows are omitted. `rows` have pairs of
+    usage and help, by name of a flag or command; `names_by_title` has the names of each title.
     """
     remaining = dict(rows)
     groups: dict[str, list[tuple[str, str]]] = {}

@@ -256,7 +256,7 @@ def _run_plan(
 
 
 def _create_comparison_with_previous_plan(path: str, context: CommandContext) -> Callable[[Plan], Plan]:
-    """Return a function to add a comparison with the plan at `path` or, if unreadable, a warning; "": no change."""
+    """Return a function to compare a plan with the one at `path` ("": none). An unreadable one gives a warning."""
     if not path:
         return lambda plan: plan  # unchanged
     from nexusform.plans.impact.previous_plan import compare_with_previous, warn_about_previous

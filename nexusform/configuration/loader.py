@@ -228,7 +228,7 @@ class _FileReader:
         return self.read_module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
 
     def read_module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
-        """Read a directory's files (none are an error); None, and an error, if unreadable. `call`: None at the root."""
+        """Read the files of a directory. Return None, with an error, if it is unreadable. The root has no `call`."""
         directory = os.path.normpath(directory)
         try:
             identity = os.path.realpath(self._confinement.resolve(directory))
@@ -409,7 +409,7 @@ class _SyntaxTreeCache:
 
 
 def _read_or_create_cache_key(directory: Path) -> bytes | None:
-    """Return the user's key of this cache, created if missing; None if it is unusable or others can access it."""
+    """Return the user's key of this cache, created if missing. None if it is unusable, or others can access it."""
     path = directory / "key"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -291,7 +291,6 @@ class NestedBlockGroup:
 
     def _find_block_at_step(self, step: PathStep) -> StaticBlock | RepeatedBlock:
         """Find the block of a label or position: a static one, else a dynamic block (it may generate the wanted one).
-
         Without a match return the first block for a label, the last block for a position.
         """
         is_label = isinstance(step, str)

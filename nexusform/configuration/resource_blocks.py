@@ -201,7 +201,7 @@ _OTHER_TYPES: Final = {
 def read_repetition(
     attributes: Mapping[str, syntax.Attribute], noun: str, problems: list[Diagnostic]
 ) -> tuple[syntax.Expression | None, syntax.Expression | None]:
-    """Return `count` and `for_each`, None if not set; if both are set, report it and return None for `for_each`."""
+    """Return `count` and `for_each`, None if not set. If both are set, report it and return `count` alone."""
     count, for_each = attributes.get("count"), attributes.get("for_each")
     if count is not None and for_each is not None:
         detail = (
@@ -326,9 +326,8 @@ def _decode_conditions(blocks: Sequence[syntax.Block], kind: str, problems: list
 
 
 def remove_decoded_parts(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
-    """Return the body without the decoded arguments and blocks.
-
-    Each object of a JSON body remains, with its other properties only.
+    """Return the body without the decoded arguments and blocks. Each object of a JSON body remains, with its other
+    properties only.
     """
     if isinstance(body, syntax.JsonBody):
         names = {*decoded_schema.attributes, *decoded_schema.blocks}

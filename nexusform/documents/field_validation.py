@@ -156,9 +156,8 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
 
 
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
-    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid.
-
-    The reason is the end of a sentence that starts with the name of the field.
+    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid. The
+    reason is the end of a sentence that starts with the name of the field.
     """
     if shape.choices and data not in shape.choices:
         hint = suggest_name(data, shape.choices)

@@ -272,7 +272,7 @@ def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPositio
 
 
 def _parse_scalar(event: Any, position: TextPosition) -> Any:
-    """Parse a scalar by its tag (`!!int 1`); without a tag by YAML's rules if plain (no quotes), else as text.
+    """Parse a scalar by its tag, such as `!!int 1`. Without a tag, it is text in quotes, else YAML's rules decide.
 
     A text such as 1.5 is unfit for `!!int`. Raises _InvalidDocument for a value unfit for its tag, and for another tag.
     """

@@ -143,7 +143,7 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
 
 
 def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
-    """Evaluate `[for k, v in c : value if x]` to a tuple; unknown if `c` or any `x` is, or after an error."""
+    """Evaluate `[for k, v in c : value if x]` to a tuple. It is unknown if `c` or an `x` is, or after an error."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
@@ -157,7 +157,7 @@ def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
 
 
 def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
-    """Evaluate `{for k, v in c : key => value if x}`; unknown if `c`, a key or an `x` is, or after an error."""
+    """Evaluate `{for k, v in c : key => value if x}`. It is unknown if `c`, a key or an `x` is, or after an error."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)

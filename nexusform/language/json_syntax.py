@@ -192,7 +192,7 @@ class _JsonReader:
         return syntax.JsonArray(tuple(items), self.positions.build_span(begin, end))
 
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
-        """Return True at a comma, False at the `closing` bracket (`begin`: the opening one); else raise an error."""
+        """Return True at a comma, False at the `closing` bracket. Otherwise raise an error. `begin` opens it."""
         if self.kind == closing:
             return False
         if self.kind == _END:
@@ -313,7 +313,7 @@ def _convert_value(
 
 
 def _convert_json_string_to_expression(text: str, span: Span, diagnostics: list[Diagnostic]) -> syntax.Expression:
-    """Convert a text to an expression: a template if it contains `${` or `%{`, else (and after an error) the text."""
+    """Convert a text to an expression: a template if it contains `${` or `%{`. Otherwise, or after an error, text."""
     if "${" not in text and "%{" not in text:
         return syntax.StringLiteral(text, span)
     begin = span.start

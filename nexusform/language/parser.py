@@ -60,9 +60,8 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
-    """Parse a configuration file. Return its body and the problems of its syntax, in the order of the text.
-
-    With errors the body contains the parsed part, to display context; it must not be used for plans.
+    """Parse a configuration file. Return its body and the problems of its syntax, in the order of the text. With errors
+    the body contains the parsed part, to display context; it must not be used for plans.
     """
     positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)

@@ -270,7 +270,7 @@ def _call_conversion(node: Call, function: Function, parse_type: TypeParser, run
 
 
 def _check_expanded_argument(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
-    """Return the argument of `...`, a sequence or unknown; None, and a problem, for anything else."""
+    """Return the argument of `...`, a sequence or unknown. Report anything else, and return None."""
     if last.raw is None:
         detail = "The expanding argument (indicated by ...) must not be null."
     elif last.type is DYNAMIC or isinstance(last.type, (ListType, SetType, TupleType)):

@@ -49,7 +49,7 @@ def _remove_empty_strings(strings: Value) -> Value:
 
 
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
-    """Return a list type for lists with a common type, else a tuple type; DYNAMIC if a list in the tuple is unknown."""
+    """Return a list type for lists with a common type. Otherwise a tuple type, or DYNAMIC if a list is unknown."""
     if not arguments:
         raise FixedProblem("at least one argument is required")
     element_types: list[Type] = []  # of the lists among the arguments

@@ -39,7 +39,7 @@ def _find_common_type(arguments: Sequence[Value]) -> Type:
 
 
 def _combine_sets(combine: _Combine, *sets: Value) -> Value:
-    """Combine sets by a function of two dicts (`combine`). The dicts have the elements by a key; equal ones share it.
+    """Combine sets by `combine`, a function of two dicts. A dict has the elements of a set by a key of their value.
     The result of the first two sets is combined with the third one, and so on. With unknown parts it is unknown.
     """
     set_type = _find_common_type(sets)
@@ -82,7 +82,7 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_cartesian_product(*sets: Value) -> Value:
-    """Compute all combinations, the last factor varying fastest; unknown, but bounded, if a length is unknown."""
+    """Compute all combinations, the last factor varying fastest. An unknown length gives only bounds of the result."""
     result_type = _find_product_type(sets)
     assert isinstance(result_type, (ListType, SetType))
     row_type = result_type.element

@@ -187,8 +187,10 @@ def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -
 
 
 def parse_confinement(flag_value: str, environment: Mapping[str, str], directory: str = ".") -> Confinement:
-    """Parse -confine or NF_CONFINE (`flag_value`): "false" is none, "true" the top of the work tree, other values are
-    a directory; "" is "true" under NF_IN_AUTOMATION, else none. Raises ValueError with a message.
+    """Parse `flag_value`, the value of -confine or NF_CONFINE. Raises ValueError with a message.
+
+    "false" is no confinement, "true" the top of the work tree, and any other value a directory. Without a value ("") it
+    is as "true" under NF_IN_AUTOMATION, otherwise as "false".
     """
     source = detect_confinement_source(flag_value, environment)
     if source in (ConfinementSource.NONE, ConfinementSource.DISABLED):

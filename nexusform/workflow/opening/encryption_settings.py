@@ -55,7 +55,7 @@ def _check_key_vaults(encryption: Encryption, context: CommandContext) -> list[D
 def wrap_backend(
     backend: StateBackend, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Return the backend with encryption, or unchanged if states are not encrypted; None with errors."""
+    """Return the backend with encryption, or unchanged if states are not encrypted. Return None with errors."""
     encryption, diagnostics = merge_encryption(settings, context)
     if has_errors(diagnostics):
         return None, diagnostics
@@ -111,7 +111,7 @@ def decrypt_file(
 def _create_document_cipher(
     purpose: str, configuration: Configuration, context: CommandContext
 ) -> tuple[DocumentCipher | None, list[Diagnostic]]:
-    """Create the cipher of plans (purpose PLAN) or state; None if they are not encrypted, or with errors."""
+    """Create the cipher of plans (purpose PLAN) or state. Return None if they are not encrypted, or with errors."""
     encryption, diagnostics = merge_encryption(configuration.settings, context)
     if encryption is None:
         return None, diagnostics

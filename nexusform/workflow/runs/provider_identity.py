@@ -112,9 +112,8 @@ def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> di
 
 
 def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, state: State) -> State:
-    """Return the state after an apply with identities read again, if they were incomplete before it.
-
-    For example, the identity of a hub may depend on a namespace created by this apply.
+    """Return the state after an apply with identities read again, if they were incomplete before it. For example, the
+    identity of a hub may depend on a namespace created by this apply.
     """
     entries = dict(state.providers)
     for name, entry in check.confirmed.items():

@@ -241,8 +241,8 @@ class Run(Struct):
         return replace(plan, providers=observed, provider_titles=titles)
 
     def _compare_identities(self, options: PlanOptions, *, is_connected: bool) -> list[Diagnostic]:
-        """Compare the systems behind the providers after a plan with -refresh=false: with the server if a data source
-        has just connected to one (`is_connected`), else by settings only.
+        """Compare the systems behind the providers after a plan with -refresh=false. Usually no connection is made, and
+        only settings are compared. If a data source has just connected (`is_connected`), servers are identified, too.
         """
         is_expected = bool(options.dry_run_skip_reason) and not self.unreachable
         if options.refresh or not is_expected:  # with a refresh they were compared before it

@@ -284,8 +284,8 @@ def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
 
 
 def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
-    """Return a warning if files of the configuration, or read by its functions, differ from the plan's; else [] (also
-    for a directory without configuration).
+    """Return a warning if files of the configuration, or files read by its functions, differ from those of the plan. A
+    directory without configuration is not compared.
     """
     configuration, _ = load_project_configuration(run.project.context)
     if not configuration.files:

@@ -143,9 +143,8 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
 
 
 def _list_changed_objects(name: str, request: PlanRequest) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
-    """Yield the objects that a block moves from the default (simulated) provider to the provider `name`.
-
-    Each is a tuple: the address of the object, its recorded state, and the block that names the new provider.
+    """Yield the objects that a block moves from the default (simulated) provider to the provider `name`. Each is a
+    tuple: the address of the object, its recorded state, and the block that names the new provider.
     """
     if name == DEFAULT_PROVIDER:
         return

@@ -364,7 +364,7 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
 
 
 def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
-    """Return an error if `pushed` must not replace the state: other lineage, older, or same serial with changes."""
+    """Return an error if `pushed` must not replace the state: unrelated, older, or changed under the same serial."""
     if not has_been_written(state):
         return None
     remedy = "No changes were made. To replace the current state anyway, use -force."

@@ -426,8 +426,8 @@ def _fetch_first_value(connection: Connection[Any], query: Any, parameters: Sequ
 
 
 def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> bytes | None:
-    """Return the content found by a query, None without a row. Its row is (size, content), without the content if the
-    size exceeds `parameters[0]`: then raise FileTooLarge. Contents are transferred in binary form: text is longer.
+    """Return the content found by a query, None without a row. Raises FileTooLarge beyond `parameters[0]` bytes. The
+    row is (size, content): a content too large is omitted. The transfer is binary, because text is longer.
     """
     row = connection.execute(query, parameters, binary=True).fetchone()
     size, content = row if row is not None else (None, None)
