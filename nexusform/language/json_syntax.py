@@ -340,11 +340,12 @@ def _build_interpolated_reference(root: str, steps: str, span: Span) -> syntax.E
         first = Position(start.line, start.column + begin, start.byte + begin)
         return Span(filename, first, Position(start.line, start.column + end, start.byte + end))
 
-    offset = 3 + len(root)  # after the quotation mark, the dollar sign and the brace
-    traverse = syntax.TraverseRoot(root, build_span(3, offset))
+    root_begin = 3  # after the quotation mark, the dollar sign and the brace
+    offset = root_begin + len(root)
+    traverse = syntax.TraverseRoot(root, build_span(root_begin, offset))
     attributes: list[syntax.TraverseAttribute] = []
     for name in steps.split(".")[1:]:
         end = offset + 1 + len(name)
         attributes.append(syntax.TraverseAttribute(name, build_span(offset, end)))
         offset = end
-    return syntax.TemplateWrap(syntax.Traversal(traverse, tuple(attributes), build_span(3, offset)), span)
+    return syntax.TemplateWrap(syntax.Traversal(traverse, tuple(attributes), build_span(root_begin, offset)), span)

@@ -244,7 +244,7 @@ class TemplateParser:
                 stack[-1].parts.append(piece.expression)
             elif piece.keyword in _ENDS:  # the start of an `if` or `for`
                 stack.append(_OpenDirective(piece))
-            else:
+            else:  # `else`, `endif` or `endfor`
                 self._process_directive_end(piece, stack)
             deepest = max(deepest, len(stack) - 1)
         self.stream.add_nesting_levels(deepest)

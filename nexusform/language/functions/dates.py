@@ -88,6 +88,7 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
     if match is None:
         raise FunctionProblem(f'not a valid RFC3339 timestamp: "{truncate_text(text, _MAX_EXCERPT)}"', position)
+    # The offset is `Z`, or a sign, hours and minutes; an absent part is "0".
     *date_and_time, fraction_digits, _utc, sign, offset_hours, offset_minutes = match.groups(default="0")
     year, month, day, hour, minute, second = map(int, date_and_time)
     hours, minutes = int(offset_hours), int(offset_minutes)

@@ -50,7 +50,7 @@ def _get_hangul_class(char: str) -> str:
     """Return L, V or T for the parts of a syllable, S or N for one without or with a last consonant, "" for others."""
     code = ord(char)
     if code in _HANGUL_SYLLABLE:
-        return "N" if (code - 0xAC00) % 28 else "S"
+        return "N" if (code - 0xAC00) % 28 else "S"  # every 28th syllable has no last consonant
     return next((name for name, part in _HANGUL_PARTS if code in part), "")
 
 

@@ -181,7 +181,8 @@ class TokenStream(Struct):
         """
         opening = _HEREDOC.match(self.tokens.text, begin)
         if opening is not None:
-            closing = re.compile(rf"^[ \t]*{re.escape(opening.group(3))}[ \t]*\r?$", re.MULTILINE)
+            marker = opening.group(3)  # without `<<`, `-` and quotes
+            closing = re.compile(rf"^[ \t]*{re.escape(marker)}[ \t]*\r?$", re.MULTILINE)
             closing_match = closing.search(self.tokens.text, opening.end())
             if closing_match is not None:
                 last = len(self.tokens.kinds) - 1

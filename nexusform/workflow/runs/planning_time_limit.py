@@ -72,7 +72,7 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
             super().__init__(*failure.diagnostics)
 
     def watch_time() -> None:
-        """Raise the exception after the limit, and again while the block goes on."""
+        """Raise the exception after the limit, and again while the block still runs."""
         nonlocal was_raised
         wait, remaining_waits = float(seconds), _MAX_WAITS
         while not end_event.wait(wait):

@@ -175,7 +175,7 @@ class PostgresBackend:
         return locks.parse_lock(bytes(content)) if content is not None else None
 
     def force_unlock(self, lock_id: str) -> None:
-        """Terminate the session of the lock with this id, and invalidate its fencing number."""
+        """Terminate the session of the lock with this id. With another fencing number, its holder can write no more."""
         locks.check_breakable(lock_id, self.read_lock())
         end = (
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_locks, {schema}.workspaces w "
@@ -238,7 +238,10 @@ class PostgresBackend:
 
     @contextmanager
     def _begin_fenced_transaction(self, operation: str) -> Iterator[tuple[Connection[Any], int]]:
-        """Begin a transaction, checking lease and fencing number of a held lock; yield its connection and row id."""
+        """Begin a transaction, and yield its connection and row id. With a lock, check its lease and fencing number.
+
+        The number changes with each holder, so a former holder cannot write.
+        """
         lock_state = self._lock_state
         if lock_state is not None:
             lock_state.lease.check_valid()
@@ -381,7 +384,7 @@ class _Database:
         if not (_is_this_machine(connection.info.host) or connection.pgconn.ssl_in_use):
             connection.close()
             raise BackendProblem(f"{self.location}: {_PLAIN}")
-        if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:
+        if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:  # 160002 is version 16.2
             connection.close()
             raise BackendProblem(f"{self.location}: PostgreSQL {_MIN_SERVER_VERSION} or newer is needed.")
         if self._create:  # the tables may not exist yet
