@@ -80,7 +80,7 @@ def find_remaining_steps(
 
 
 def check_interrupted_apply(stored: StoredState, context: CommandContext) -> list[Diagnostic]:
-    """Return a warning for a new plan about an unfinished apply, or the errors of its unreadable plan, or else []."""
+    """Return a warning for a new plan about an unfinished apply. If its own plan is unreadable, return errors."""
     remaining_steps, problems = find_remaining_steps(stored, context)
     if remaining_steps is None:
         return problems

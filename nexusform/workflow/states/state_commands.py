@@ -243,6 +243,7 @@ def create_move_change(source: AddressPattern, target: AddressPattern) -> StateC
     """Create the change of `state mv`; see state_edits.plan_moves for the moved addresses."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        """Return the state with the instances moved; None with errors."""
         try:
             return state_edits.move_instances(state, state_edits.plan_moves(state, source, target)), []
         except DiagnosticsError as failure:
@@ -260,6 +261,7 @@ def create_remove_change(
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        """Return the state without the objects and VM records, and a warning about VMs still running."""
         from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms
 
         if vms:
@@ -335,6 +337,7 @@ def create_untaint_change(pattern: AddressPattern, *, allow_missing: bool) -> St
     """Create the change of `untaint`. A missing object is an error, or with `allow_missing` a warning."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        """Return the state without the taint; None with errors."""
         try:
             address = state_edits.find_instance(state, pattern)
             if address is None:
@@ -353,6 +356,7 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
     """Create the change of `state push` of file `name`. Reject another lineage and an older state unless forced."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        """Return the pushed state, unless it must not replace the current one."""
         if not force:
             rejection = check_lineage(state, pushed, name)
             if rejection is not None:  # another lineage, or not newer
