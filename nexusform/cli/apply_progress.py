@@ -83,22 +83,20 @@ class ApplyReporter(TextReporter):
         for output in outcome.wrong_outputs:
             self._print_wrong_prediction(output)
 
-    def _print_predictions(
-        self, wrong_predictions: Sequence[WrongPrediction], ties: Sequence[WrongPrediction], hits: int
-    ) -> None:
+    def _print_predictions(self, wrong: Sequence[WrongPrediction], ties: Sequence[WrongPrediction], hits: int) -> None:
         """Print the wrong predictions, then those of VMs on an equally good machine (`ties`). The first title counts
         the correct ones.
         """
         hit_note = f", {hits:,} correct" if hits else ""
-        if wrong_predictions:
-            noun = select_word_form(len(wrong_predictions), "prediction")
-            self._print_wrong_predictions(f"{len(wrong_predictions):,} {noun} wrong{hit_note}:", wrong_predictions)
+        if wrong:
+            noun = select_word_form(len(wrong), "prediction")
+            self._print_wrong_predictions(f"{len(wrong):,} {noun} wrong{hit_note}:", wrong)
             hit_note = ""
         if ties:
             count = format_count(len(ties), "VM")
             verb = select_word_form(len(ties), "runs", "run")
             self._print_wrong_predictions(f"{count} {verb} on another machine allowed by the rule{hit_note}:", ties)
-        elif hits and not wrong_predictions:
+        elif hits and not wrong:
             self.screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
 
     def _print_wrong_predictions(self, title: str, wrong_predictions: Sequence[WrongPrediction]) -> None:

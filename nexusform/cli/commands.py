@@ -131,9 +131,8 @@ class Command(click.Command):
             formatter.write(f"\nAll flags: {ctx.command_path} -help=all\n")
 
     def _format_hint(self, extra: str, words: Sequence[str]) -> str:
-        """Return a hint for an unexpected argument, after a blank; "" without one.
-
-        It may be the value of a switch (`-lock false`), an id without its flag, or a directory.
+        """Return a hint for an unexpected argument, after a blank; "" without one. It may be the value of a switch
+        (`-lock false`), an id without its flag, or a directory.
         """
         flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]
         previous_word = ""  # the word before `extra`, without dashes
@@ -248,10 +247,9 @@ class _OutputPath(Struct, frozen=True):
 
 
 def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
-    """Delete older files at the output paths of a command: after a failure, none is mistaken for its result.
-
-    All paths are checked before the first deletion. Raises a usage error for a path in use as an input. A command
-    with a flag of `_CHECKED_OUTPUTS` replaces the older file itself, so its path is checked only.
+    """Delete older files at the output paths of a command: after a failure, none is mistaken for its result. All paths
+    are checked before the first deletion. Raises a usage error for a path in use as an input. A command with a flag of
+    `_CHECKED_OUTPUTS` replaces the older file itself, so its path is checked only.
     """
     inputs: set[str] = set()  # real paths of all other arguments
     outputs: list[_OutputPath] = []
@@ -276,10 +274,9 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
 
 
 def _list_argument_words(value: object) -> list[str]:
-    """Return the words of an argument's value, without empty ones.
-
-    A value is one word, or a tuple of the words of a repeatable flag. For ordered flags it is a tuple of pairs of flag
-    and word: `(("var-file", "a.nfvars"), ("var", "b=1"))` gives ["a.nfvars", "b=1"].
+    """Return the words of an argument's value, without empty ones. A value is one word, a tuple of the words of a
+    repeatable flag, or for ordered flags a tuple of pairs of flag and word. For example,
+    `(("var-file", "a.nfvars"), ("var", "b=1"))` gives ["a.nfvars", "b=1"].
     """
     parts = value if isinstance(value, tuple) else (value,)
     words = []
@@ -290,9 +287,8 @@ def _list_argument_words(value: object) -> list[str]:
 
 
 def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
-    """Raise a usage error for a path outside of the allowed directories, or of an input.
-
-    An input has one of the `inputs` paths or a suffix of inputs. Other existing files may be inputs by their content.
+    """Raise a usage error for a path outside of the allowed directories, or of an input. An input has one of the
+    `inputs` paths or a suffix of inputs. Other existing files may be inputs by their content.
     """
     from nexusform.workflow.opening.command_context import parse_confinement
     from nexusform.workflow.opening.system_io import may_be_input
@@ -316,9 +312,8 @@ class RemovedCommandError(click.ClickException):
 
 
 def apply_global_options(arguments: list[str]) -> list[str]:
-    """Apply `-chdir=DIR` before the command; return the remaining words in the form that click expects.
-
-    `-version` becomes the command `version`, and each form of help the flag `--help` at the end. Raises a usage error.
+    """Apply `-chdir=DIR` before the command; return the remaining words in the form that click expects. `-version`
+    becomes the command `version`, and each form of help the flag `--help` at the end. Raises a usage error.
     """
     arguments = _change_directory(arguments)
     first = next(iter(arguments), "")
@@ -406,7 +401,6 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the name and the command of the first word, and the other words. Raises a usage error without one.
-
         While a shell completes a name, there may be no command yet: both are None.
         """
         name = args[0]

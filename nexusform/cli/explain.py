@@ -153,10 +153,9 @@ def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
 
 
 def _describe_current_placement(reason: VmExplanation) -> list[str]:
-    """Return one sentence about the current location of a VM; [] if the plan creates it.
-
-    An example is `core-1 runs on r1 / bm02 (predicted, trigger heal (bm01 was left) at serial 3; state serial 7).` The
-    location is predicted or observed. The trigger is the reason of the last move, here from bm01 at serial 3.
+    """Return one sentence about the current location of a VM; [] if the plan creates it. An example is `core-1 runs on
+    r1 / bm02 (predicted, trigger heal (bm01 was left) at serial 3; state serial 7).` The location is predicted or
+    observed. The trigger is the reason of the last move, here from bm01 at serial 3.
     """
     if reason.current_placement is None:
         return []

@@ -220,7 +220,6 @@ def _run_plan(
     check_plan: Callable[[Plan], Plan],
 ) -> int:
     """Open the project, plan and report; return the exit code. Early errors give a failed plan: errors, no changes.
-
     `check_plan` adds the comparison with an earlier plan, and the results of the guard rails.
     """
     signer, problems = _load_signer(arguments.sign)

@@ -121,9 +121,8 @@ class TextReporter(RunReporter):
         self._read_count = 0
 
     def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions) -> None:
-        """Print the whole text of the plan. Errors go to stderr: in the middle of the text, after its first part.
-
-        In a detailed or Terraform-compatible text all diagnostics follow at the end instead.
+        """Print the whole text of the plan. Errors go to stderr: in the middle of the text, after its first part. In a
+        detailed or Terraform-compatible text all diagnostics follow at the end instead.
         """
         from nexusform.rendering.text.plan_text import PlanTextOptions, render_around_errors, render_plan
 

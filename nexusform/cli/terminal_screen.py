@@ -76,7 +76,6 @@ class Screen:
         errors_last: bool = False,
     ) -> None:
         """Print diagnostics in boxes: errors to stderr, then warnings to stdout. Without diagnostics print nothing.
-
         With `errors_last` the warnings are first, as in Terraform. With `is_aside` they go to stderr, too, because
         stdout is for a document.
         """
@@ -121,9 +120,8 @@ _HASH_COMMAND: Final = re.compile(r"##(?=\[|vso\[)")
 
 
 def escape_log_commands(text: str) -> str:
-    """Insert a space into CI log commands: `::set-env` becomes `: :set-env`, and `##[group]` becomes `# #[group]`.
-
-    A multi-line value could set variables of the job otherwise. GitHub executes `::NAME` at the start of a line, also
+    """Insert a space into CI log commands: `::set-env` becomes `: :set-env`, and `##[group]` becomes `# #[group]`. A
+    multi-line value could set variables of the job otherwise. GitHub executes `::NAME` at the start of a line, also
     after blanks. Azure executes `##vso[` anywhere. Both execute `##[`.
     """
     return _replace_log_commands(text, hashes="# #", first_colon=": ")

@@ -30,8 +30,9 @@ __all__ = ["PreparedBody", "build_prepared_body", "build_prepared_resource"]
 def build_prepared_body(
     body: AnyBody, schema: BlockSchema, header: Span | None = None
 ) -> tuple[PreparedBody, list[Diagnostic]]:
-    """Validate everything that is independent of values, once per block. `header` is the position of missing-argument
-    errors; without it, the start of the body.
+    """Validate everything that is independent of values, once per block.
+
+    `header` is the position of missing-argument errors; without it, the start of the body.
     """
     problems: list[Diagnostic] = []
     prepared = _prepare_new_body(

@@ -155,8 +155,9 @@ def _decode_generated_block_label(
 
 
 def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[IteratorScope] | None, list[Diagnostic]]:
-    """Build one scope for each block to generate, in iteration order; None if `for_each` is unknown or invalid. A scope
-    has the iterator of the block: an object of the key and the value of one element.
+    """Build one scope for each block to generate, in iteration order; None if `for_each` is unknown or invalid.
+
+    A scope has the iterator of the block: an object of the key and the value of one element.
     """
     value, problems = evaluate_expression(block.for_each, scope)
     if has_errors(problems) or not value.is_known:

@@ -339,8 +339,9 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
 
 
 def list_automatic_variable_files(directory: str) -> list[str]:
-    """Return the paths of the variable files that are read automatically, lowest precedence first. These are
-    `nexusform.nfvars.hcl` and `.json`, then all files with names such as `*.auto.nfvars.hcl`.
+    """Return the paths of the variable files that are read automatically, lowest precedence first.
+
+    These are `nexusform.nfvars.hcl` and `.json`, then all files with names such as `*.auto.nfvars.hcl`.
     """
     names = list_directory(directory)
     fixed_names = [name for name in names if name in _VARIABLE_FILES]

@@ -86,8 +86,10 @@ class PreparedBody:
     def evaluate(
         self, scope: Scope, *, allows_ephemeral: bool = False
     ) -> tuple[dict[str, Any], tuple[Path, ...], list[Diagnostic]]:
-        """Return the values as plain data by name, the paths of sensitive parts, and the problems. Absent and null
-        arguments have their default or None; computed ones are omitted. Unknown or invalid values are UNKNOWN.
+        """Return the values as plain data by name, the paths of sensitive parts, and the problems.
+
+        Absent and null arguments have their default or None; computed ones are omitted. Unknown or invalid
+        values are UNKNOWN.
         """
         notes = EvaluationResult(allows_ephemeral=allows_ephemeral)
         values = self.fill(scope, notes)
@@ -291,6 +293,7 @@ class NestedBlockGroup:
 
     def _find_block_at_step(self, step: PathStep) -> StaticBlock | RepeatedBlock:
         """Find the block of a label or position: a static one, else a dynamic block (it may generate the wanted one).
+
         Without a match return the first block for a label, the last block for a position.
         """
         is_label = isinstance(step, str)
@@ -378,8 +381,9 @@ def locate_literal_part(expression: Expression, path: Path) -> Span:
 
 
 def _find_literal_element(expression: Expression, step: PathStep) -> Expression | None:
-    """Return the element of a literal list or object; None without it, or if the expression is neither. A step is the
-    index of an item, or the key of an entry. A key that is computed by an expression matches no step.
+    """Return the element of a literal list or object; None without it, or if the expression is neither.
+
+    A step is the index of an item, or the key of an entry. A key that is computed by an expression matches no step.
     """
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]

@@ -310,8 +310,9 @@ class _ReferenceChecker:
         return build_error("reference-to-undeclared-resource", detail, traversal.span)
 
     def _suggest_similar_resource(self, mode: Mode, kind: str, name: str) -> str:
-        """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name. Only
-        blocks of the same mode count: a data block is no suggestion for a managed resource.
+        """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name.
+
+        Only blocks of the same mode count: a data block is no suggestion for a managed resource.
         """
         prefix = MODE_PREFIXES[mode]  # "data." or ""
         blocks = [block for block in self.module.resources.values() if block.mode == mode]

@@ -100,6 +100,7 @@ class SchemaViolation(Struct, frozen=True):
 
 def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> SchemaViolation | None:
     """Validate a value against its shape; None if it is valid. Parts of a mapping or a list are not validated.
+
     `source_text` is the text of a scalar in the document.
     """
     if not shape.kind.is_valid(data):
@@ -156,8 +157,9 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
 
 
 def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
-    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid. The
-    reason is the end of a sentence that starts with the name of the field.
+    """Return why a value is not among the choices, does not match the pattern, or has an invalid form; "" if valid.
+
+    The reason is the end of a sentence that starts with the name of the field.
     """
     if shape.choices and data not in shape.choices:
         hint = suggest_name(data, shape.choices)

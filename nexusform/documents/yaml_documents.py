@@ -238,8 +238,9 @@ class _DocumentReader:
 
 
 def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dict[str, Any], TextPosition]]:
-    """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument. `data`
-    is the value of the key `<<`, and `position` has the positions of its parts in `children`.
+    """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument.
+
+    `data` is the value of the key `<<`, and `position` has the positions of its parts in `children`.
     """
     if isinstance(data, dict):
         return [(data, position)]
@@ -302,8 +303,10 @@ def _convert_to_float(number: Any, text: str, position: TextPosition) -> float:
 
 
 def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
-    """Parse a scalar without quotes: null, a boolean, a number, else its text. Integers may have a base: `0x1f`,
-    `0b11`, and `0o17` or `017` in octal. Raises _InvalidDocument for infinity, NaN and numbers too large for a float.
+    """Parse a scalar without quotes: null, a boolean, a number, else its text.
+
+    Integers may have a base: `0x1f`, `0b11`, and `0o17` or `017` in octal. Raises _InvalidDocument for infinity, NaN
+    and numbers too large for a float.
     """
     if text in _NULLS:
         return None

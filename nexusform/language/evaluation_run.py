@@ -315,8 +315,9 @@ class Files(Protocol):
         """Check whether a regular file exists at the path."""
 
     def find_files(self, base: str, pattern: str) -> list[str]:
-        """Find regular files below `base` that match the pattern (`*`, `**`, `?`, `[]`, `{}`). Returns sorted
-        slash-separated paths relative to `base`. Raises MissingDirectory.
+        """Find regular files below `base` that match the pattern (`*`, `**`, `?`, `[]`, `{}`).
+
+        Returns sorted slash-separated paths relative to `base`. Raises MissingDirectory.
         """
 
     def resolve_path(self, path: str) -> str:

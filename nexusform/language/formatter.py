@@ -174,8 +174,9 @@ def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
 
 
 def _split_line_into_alignment_cells(line: _Line) -> None:
-    """Split a line into the cells to align with neighboring lines: `name`, `= value` and the comment at the end. All
-    tokens of the line are in `lead` at first. A value that continues on later lines stays there.
+    """Split a line into the cells to align with neighboring lines: `name`, `= value` and the comment at the end.
+
+    All tokens of the line are in `lead` at first. A value that continues on later lines stays there.
     """
     lead = line.lead
     if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
@@ -229,8 +230,9 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
 
 
 def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
-    """Check whether a space separates two tokens, by the rules of brackets. Braces have spaces inside, other brackets
-    have none. Two sequences (`${...}`, `%{...}`) stay together.
+    """Check whether a space separates two tokens, by the rules of brackets.
+
+    Braces have spaces inside, other brackets have none. Two sequences (`${...}`, `%{...}`) stay together.
     """
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":

@@ -60,8 +60,9 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
-    """Parse a configuration file. Return its body and the problems of its syntax, in the order of the text. With errors
-    the body contains the parsed part, to display context; it must not be used for plans.
+    """Parse a configuration file. Return its body and the problems of its syntax, in the order of the text.
+
+    With errors the body contains the parsed part, to display context; it must not be used for plans.
     """
     positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)
@@ -139,8 +140,10 @@ def check_source_length(source: SourceFile, positions: CharacterPositions) -> Di
 
 
 def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
-    """Return a warning at the position where hcl2 stops parsing a file of native syntax, or None. Only for files that
-    `parse_file` parses without errors; it takes several times as long. docs/language-differences.md lists alternatives.
+    """Return a warning at the position where hcl2 stops parsing a file of native syntax, or None.
+
+    Only for files that `parse_file` parses without errors; it takes several times as long.
+    docs/language-differences.md lists alternatives.
     """
     import hcl2
     from lark.exceptions import LarkError, UnexpectedInput

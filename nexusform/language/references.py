@@ -21,8 +21,9 @@ def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ..
 
 
 def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:
-    """Return the references of a body to names other than its own (of a `for` or `dynamic`), in source order. In JSON
-    every string is parsed as a template: without a schema, other texts cannot be distinguished.
+    """Return the references of a body to names other than its own (of a `for` or `dynamic`), in source order.
+
+    In JSON every string is parsed as a template: without a schema, other texts cannot be distinguished.
     """
     if isinstance(body, syntax.JsonBody):
         return tuple(chain.from_iterable(_list_in_json(json_object, _NO_NAMES) for json_object in body.objects))

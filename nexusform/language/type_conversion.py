@@ -282,8 +282,9 @@ def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
 
 
 def _require_convertible_to_collection(from_type: Type, target: ListType | SetType | MapType) -> None:
-    """Require a type of the same shape (sequence or mapping) with convertible parts. Raises ConversionProblem. A tuple
-    or object has several part types: each must be convertible to the element type of the collection.
+    """Require a type of the same shape (sequence or mapping) with convertible parts. Raises ConversionProblem.
+
+    A tuple or object has several part types: each must be convertible to the element type of the collection.
     """
     from_sequence = isinstance(from_type, (ListType, SetType, TupleType))
     from_mapping = isinstance(from_type, (MapType, ObjectType))

@@ -48,8 +48,9 @@ _INVALID: Final = "invalid-type-specification"
 
 
 def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
-    """Parse a type expression; None with diagnostics if it is not a type. Defaults of optional attributes are converted
-    to the attribute's type; `convert_value` applies them.
+    """Parse a type expression; None with diagnostics if it is not a type.
+
+    Defaults of optional attributes are converted to the attribute's type; `convert_value` applies them.
     """
     parser = _TypeParser()
     parsed_type = parser.parse_type(expression)

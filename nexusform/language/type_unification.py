@@ -60,8 +60,9 @@ def _get_shape(value_type: Type) -> tuple[str, ...] | int:
 
 
 def _unify_mappings(types: Sequence[Type]) -> Type | None:
-    """Return the common type of maps and objects: a map of the common type of their parts. None if there is none. Parts
-    without a common type still allow one object among maps of DYNAMIC elements: the result is its type.
+    """Return the common type of maps and objects: a map of the common type of their parts. None if there is none.
+
+    Parts without a common type still allow one object among maps of DYNAMIC elements: the result is its type.
     """
     common = _unify_part_types(types)
     if common is not None:
@@ -177,8 +178,9 @@ def _has_only_equal_pairs(pairs: Iterable[tuple[Value, Value]]) -> bool | None:
 
 
 def _may_be_equal(left: Type, right: Type) -> bool:
-    """Return whether two types are equal, or may be once their open parts are known. DYNAMIC is an open type or part: a
-    list of DYNAMIC may become a list of strings, but never a map.
+    """Return whether two types are equal, or may be once their open parts are known.
+
+    DYNAMIC is an open type or part: a list of DYNAMIC may become a list of strings, but never a map.
     """
     if left is right or left is DYNAMIC or right is DYNAMIC or left == right:
         return True

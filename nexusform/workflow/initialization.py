@@ -92,7 +92,6 @@ def _prepare_backend(
     options: InitOptions,
 ) -> tuple[list[str], list[Diagnostic]]:
     """Open the chosen backend, migrate the state of the old one if requested, save the choice. Return lines to show.
-
     The old backend is that of the last `init`. Without one it is the default backend, if it has a state. With errors
     the old choice stays recorded, and there are no lines.
     """
@@ -251,9 +250,8 @@ def _migrate_workspaces(
 def _migrate_workspace(
     context: CommandContext, source: StateBackend, target: StateBackend, name: str, options: InitOptions
 ) -> tuple[str, list[Diagnostic]]:
-    """Copy the state of one workspace to the new backend, under the locks of both. Return a line about it.
-
-    The line is "" if the workspace has no state, and with errors.
+    """Copy the state of one workspace to the new backend, under the locks of both. Return a line about it. The line is
+    "" if the workspace has no state, and with errors.
     """
     problems: list[Diagnostic] = []
     # Without a saved choice, other commands need the settings of the new backend as flags.

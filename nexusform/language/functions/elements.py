@@ -44,8 +44,9 @@ SEQUENCES: Final = (ListType, SetType, TupleType)
 
 
 def _combine_bools(decisive: bool, items: Value) -> Value:
-    """Combine bools for `alltrue` (`decisive` is False) or `anytrue` (True); a null item counts as false. One decisive
-    item gives the result, even if others are unknown. Else the result is unknown with an unknown item.
+    """Combine bools for `alltrue` (`decisive` is False) or `anytrue` (True); a null item counts as false.
+
+    One decisive item gives the result, even if others are unknown. Else the result is unknown with an unknown item.
     """
     if any(item.raw is not UNKNOWN and bool(item.raw) is decisive for item in items.raw):
         return build_boolean(decisive)

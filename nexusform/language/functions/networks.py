@@ -53,8 +53,9 @@ def _require_whole_number(number: Any, name: str, position: int) -> int:
 
 
 def _compute_host_address(prefix: str, number: Any) -> str:
-    """Compute the address of a host number; an IPv4 address within IPv6 is displayed as IPv4. In 10.0.0.0/8 the host 16
-    is 10.0.0.16, and the host -1 is 10.255.255.255.
+    """Compute the address of a host number; an IPv4 address within IPv6 is displayed as IPv4.
+
+    In 10.0.0.0/8 the host 16 is 10.0.0.16, and the host -1 is 10.255.255.255.
     """
     network = _parse_network(prefix)
     host = _require_whole_number(number, "hostnum", position=1)

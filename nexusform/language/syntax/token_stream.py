@@ -189,8 +189,9 @@ class TokenStream(Struct):
                 self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
 
     def _is_preceded_by_not_operator(self, index: int) -> bool:
-        """Check whether the token follows a `not` intended as an operator, as in `not x`. The token begins an operand.
-        The `not` is no attribute (`a.not`), and no name at the start of a line or block.
+        """Check whether the token follows a `not` intended as an operator, as in `not x`.
+
+        The token begins an operand. The `not` is no attribute (`a.not`), and no name at the start of a line or block.
         """
         kinds = self.tokens.kinds
         return (

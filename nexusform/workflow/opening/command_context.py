@@ -150,9 +150,8 @@ class CommandContext(Struct, frozen=True):
 
 
 def _is_below(address: str, prefix: str) -> bool:
-    """Return whether a URL is at or below a prefix, by whole path parts (`https://a/bc` is not below `https://a/b`).
-
-    A URL with an unusual form is not below any prefix, because a client may send it to another server or path.
+    """Return whether a URL is at or below a prefix, by whole path parts (`https://a/bc` is not below `https://a/b`). A
+    URL with an unusual form is not below any prefix, because a client may send it to another server or path.
     """
     try:
         url, prefix_url = urlsplit(address), urlsplit(prefix)
@@ -187,10 +186,9 @@ def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -
 
 
 def parse_confinement(flag_value: str, environment: Mapping[str, str], directory: str = ".") -> Confinement:
-    """Parse `flag_value`, the value of -confine or NF_CONFINE. Raises ValueError with a message.
-
-    "false" is no confinement, "true" the top of the work tree, and any other value a directory. Without a value ("") it
-    is as "true" under NF_IN_AUTOMATION, otherwise as "false".
+    """Parse `flag_value`, the value of -confine or NF_CONFINE. Raises ValueError with a message. "false" is no
+    confinement, "true" the top of the work tree, and any other value a directory. Without a value ("") it is as "true"
+    under NF_IN_AUTOMATION, otherwise as "false".
     """
     source = detect_confinement_source(flag_value, environment)
     if source in (ConfinementSource.NONE, ConfinementSource.DISABLED):

@@ -66,9 +66,8 @@ def validate_directory(
 def find_planning_problems(
     context: CommandContext, configuration: Configuration, known_problems: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return further problems of planning, besides `known_problems`; only those independent of the state.
-
-    If there are no errors at all, lint findings are added.
+    """Return further problems of planning, besides `known_problems`; only those independent of the state. If there are
+    no errors at all, lint findings are added.
     """
     from nexusform.planning.modules.configuration_validation import validate_configuration
 

@@ -12,10 +12,9 @@ from nexusform.workflow.opening.command_context import CommandContext
 
 
 def merge_encryption(settings: Settings, context: CommandContext) -> tuple[Encryption | None, list[Diagnostic]]:
-    """Merge the `encryption` block of the settings with the content of such a block in NF_ENCRYPTION.
-
-    The key providers, methods and targets of the environment win. Return None without either, or with errors. A key
-    vault in the configuration, if it is not allowed, is an error.
+    """Merge the `encryption` block of the settings with the content of such a block in NF_ENCRYPTION. The key
+    providers, methods and targets of the environment win. Return None without either, or with errors. A key vault in
+    the configuration, if it is not allowed, is an error.
     """
     configured = settings.encryption
     vault_errors = _check_key_vaults(configured, context) if configured else []

@@ -41,10 +41,9 @@ class DirectoryReader(Protocol):
 
 
 def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -> list[str]:
-    """Return the matching files, sorted, relative to `base`. Raises FileProblem, MissingDirectory.
-
-    Braces are expanded first: `{a,b}/*.yaml` are the patterns `a/*.yaml` and `b/*.yaml`. Each pattern is then matched
-    name by name, from its start directory on.
+    """Return the matching files, sorted, relative to `base`. Raises FileProblem, MissingDirectory. Braces are expanded
+    first: `{a,b}/*.yaml` are the patterns `a/*.yaml` and `b/*.yaml`. Each pattern is then matched name by name, from
+    its start directory on.
     """
     paths: set[str] = set()
     expanded: list[str] = []  # patterns without braces
@@ -73,10 +72,9 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
 
 
 def _find_files(root: Path, segments: list[_Segment], directories: DirectoryReader) -> Iterator[str]:
-    """Yield the files below `root` that match the segments of a pattern, as paths relative to `root`.
-
-    A segment matches the names of one level, and None (written `**`) any number of levels: `a/**/*.yaml`. `**` does
-    not follow links to a parent.
+    """Yield the files below `root` that match the segments of a pattern, as paths relative to `root`. A segment matches
+    the names of one level, and None (written `**`) any number of levels: `a/**/*.yaml`. `**` does not follow links to a
+    parent.
     """
     visited: set[tuple[str, int]] = set()
     pending = [("", 0)] if segments else []  # directories, each with the position of the segment for its names
@@ -131,9 +129,8 @@ def _create_pattern_error(pattern: str) -> FileProblem:
 
 
 def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
-    """Replace the first pair of braces by each of its alternatives: `a{b,c}d` gives `abd` and `acd`.
-
-    Return None without braces. Raises FileProblem, about the whole `pattern`, for a brace without its end.
+    """Replace the first pair of braces by each of its alternatives: `a{b,c}d` gives `abd` and `acd`. Return None
+    without braces. Raises FileProblem, about the whole `pattern`, for a brace without its end.
     """
     depth = 0
     cuts: list[int] = []  # the offsets of the outermost `{`, its commas and `}`
@@ -155,9 +152,8 @@ def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
 
 
 def _parse_segment(name: str, pattern: str) -> _Segment:
-    """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`. Raises FileProblem.
-
-    A segment has the signs `*`, `?` and `[...]`; a backslash before a sign makes it a plain character.
+    """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`. Raises FileProblem. A
+    segment has the signs `*`, `?` and `[...]`; a backslash before a sign makes it a plain character.
     """
     import re2
 

@@ -63,9 +63,8 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return the VMs removed from pools, as handles of the scheduler.
-
-    They are grouped by pool, and by the number of VMs of this pool placed before the removal.
+    """Return the VMs removed from pools, as handles of the scheduler. They are grouped by pool, and by the number of
+    VMs of this pool placed before the removal.
     """
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
@@ -112,10 +111,9 @@ def _build_age_sort_key(vms: VmObject) -> tuple[bool, int]:
 def _build_lint_pool(
     address: Address, vms: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
 ) -> LintPool:
-    """Build the facts about a pool for the lint rules. A VM is known by its number in the pool.
-
-    `new_numbers` are those of the VMs placed by this plan; with `everything`, all VMs count as new. The spans of the
-    pool and of its zones are for the findings; an object without configuration has none.
+    """Build the facts about a pool for the lint rules. A VM is known by its number in the pool. `new_numbers` are those
+    of the VMs placed by this plan; with `everything`, all VMs count as new. The spans of the pool and of its zones are
+    for the findings; an object without configuration has none.
     """
     instance = vms.instance
     vm_keys = {number: (pool.pool, number) for number in pool.numbers}  # placements are by pool and number

@@ -203,9 +203,8 @@ def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tu
 
 
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Return the problems of objects to create, but already existing on a site.
-
-    An agent pool is an error. For clusters and VMs there is a warning.
+    """Return the problems of objects to create, but already existing on a site. An agent pool is an error. For clusters
+    and VMs there is a warning.
     """
     problems: list[Diagnostic] = []
     created = [change for change in plan.changes if change.action is Action.CREATE]

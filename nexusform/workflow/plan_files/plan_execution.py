@@ -158,10 +158,9 @@ def _execute_plan(
     options: PlanApplyOptions,
     unverified: Sequence[Step] = (),
 ) -> ApplyOutcome:
-    """Execute the plan, verify its predictions, compute outputs, and save the state.
-
-    Also after a failed step, predictions are verified and the state is saved, with the results of the completed steps.
-    `unverified` are the steps completed before an interruption: their predictions are verified now.
+    """Execute the plan, verify its predictions, compute outputs, and save the state. Also after a failed step,
+    predictions are verified and the state is saved, with the results of the completed steps. `unverified` are the steps
+    completed before an interruption: their predictions are verified now.
     """
     write_only, problems = evaluate_write_only(plan, build_plan_request(run.project, run.stored, plan))
     if problems:
@@ -179,8 +178,7 @@ def _execute_plan(
         options=replace(options, write_only=write_only),
     )
     wrong_certain = _verify_predictions(run, plan, recorder, applied, unverified)
-    # A tie is no wrong prediction: the rules allow the other machine as well.
-    ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())
+    ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())  # the rules allow the other machine, too
     wrong = tuple(prediction for prediction in applied.wrong_predictions if prediction not in ties)
     applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
     results = _compute_final_results(run, plan, applied)

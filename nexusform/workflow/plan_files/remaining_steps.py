@@ -50,9 +50,8 @@ def count_steps(plan: Plan) -> int:
 def find_remaining_steps(
     stored: StoredState, context: CommandContext
 ) -> tuple[RemainingSteps | None, list[Diagnostic]]:
-    """Return the remaining steps of the last apply; None if no apply is recorded, or if its plan is unreadable.
-
-    An unreadable plan is an error. A state changed since the apply is one, too: the steps may then be outdated.
+    """Return the remaining steps of the last apply; None if no apply is recorded, or if its plan is unreadable. An
+    unreadable plan is an error. A state changed since the apply is one, too: the steps may then be outdated.
     """
     remaining = stored.remaining
     if remaining is None:

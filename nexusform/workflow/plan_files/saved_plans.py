@@ -154,10 +154,9 @@ def decrypt_document(document: bytes, path: str, context: CommandContext) -> tup
 def open_saved_plan(
     context: CommandContext, saved: SavedPlan, backend: StateBackend | None = None, *, is_verified: bool = False
 ) -> OpenResult:
-    """Open the project of a saved plan, with its configuration and variables as reviewed.
-
-    The state is in `backend`; None is the backend of the configuration. `is_verified`: the plan is signed or from the
-    journal, so it may read as much as when it was made.
+    """Open the project of a saved plan, with its configuration and variables as reviewed. The state is in `backend`;
+    None is the backend of the configuration. `is_verified`: the plan is signed or from the journal, so it may read as
+    much as when it was made.
     """
     configuration, problems = load_plan_configuration(context, saved)
     sources = get_configuration_sources(saved)
@@ -189,10 +188,9 @@ def open_saved_plan(
 
 def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool = False) -> CommandContext:
     """Return the context to evaluate the contents of a plan file in. It is at least as confined as the plan was:
-    limited in the files and servers that it may read. Raises ValueError if it cannot be confined here.
-
-    `is_verified`: the plan is signed or from the journal. If it was unconfined, it may then be so again, unless the
-    operator confines the run.
+    limited in the files and servers that it may read. Raises ValueError if it cannot be confined here. `is_verified`:
+    the plan is signed or from the journal. If it was unconfined, it may then be so again, unless the operator confines
+    the run.
     """
     if context.confinement_source is ConfinementSource.DISABLED:  # by -confine=false
         return context
@@ -216,10 +214,9 @@ def get_planned_variables(plan: Plan) -> dict[str, Value]:
 
 
 def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[Configuration, list[Diagnostic]]:
-    """Load the configuration of a saved plan, and return it with its errors.
-
-    The directory's own configuration is used if it has the same files and no constants. Otherwise the files in the
-    plan are written to a temporary directory and loaded from there.
+    """Load the configuration of a saved plan, and return it with its errors. The directory's own configuration is used
+    if it has the same files and no constants. Otherwise the files in the plan are written to a temporary directory and
+    loaded from there.
     """
     configuration, _ = load_project_configuration(context)
     # Constants may have other values now than in the plan.

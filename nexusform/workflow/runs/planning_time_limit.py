@@ -55,10 +55,9 @@ def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
 
 @contextmanager
 def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
-    """Raise the failure in the planning thread, after the time limit and repeatedly until the block ends.
-
-    A watching thread raises it. Python delivers such an exception later, perhaps only after the block: then it is
-    replaced by a placeholder, and that one is suppressed.
+    """Raise the failure in the planning thread, after the time limit and repeatedly until the block ends. A watching
+    thread raises it. Python delivers such an exception later, perhaps only after the block: then it is replaced by a
+    placeholder, and that one is suppressed.
     """
     planning_thread = threading.get_ident()
     end_event = threading.Event()

@@ -111,10 +111,9 @@ def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> Ch
 def create_validation_check(
     result: PlanResult, configuration: Configuration, other_errors: Iterable[Diagnostic]
 ) -> FlawCheck:
-    """Create a function to explain why a change cannot be validated ("": it can).
-
-    A change cannot be validated after an error in its block or in a dependency. An error outside of all resources
-    prevents every change, except in `locals`, `output` and `check` blocks: only references to these become unknown.
+    """Create a function to explain why a change cannot be validated ("": it can). A change cannot be validated after an
+    error in its block or in a dependency. An error outside of all resources prevents every change, except in `locals`,
+    `output` and `check` blocks: only references to these become unknown.
     """
     errors = select_errors((*result.plan.diagnostics, *other_errors))
     if not errors:

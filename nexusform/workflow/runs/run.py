@@ -129,7 +129,6 @@ class Run(Struct):
 
     def check_identities(self, recorded: Records = _NO_IDENTITIES, *, connects: bool = True) -> list[Diagnostic]:
         """Compare the systems behind the providers with the recorded ones, once for a run; return errors and warnings.
-
         `recorded` are the systems in a saved plan: they replace those in the state. Without `connects` only settings
         are compared.
         """
@@ -182,10 +181,9 @@ class Run(Struct):
         return replace(result, plan=record_evaluation(result.plan, self.project))
 
     def _refresh_and_plan(self, options: PlanOptions) -> PlanResult:
-        """Import, refresh, plan and dry-run. A failed plan has the diagnostics of the first step with errors.
-
-        The steps in order: check the state, identify the systems of the providers, find objects to import, read the
-        existing objects, plan, and validate the plan at the providers.
+        """Import, refresh, plan and dry-run. A failed plan has the diagnostics of the first step with errors. The steps
+        in order: check the state, identify the systems of the providers, find objects to import, read the existing
+        objects, plan, and validate the plan at the providers.
         """
         diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
@@ -221,8 +219,7 @@ class Run(Struct):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
-        # Only -refresh=false gets this warning. Imports also skip the refresh, but they read the systems themselves. A
-        # plan from the state, made for an unreachable system, has a warning of its own.
+        # Only for -refresh=false: imports read the systems themselves, and a plan from the state has its own warning.
         if options.dry_run_skip_reason and not self.unreachable and has_observing_provider:
             detail = "-refresh=false: the plan uses the recorded state. Changes made outside of nexusform are unknown."
             diagnostics.append(build_warning("refresh-skipped", detail))
@@ -304,7 +301,6 @@ class Run(Struct):
 
     def _complete_plan(self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]) -> PlanResult:
         """Return the result with further diagnostics, lint findings of a normal plan, and the capacity of the sites.
-
         `further_diagnostics` were found outside of the planner, for example by a server-side dry run.
         """
         plan, errors = result.plan, select_errors(further_diagnostics)
@@ -332,9 +328,8 @@ class Run(Struct):
             return add_site_capacity(result, self.project.registries)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the recorded inputs of a saved plan: providers read nothing.
-
-        Without results based on sampled schedules, the new plan needs no samples either.
+        """Plan again with the recorded inputs of a saved plan: providers read nothing. Without results based on sampled
+        schedules, the new plan needs no samples either.
         """
         from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
 
@@ -435,9 +430,8 @@ def get_plan_options(plan: Plan) -> PlanOptions:
 
 def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObject:
     """Build the import recorded in a change. `recorded` is the object already in the state, if its provider changed:
-    its other data is kept, and the private note of the new provider (in the change) is merged.
-
-    The change has the attributes of the object before the plan, so no provider is read.
+    its other data is kept, and the private note of the new provider (in the change) is merged. The change has the
+    attributes of the object before the plan, so no provider is read.
     """
     attributes, creation_number = change.before or {}, change.prior_creation
     imported_object = ObjectState(attributes, creation_number, change.sensitive_before, provider=change.provider)
@@ -523,10 +517,9 @@ def _acquire_state_lock(run: Run, operation: str, locking: LockOptions, exit_sta
 
 
 def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> None:
-    """Read the state into `run`, create its providers, and recover the steps of an interrupted run.
-
-    Errors are added to `run.diagnostics`, and end the preparation: `run.is_ready` is then false. With
-    `records_recovery`, a run with the lock also writes the outcomes of the recovered steps.
+    """Read the state into `run`, create its providers, and recover the steps of an interrupted run. Errors are added to
+    `run.diagnostics`, and end the preparation: `run.is_ready` is then false. With `records_recovery`, a run with the
+    lock also writes the outcomes of the recovered steps.
     """
     with log_duration("state read", state=run.project.backend.describe()):
         stored, problems = read_stored_state(run.project.backend)

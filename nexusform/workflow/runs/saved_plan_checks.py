@@ -40,10 +40,9 @@ class CheckedPlan(Struct, frozen=True):
 
 
 def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False) -> CheckedPlan:
-    """Check whether a saved plan may be applied to the current state; otherwise reject it with an error.
-
-    A new plan has to be the same, see `_compare_plan`. A plan with a verified signature (`is_verified`) may be
-    irreproducible here. With `replan` the new plan also reads the providers.
+    """Check whether a saved plan may be applied to the current state; otherwise reject it with an error. A new plan has
+    to be the same, see `_compare_plan`. A plan with a verified signature (`is_verified`) may be irreproducible here.
+    With `replan` the new plan also reads the providers.
     """
     rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:
@@ -57,11 +56,10 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
 
 
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
-    """Compare a saved plan with a new one, and return the plan to apply, or none with an error.
-
-    If the serial of the state or an input changed since, the new plan reads the providers, and needs only the same
-    changes. Otherwise it uses the recorded inputs, and must match in every part: a difference means a modified file.
-    `replan` adds a comparison by reading the providers. `is_verified`: the plan has a verified signature.
+    """Compare a saved plan with a new one, and return the plan to apply, or none with an error. If the serial of the
+    state or an input changed since, the new plan reads the providers, and needs only the same changes. Otherwise it
+    uses the recorded inputs, and must match in every part: a difference means a modified file. `replan` adds a
+    comparison by reading the providers. `is_verified`: the plan has a verified signature.
     """
     plan = saved.plan
     if plan.serial != run.stored.state.serial:

@@ -62,10 +62,9 @@ def _read_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Read objects from one provider; return the changed ones by address (None: no longer there).
-
-    An object is changed if an attribute has another value, or if its private note differs: data of the provider
-    besides the attributes. Raises ProviderProblem.
+    """Read objects from one provider; return the changed ones by address (None: no longer there). An object is changed
+    if an attribute has another value, or if its private note differs: data of the provider besides the attributes.
+    Raises ProviderProblem.
     """
     requests: list[ReadRequest] = []
     for address, recorded in objects:
@@ -113,9 +112,8 @@ class ProviderChanges(Struct):
 
 
 def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider]) -> ProviderChanges:
-    """Find simulated objects now assigned to a real provider, and read them there. Raises ProviderProblem.
-
-    An existing object becomes an import; the others are recorded as missing.
+    """Find simulated objects now assigned to a real provider, and read them there. Raises ProviderProblem. An existing
+    object becomes an import; the others are recorded as missing.
     """
     changes = ProviderChanges()
     for name, provider in sorted(providers.items()):

@@ -148,10 +148,9 @@ def change_state(
 def _change_locked_state(
     backend: StateBackend, change: StateChange, *, force: bool, rescued: State | None
 ) -> StateChangeResult:
-    """Change the state, and write it with the next serial. The caller holds the lock.
-
-    `rescued` is the state of an apply not able to save it. If the journal is of this apply, it is written unchanged.
-    With `force`, open steps of an interrupted apply, or an invalid document, do not prevent the change.
+    """Change the state, and write it with the next serial. The caller holds the lock. `rescued` is the state of an
+    apply not able to save it. If the journal is of this apply, it is written unchanged. With `force`, open steps of an
+    interrupted apply, or an invalid document, do not prevent the change.
     """
     stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None and force and problems[0].id == "state-is-not-valid-json":  # only `state push` has -force
@@ -204,10 +203,9 @@ def _write_state(
 
 
 def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
-    """Return whether the rescued state is the result of the apply in the journal, perhaps cut off.
-
-    `stored` is the document of the backend with the journal replayed. The document itself is then older than this
-    apply, and the rescued state has all changes of the journal.
+    """Return whether the rescued state is the result of the apply in the journal, perhaps cut off. `stored` is the
+    document of the backend with the journal replayed. The document itself is then older than this apply, and the
+    rescued state has all changes of the journal.
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
@@ -255,9 +253,8 @@ def create_move_change(source: AddressPattern, target: AddressPattern) -> StateC
 def create_remove_change(
     patterns: Sequence[AddressPattern], vms: Sequence[tuple[AddressPattern, str]] = ()
 ) -> StateChange:
-    """Create the change of `state rm`. Racks and machines record the running VMs of removed objects.
-
-    `vms` (pattern of rack or machine, name) are records of VMs deleted since.
+    """Create the change of `state rm`. Racks and machines record the running VMs of removed objects. `vms` (pattern of
+    rack or machine, name) are records of VMs deleted since.
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
