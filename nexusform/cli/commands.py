@@ -400,9 +400,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name and the command of the first word, and the other words. Raises a usage error without one.
-        While a shell completes a name, there may be no command yet: both are None.
-        """
+        """Return name, command and its words. Without a command, a shell completes its name, or it is an error."""
         name = args[0]
         found_command = self.get_command(ctx, name)
         if found_command is not None:

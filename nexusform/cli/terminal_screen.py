@@ -75,9 +75,8 @@ class Screen:
         is_aside: bool = False,
         errors_last: bool = False,
     ) -> None:
-        """Print diagnostics in boxes: errors to stderr, then warnings to stdout. Without diagnostics print nothing.
-        With `errors_last` the warnings are first, as in Terraform. With `is_aside` they go to stderr, too, because
-        stdout is for a document.
+        """Print diagnostics in boxes, if there are any: errors to stderr, then warnings to stdout. With `errors_last`,
+        warnings are first, as in Terraform. With `is_aside` they go to stderr, because stdout is for a document.
         """
         all_diagnostics = list(diagnostics)
         if not all_diagnostics:
@@ -136,8 +135,7 @@ def _replace_log_commands(text: str, hashes: str, first_colon: str) -> str:
     """Replace the `##` of log commands by `hashes`, and the first colon of their `::` by `first_colon`."""
     if "::" not in text and "##" not in text:
         return text
-    text = _LINE_COMMAND.sub(rf"\1{first_colon}", text)  # \1: the blanks before the colons
-    return _HASH_COMMAND.sub(hashes, text)
+    return _HASH_COMMAND.sub(hashes, _LINE_COMMAND.sub(rf"\1{first_colon}", text))  # \1: the blanks before the colons
 
 
 def should_use_colour(environment: Mapping[str, str], *, is_terminal: bool) -> bool:

@@ -63,9 +63,8 @@ class Confinement(Struct, frozen=True):
     reason: str = ""
 
     def resolve(self, path: str | Path) -> str:
-        """Return the path to open for a path of the configuration, links resolved. Raises OutsideConfinement.
-
-        Hidden, Git and system directories are outside, too. The unresolved path is checked first: before any access.
+        """Return the path to open for a path of the configuration, links resolved. Raises OutsideConfinement. Hidden,
+        Git and system directories are outside, too. The unresolved path is checked first: before any access.
         """
         path_text = os.fspath(path)
         if not self.root or "\0" in path_text:  # not confined, or a name no file has: opening it fails
@@ -158,10 +157,9 @@ def create_file(path: str | Path, mode: int = PRIVATE) -> int:
 def write_file_atomically(
     path: Path, content: bytes | Iterable[bytes], mode: int, *, backup: Path | None = None, durable: bool = True
 ) -> None:
-    """Write a file atomically, replacing a file or link at the path. The content may be in pieces.
-
-    The mode of an earlier regular file at the path replaces `mode`, and its content is kept as `backup` if given.
-    Raises OSError; then the earlier file is unchanged.
+    """Write a file atomically, replacing a file or link at the path. The content may be in pieces. The mode of an
+    earlier regular file at the path replaces `mode`, and its content is kept as `backup` if given. Raises OSError; then
+    the earlier file is unchanged.
     """
     temporary = _build_temporary_path(path)
     if durable:  # caches need no durability, and their folders take long to scan

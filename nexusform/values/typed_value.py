@@ -123,10 +123,7 @@ def format_digits(digits: str, point: int) -> str:
 
 
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
-    """Return the shortest decimal for a number above zero, as the digits and point of 0.digits * 10**point.
-
-    For 12.5 these are "125" and 2.
-    """
+    """Return the shortest decimal for a number above zero, 0.digits * 10**point: "125" and 2 for 12.5."""
     # It has the fewest digits that lie nearer to the number than half the distance to its neighbours of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
@@ -412,9 +409,8 @@ def build_unknown(value_type: Type = DYNAMIC) -> Value:
 
 def add_refinement(value: Value, refinement: Refinement) -> Value:
     """Add known limits to an unknown value; a known value, or one of unknown type, is unchanged. A number between two
-    equal bounds becomes known, and so does a list with a known number of unknown elements.
-
-    The result has only these limits: those of the value before are dropped.
+    equal bounds becomes known, and so does a list with a known number of unknown elements. The result has only these
+    limits: those of the value before are dropped.
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
         return value
@@ -424,10 +420,9 @@ def add_refinement(value: Value, refinement: Refinement) -> Value:
 
 
 def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
-    """Return the only raw value within the known limits of an unknown, non-null value; UNKNOWN if there are several.
-
-    A number between equal bounds is that bound. A list with exactly two elements is a list of two unknown elements.
-    An empty map is known, but not a map with elements: its keys are open.
+    """Return the only raw value within the known limits of an unknown, non-null value; UNKNOWN if there are several. A
+    number between equal bounds is that bound. A list with exactly two elements is a list of two unknown elements. An
+    empty map is known, but not a map with elements: its keys are open.
     """
     if value_type is NUMBER:
         lowest, highest = refinement.lowest, refinement.highest  # None: no bound
@@ -444,10 +439,9 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
 
 
 def get_refinement(value: Value) -> Refinement:
-    """Return what is known of a value: not null, the prefix of a text, bounds of a number or length.
-
-    A known value has itself as its limits: the text "ab" has the prefix "ab", and 3 is between 3 and 3. Nothing is
-    known of null, since `not_null` is the opposite.
+    """Return what is known of a value: not null, the prefix of a text, bounds of a number or length. A known value has
+    itself as its limits: the text "ab" has the prefix "ab", and 3 is between 3 and 3. Nothing is known of null, since
+    `not_null` is the opposite.
     """
     raw = value.raw
     if raw is UNKNOWN:

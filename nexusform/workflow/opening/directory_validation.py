@@ -89,8 +89,7 @@ def find_planning_problems(
         from nexusform.planning.planner import make_plan
         from nexusform.workflow.opening.linting import lint_configuration
 
-        # The rules evaluate a plan, and a plan needs the values of all variables.
-        if all(variable.default is not None for variable in configuration.root.variables.values()):
+        if all(variable.default is not None for variable in configuration.root.variables.values()):  # else no plan
             plain_request = replace(request, samples=0, includes_remedies=False, lint=False)
             problems += lint_configuration(make_plan(plain_request), configuration)
     return problems

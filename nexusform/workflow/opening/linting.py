@@ -63,9 +63,7 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return the VMs removed from pools, as handles of the scheduler. They are grouped by pool, and by the number of
-    VMs of this pool placed before the removal.
-    """
+    """Return the handles of removed VMs by their pool, and by the number of its VMs placed before the removal."""
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
         placed_counts: Counter[_PoolKey] = Counter()
@@ -94,8 +92,7 @@ def _build_lint_pools(
             continue
         for pool in demand.pools:
             if pool.count_path:  # rules advise on its count
-                # Rules of the scheduler may know the pool by another name (`rule_pool`): a block of plain VMs.
-                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool
+                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # `rule_pool`: another name in rules
                 lint_pool = _build_lint_pool(address, vms, demand, pool, everything=everything)
                 yield replace(lint_pool, removals=removed_vms.get(key, {}))
 
@@ -145,6 +142,5 @@ def _build_lint_pool(
         zones_span=zones_span,
         block=instance.block.header if instance.block is not None else "",
         ignored_rules=frozenset(ignored_rules),
-        # No VM of it is placed by this plan, although all count as new.
-        is_existing=everything and bool(vm_keys) and newly_placed.isdisjoint(vm_keys.values()),
+        is_existing=everything and bool(vm_keys) and newly_placed.isdisjoint(vm_keys.values()),  # none is placed now
     )

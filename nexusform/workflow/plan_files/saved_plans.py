@@ -187,10 +187,9 @@ def open_saved_plan(
 
 
 def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool = False) -> CommandContext:
-    """Return the context to evaluate the contents of a plan file in. It is at least as confined as the plan was:
-    limited in the files and servers that it may read. Raises ValueError if it cannot be confined here. `is_verified`:
-    the plan is signed or from the journal. If it was unconfined, it may then be so again, unless the operator confines
-    the run.
+    """Return the context to evaluate the contents of a plan file in. It is at least as confined (limited in files and
+    servers) as the plan was. `is_verified`: the plan is signed or from the journal. If it was unconfined, it may then
+    be so again, unless the operator confines the run. Raises ValueError if it cannot be confined here.
     """
     if context.confinement_source is ConfinementSource.DISABLED:  # by -confine=false
         return context
@@ -214,9 +213,8 @@ def get_planned_variables(plan: Plan) -> dict[str, Value]:
 
 
 def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[Configuration, list[Diagnostic]]:
-    """Load the configuration of a saved plan, and return it with its errors. The directory's own configuration is used
-    if it has the same files and no constants. Otherwise the files in the plan are written to a temporary directory and
-    loaded from there.
+    """Load the configuration of a saved plan, and return it with its errors. The directory's own one is used if it has
+    the same files and no constants. Otherwise the files in the plan are loaded, from a temporary directory.
     """
     configuration, _ = load_project_configuration(context)
     # Constants may have other values now than in the plan.

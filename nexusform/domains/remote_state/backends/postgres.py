@@ -238,10 +238,7 @@ class PostgresBackend:
 
     @contextmanager
     def _begin_fenced_transaction(self, operation: str) -> Iterator[tuple[Connection[Any], int]]:
-        """Begin a transaction, and yield its connection and row id. With a lock, check its lease and fencing number.
-
-        The number changes with each holder, so a former holder cannot write.
-        """
+        """Begin a transaction, and yield its connection and row id. With a lock, check its lease and fencing number."""
         lock_state = self._lock_state
         if lock_state is not None:
             lock_state.lease.check_valid()
@@ -249,7 +246,7 @@ class PostgresBackend:
             row = self._get_or_create_row_id(connection)
             query = "SELECT fencing FROM {schema}.workspaces WHERE id = %s FOR UPDATE"
             fencing = _fetch_first_value(connection, self._database.format_sql(query), (row,))
-            if lock_state is not None and fencing != lock_state.fencing:
+            if lock_state is not None and fencing != lock_state.fencing:  # a number for each holder
                 raise BackendProblem(
                     f"Cannot {operation}: another run now holds the lock of {self.describe()}. This run "
                     "writes nothing more."
