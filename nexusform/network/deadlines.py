@@ -104,7 +104,7 @@ class DeadlineRunner:
         self._has_been_silent = False
 
     def run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
-        """Run an operation in its own thread; return its result, or raise its exception. Raises OperationAbandoned after
+        """Run an operation in its own thread; return its result or raise its exception. Raises OperationAbandoned after
         the limit or a lost lock. `description` is a phrase like "read the state". `size` in bytes extends the limit.
         """
         seconds = read_deadline()
