@@ -115,7 +115,7 @@ def _convert_value(value: Any, convert: Part) -> Any:
 
 
 def _convert_value_by_class(value: Any) -> Any:
-    """Convert a value by its class: the default, without a part (a conversion of its own)."""
+    """Convert a value by its class. This is the default; a part of a form has a conversion of its own."""
     if value.__class__ in _PLAIN:
         return value
     if isinstance(value, Enum):

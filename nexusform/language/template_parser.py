@@ -95,6 +95,7 @@ class TemplateParser:
         return self._decode_text(tokens.starts[index] + 1, tokens.ends[index] - 1)
 
     def _decode_text(self, begin: int, end: int) -> str:
+        """Decode the escapes of a text in quotes, from `begin` to `end`. Invalid ones are reported."""
         stream = self.stream
 
         def report_escape(problem: str, first: int, last: int) -> None:

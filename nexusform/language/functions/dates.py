@@ -244,7 +244,7 @@ def _format_utc_timestamp(moment: datetime) -> str:
 def build_clock_functions(
     plan_time: Callable[[], datetime], now: Callable[[], datetime] | None
 ) -> tuple[Function, ...]:
-    """Build timestamp() and plantimestamp(); without `now`, during planning, timestamp() is unknown."""
+    """Build timestamp() and plantimestamp(). During planning `now` is None, and timestamp() is unknown."""
     return (
         Function(
             "plantimestamp",

@@ -107,7 +107,7 @@ def _is_relevant_record(context: CommandContext, path: Path) -> bool:
 
 
 def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
-    """Return an error if the record of `init`, which could not be loaded, exists."""
+    """Return an error if there is a record of `init`, since it could not be loaded."""
     choice_path = Path(context.data_directory, _CHOICE_FILE)
     if not _is_relevant_record(context, choice_path):
         return None

@@ -489,7 +489,7 @@ def begin_run(
     clock: Clock = _SYSTEM_CLOCK,
     records_recovery: bool = True,
 ) -> Iterator[Run]:
-    """Lock and read the state, create providers, and recover from an interrupted run; `records_recovery` writes it."""
+    """Lock and read the state, create providers, recover from an interrupted run (with `records_recovery` recorded)."""
     run = Run(project, clock, notices=notices)
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)
