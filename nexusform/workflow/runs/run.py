@@ -315,8 +315,8 @@ class Run(Struct):
         if plan.mode is Mode.NORMAL:
             findings: list[Diagnostic] = []
             # The rules are about pools with a count and VMs placed by this plan.
-            objects_with_placements = [vms for vms in result.objects.values() if vms.placements.tokens]
-            has_pools_to_lint = any(pool.count_path for vms in objects_with_placements for pool in vms.pools)
+            objects = result.objects.values()
+            has_pools_to_lint = any(pool.count_path for vms in objects if vms.placements.tokens for pool in vms.pools)
             if has_pools_to_lint and not result.plan.errored:
                 from nexusform.workflow.opening.linting import lint_plan
 
