@@ -59,7 +59,7 @@ class OverwriteGuardBackend:
             check_lease = inner.check_lease if isinstance(inner, LeaseLockBackend) else lambda: None  # no lease
             self._deadline = DeadlineRunner(inner.describe, check_lease)
         self._known_digest = _UNREAD  # digest of the document read or written last
-        self._known_description = ""
+        self._known_description = ""  # of this document, for messages
         self._has_verified = False  # whether the document was verified since the lock was acquired
 
     def describe(self) -> str:

@@ -94,9 +94,8 @@ class LocalBackend:
         return self._journal.list_pending(self.read)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Write the document and empty the journal, so that nothing counts twice after a crash in between.
-
-        The journal first gets a mark of the new document: lines before it count only until this document is written.
+        """Write the document and empty the journal, so that nothing counts twice after a crash in between. The journal
+        first gets a mark of the new document: lines before it count only until this document is written.
         """
         self._lock.check_still_held()
         self._journal.mark_compacted(document, keep)

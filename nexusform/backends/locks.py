@@ -128,8 +128,8 @@ class LockLease:
     def __init__(self, seconds: float, renew: Callable[[], None]) -> None:
         self._seconds = seconds
         self._renew = renew
-        self._sent_at = read_monotonic_clock()
-        self._loss_reason = ""
+        self._sent_at = read_monotonic_clock()  # of the last successful renewal
+        self._loss_reason = ""  # as long as it is held
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run_periodic_lease_renewals, name="nexusform-lease", daemon=True)
 

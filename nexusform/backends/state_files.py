@@ -31,10 +31,10 @@ class JournalFile:
         self._path = path
         self._maximum_size = maximum_size
         self._descriptor: int | None = None
-        self._writing = Lock()
-        self._syncing = Lock()
-        self._written = 0
-        self._synced = 0
+        self._writing = Lock()  # one append at a time
+        self._syncing = Lock()  # one flush to the disk at a time
+        self._written = 0  # the number of appends so far
+        self._synced = 0  # the last append already on the disk
 
     def append_lines(self, records: Sequence[bytes]) -> None:
         """Append lines in order, durable on return. Raises BackendProblem; ValueError if invalid."""

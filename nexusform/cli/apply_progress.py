@@ -57,7 +57,7 @@ class ApplyReporter(TextReporter):
             self._bar.increment()
 
     def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
-        """Print `Apply complete! ...`, parsed by tools, and the checked predictions; with steps left, a table."""
+        """Print `Apply complete! ...`, parsed by tools, and the checked predictions. With steps left, print a table."""
         applied = outcome.applied
         if not applied.is_complete:  # a step failed, waits or was not started
             table = progress_text.render_step_outcomes(applied.end_events, self._paint, self.screen.width)
@@ -83,28 +83,28 @@ class ApplyReporter(TextReporter):
         for output in outcome.wrong_outputs:
             self._print_wrong_prediction(output)
 
-    def _print_predictions(self, misses: Sequence[WrongPrediction], ties: Sequence[WrongPrediction], hits: int) -> None:
+    def _print_predictions(self, wrong: Sequence[WrongPrediction], ties: Sequence[WrongPrediction], hits: int) -> None:
         """Print the wrong predictions, then those of VMs on an equally good machine (`ties`). The first title counts
         the correct ones.
         """
         hit_note = f", {hits:,} correct" if hits else ""
-        if misses:
-            noun = select_word_form(len(misses), "prediction")
-            self._print_wrong_predictions(f"{len(misses):,} {noun} wrong{hit_note}:", misses)
+        if wrong:
+            noun = select_word_form(len(wrong), "prediction")
+            self._print_wrong_predictions(f"{len(wrong):,} {noun} wrong{hit_note}:", wrong)
             hit_note = ""
         if ties:
             count = format_count(len(ties), "VM")
             verb = select_word_form(len(ties), "runs", "run")
             self._print_wrong_predictions(f"{count} {verb} on another machine allowed by the rule{hit_note}:", ties)
-        elif hits and not misses:
+        elif hits and not wrong:
             self.screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
 
-    def _print_wrong_predictions(self, title: str, misses: Sequence[WrongPrediction]) -> None:
+    def _print_wrong_predictions(self, title: str, wrong_predictions: Sequence[WrongPrediction]) -> None:
         self.screen.print_text(title)
-        for miss in misses[:_MAX_MISSES]:
-            self._print_wrong_prediction(miss)
-        if len(misses) > _MAX_MISSES:
-            self.screen.print_text(f"  ... and {len(misses) - _MAX_MISSES} more")
+        for prediction in wrong_predictions[:_MAX_MISSES]:
+            self._print_wrong_prediction(prediction)
+        if len(wrong_predictions) > _MAX_MISSES:
+            self.screen.print_text(f"  ... and {len(wrong_predictions) - _MAX_MISSES} more")
 
     def _print_line(self, text: str) -> None:
         if self._bar is not None:
@@ -112,14 +112,14 @@ class ApplyReporter(TextReporter):
         else:
             super()._print_line(text)
 
-    def _print_wrong_prediction(self, miss: WrongPrediction) -> None:
+    def _print_wrong_prediction(self, prediction: WrongPrediction) -> None:
         """Print the address of an object with the text of the prediction, or else with the path and both values."""
-        path = format_path(miss.path)
-        if miss.text:
-            detail = miss.text
-        elif isinstance(miss.predicted, Mapping) and miss.observed is None:  # such as a missing VM
+        path = format_path(prediction.path)
+        if prediction.text:
+            detail = prediction.text
+        elif isinstance(prediction.predicted, Mapping) and prediction.observed is None:  # such as a missing VM
             detail = f"{path} was predicted but does not exist"
         else:
-            detail = f"{path} predicted {miss.predicted}, observed {miss.observed}"
-        lines = wrap_line(f"  {miss.address}: {detail}", 4, self.screen.width)  # later lines are indented by 4
+            detail = f"{path} predicted {prediction.predicted}, observed {prediction.observed}"
+        lines = wrap_line(f"  {prediction.address}: {detail}", 4, self.screen.width)  # later lines are indented by 4
         self.screen.print_text("\n".join(lines))

@@ -131,9 +131,8 @@ class Command(click.Command):
             formatter.write(f"\nAll flags: {ctx.command_path} -help=all\n")
 
     def _format_hint(self, extra: str, words: Sequence[str]) -> str:
-        """Return a hint for an unexpected argument, after a blank; "" without one.
-
-        It may be the value of a switch (`-lock false`), an id without its flag, or a directory.
+        """Return a hint for an unexpected argument, after a blank; "" without one. It may be the value of a switch
+        (`-lock false`), an id without its flag, or a directory.
         """
         flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]
         previous_word = ""  # the word before `extra`, without dashes
@@ -248,9 +247,9 @@ class _OutputPath(Struct, frozen=True):
 
 
 def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
-    """Delete older files at the output paths of a command: if it fails, none is taken for its result.
-
-    Before the first deletion, all paths are checked; raises a usage error for a path if it may be an input.
+    """Delete older files at the output paths of a command: after a failure, none is mistaken for its result. All paths
+    are checked before the first deletion. Raises a usage error for a path in use as an input. A command with a flag of
+    `_CHECKED_OUTPUTS` replaces the older file itself, so its path is checked only.
     """
     inputs: set[str] = set()  # real paths of all other arguments
     outputs: list[_OutputPath] = []
@@ -275,10 +274,9 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
 
 
 def _list_argument_words(value: object) -> list[str]:
-    """Return the words of an argument's value, without empty ones.
-
-    A value is one word, a tuple of the words of a repeatable flag, or for ordered flags a tuple of pairs of flag
-    and word: `(("var-file", "a.nfvars"), ("var", "b=1"))` gives ["a.nfvars", "b=1"].
+    """Return the words of an argument's value, without empty ones. A value is one word, a tuple of the words of a
+    repeatable flag, or for ordered flags a tuple of pairs of flag and word. For example,
+    `(("var-file", "a.nfvars"), ("var", "b=1"))` gives ["a.nfvars", "b=1"].
     """
     parts = value if isinstance(value, tuple) else (value,)
     words = []
@@ -289,9 +287,8 @@ def _list_argument_words(value: object) -> list[str]:
 
 
 def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
-    """Raise a usage error for a path outside of the allowed directories, or of an input.
-
-    An input has one of the `inputs` paths or a suffix of inputs. Other existing files may be inputs by their content.
+    """Raise a usage error for a path outside of the allowed directories, or of an input. An input has one of the
+    `inputs` paths or a suffix of inputs. Other existing files may be inputs by their content.
     """
     from nexusform.workflow.opening.command_context import parse_confinement
     from nexusform.workflow.opening.system_io import may_be_input
@@ -315,9 +312,8 @@ class RemovedCommandError(click.ClickException):
 
 
 def apply_global_options(arguments: list[str]) -> list[str]:
-    """Apply `-chdir=DIR` before the command; return the remaining words in the form that click expects.
-
-    `-version` becomes the command `version`, and each form of help the flag `--help` at the end. Raises a usage error.
+    """Apply `-chdir=DIR` before the command; return the remaining words in the form that click expects. `-version`
+    becomes the command `version`, and each form of help the flag `--help` at the end. Raises a usage error.
     """
     arguments = _change_directory(arguments)
     first = next(iter(arguments), "")
@@ -404,7 +400,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return name, command and its words; None without words while a shell completes a name. Raises otherwise."""
+        """Return name, command and its words. Without a command, a shell completes its name, or it is an error."""
         name = args[0]
         found_command = self.get_command(ctx, name)
         if found_command is not None:
@@ -549,9 +545,8 @@ def group_flags(rows: Mapping[str, tuple[str, str]]) -> dict[str, list[tuple[str
 def _group_help_rows(
     rows: Mapping[str, tuple[str, str]], names_by_title: Mapping[str, Sequence[str]], other_title: str
 ) -> dict[str, list[tuple[str, str]]]:
-    """Group help rows by title; those under no title come last. Titles without rows are omitted.
-
-    `rows` have pairs of usage and help, by name of a flag or command; `names_by_title` has the names of each title.
+    """Group help rows by title; those under no title come last. Titles without rows are omitted. `rows` have pairs of
+    usage and help, by name of a flag or command; `names_by_title` has the names of each title.
     """
     remaining = dict(rows)
     groups: dict[str, list[tuple[str, str]]] = {}

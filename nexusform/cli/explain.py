@@ -125,7 +125,7 @@ def _render_vm_explanation(reason: VmExplanation, arguments: ExplainArguments, s
 
     explanation = reason.explained_vm.explanation
     facts = _describe_current_placement(reason)
-    trigger = reason.explained_vm.trigger
+    trigger = reason.explained_vm.trigger  # the reason to place it now, such as "machine_removed"
     if trigger and reason.current_placement is None:  # a planned VM; a running one is described by its location
         facts.append(f"Trigger: {trigger}{_describe_machine(trigger, reason.previous_machine)}.")
     if certainty := format_vm_certainty(reason.certainty, reason.samples):
@@ -153,9 +153,9 @@ def _describe_machine(trigger: str, machine: str, verb: str = "is") -> str:
 
 
 def _describe_current_placement(reason: VmExplanation) -> list[str]:
-    """Return one sentence about the current location of a VM, or [] if the plan creates it: `core-1 runs on r1 / bm02
-    (predicted, trigger heal (bm01 was left) at serial 3; state serial 7).` The parentheses say how the location is
-    known (predicted or observed), the last move of the VM with its machine before, and the present serial of the state.
+    """Return one sentence about the current location of a VM; [] if the plan creates it. An example is `core-1 runs on
+    r1 / bm02 (predicted, trigger heal (bm01 was left) at serial 3; state serial 7).` The location is predicted or
+    observed. The trigger is the reason of the last move, here from bm01 at serial 3.
     """
     if reason.current_placement is None:
         return []

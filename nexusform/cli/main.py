@@ -188,8 +188,8 @@ def run_command_line(arguments: Sequence[str]) -> int:
         code = _run_command(arguments)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):
-        # A closed pipe (`nexusform show | head`), for which click exits. stdout is redirected to the null
-        # device, so that the flush at exit succeeds.
+        # The reader of stdout ended, as in `nexusform show | head`; click raises SystemExit then. stdout is redirected
+        # to the null device, so that the flush at exit succeeds.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if _APPLY_COMMANDS.intersection(arguments):
             _print_to_stderr(

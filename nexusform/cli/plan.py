@@ -219,7 +219,9 @@ def _run_plan(
     locking: LockOptions,
     check_plan: Callable[[Plan], Plan],
 ) -> int:
-    """Open the project, plan and report; return the exit code. Early errors give a failed plan: errors, no changes."""
+    """Open the project, plan and report; return the exit code. Early errors give a failed plan: errors, no changes.
+    `check_plan` adds the comparison with an earlier plan, and the results of the guard rails.
+    """
     signer, problems = _load_signer(arguments.sign)
     opened = open_project(context) if not problems else OpenResult(None, tuple(problems), {})
     if opened.project is None:
@@ -253,7 +255,7 @@ def _run_plan(
 
 
 def _create_comparison_with_previous_plan(path: str, context: CommandContext) -> Callable[[Plan], Plan]:
-    """Return a function to add a comparison with the plan at `path` or, if unreadable, a warning; "": no change."""
+    """Return a function to compare a plan with the one at `path` ("": none). An unreadable one gives a warning."""
     if not path:
         return lambda plan: plan  # unchanged
     from nexusform.plans.impact.previous_plan import compare_with_previous, warn_about_previous

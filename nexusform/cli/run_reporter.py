@@ -89,8 +89,8 @@ class TextReporter(RunReporter):
         self.screen = screen
         self._paint = Painter(screen.colour)
         self._is_concise = concise
-        self._read_count = 0
-        self._planning: PlanningProgressLine | None = None
+        self._read_count = 0  # objects read since the last summary
+        self._planning: PlanningProgressLine | None = None  # during planning only
 
     def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Print boxes with source lines."""
@@ -121,7 +121,9 @@ class TextReporter(RunReporter):
         self._read_count = 0
 
     def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions) -> None:
-        """Print the whole text of the plan; errors go to stderr, at the position of their boxes in the text."""
+        """Print the whole text of the plan. Errors go to stderr: in the middle of the text, after its first part. In a
+        detailed or Terraform-compatible text all diagnostics follow at the end instead.
+        """
         from nexusform.rendering.text.plan_text import PlanTextOptions, render_around_errors, render_plan
 
         self._print_read_count()

@@ -115,7 +115,7 @@ def show(arguments: ShowInstanceArguments) -> int:
 
 
 def _find_single_instance(state: State, text: str) -> tuple[Address | None, list[Diagnostic]]:
-    """Find the single instance at an address; None with an error for none, several, an invalid address or no state."""
+    """Find the single instance at an address. Return None, with an error, for none or several, or without a state."""
     if not has_been_written(state):
         return None, [NO_STATE]
     try:

@@ -75,8 +75,8 @@ class Screen:
         is_aside: bool = False,
         errors_last: bool = False,
     ) -> None:
-        """Print diagnostics in boxes, errors (to stderr) before warnings, with `errors_last` after them, as Terraform.
-        `is_aside`: print warnings to stderr, too, because stdout is for a document. Without diagnostics print nothing.
+        """Print diagnostics in boxes, if there are any: errors to stderr, then warnings to stdout. With `errors_last`,
+        warnings are first, as in Terraform. With `is_aside` they go to stderr, because stdout is for a document.
         """
         all_diagnostics = list(diagnostics)
         if not all_diagnostics:
@@ -119,22 +119,23 @@ _HASH_COMMAND: Final = re.compile(r"##(?=\[|vso\[)")
 
 
 def escape_log_commands(text: str) -> str:
-    """Insert a space into CI log commands. GitHub executes a line that begins with `::NAME` after any space,
-    Azure `##vso[` anywhere, both `##[`. A multi-line value could set variables of the job otherwise.
+    """Insert a space into CI log commands: `::set-env` becomes `: :set-env`, and `##[group]` becomes `# #[group]`. A
+    multi-line value could set variables of the job otherwise. GitHub executes `::NAME` at the start of a line, also
+    after blanks. Azure executes `##vso[` anywhere. Both execute `##[`.
     """
-    return _replace_log_commands(text, double_hash="# #", double_colon=r"\1: ")
+    return _replace_log_commands(text, hashes="# #", first_colon=": ")
 
 
 def escape_log_commands_in_markup(text: str) -> str:
-    """Escape CI log commands in HTML and XML with character references."""
-    return _replace_log_commands(text, double_hash="#&#35;", double_colon=r"\1&#58;")
+    """Escape CI log commands in HTML and XML with character references: `##[` becomes `#&#35;[`."""
+    return _replace_log_commands(text, hashes="#&#35;", first_colon="&#58;")
 
 
-def _replace_log_commands(text: str, double_hash: str, double_colon: str) -> str:
-    """Replace `##` and `::` of log commands. Group 1 is the space before `::` in its line."""
+def _replace_log_commands(text: str, hashes: str, first_colon: str) -> str:
+    """Replace the `##` of log commands by `hashes`, and the first colon of their `::` by `first_colon`."""
     if "::" not in text and "##" not in text:
         return text
-    return _HASH_COMMAND.sub(double_hash, _LINE_COMMAND.sub(double_colon, text))
+    return _HASH_COMMAND.sub(hashes, _LINE_COMMAND.sub(rf"\1{first_colon}", text))  # \1: the blanks before the colons
 
 
 def should_use_colour(environment: Mapping[str, str], *, is_terminal: bool) -> bool:

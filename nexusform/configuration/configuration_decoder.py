@@ -67,9 +67,8 @@ MAX_MODULE_CALLS = 10_000  # module calls in total: far above regular use, and l
 
 
 class ParsedFile(Struct, frozen=True):
-    """File of a module: its own name, text, tree, and the lint ids of comments by line.
-
-    `has_syntax_errors`: missing parts of the file are then not reported.
+    """File of a module: its own name, text, tree, and the lint ids of comments by line. `has_syntax_errors`: missing
+    parts of the file are then not reported.
     """
 
     name: str
@@ -81,9 +80,8 @@ class ParsedFile(Struct, frozen=True):
 
 
 class ModuleFiles(Struct, frozen=True):
-    """Files of one directory, by name.
-
-    `directory` is the path displayed to the user; `identity` is equal for two spellings of one directory.
+    """Files of one directory, by name. `directory` is the path displayed to the user; `identity` is equal for two
+    spellings of one directory.
     """
 
     directory: str
@@ -176,7 +174,7 @@ class _Decoder:
         self.source = source
         self.path = path  # names of the calls from the root
         self.prefix = prefix  # positions of these calls: file and byte
-        self.chain = chain
+        self.chain = chain  # directories of these calls, to detect a cycle
         self.problems = shared.problems
         self.has_syntax_errors = any(file.has_syntax_errors for file in source.files)
         self.variables: dict[str, Variable] = {}
@@ -469,7 +467,7 @@ class _Decoder:
         return module
 
     def _load_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
-        """Return the files of a called module; None, and an error, if unreadable, in a cycle, too many or too deep."""
+        """Return the files of a called module. None, with an error: unreadable, a cycle, too many or too deep calls."""
         shared = self.shared
         shared.call_count += 1
         if shared.call_count > MAX_MODULE_CALLS:

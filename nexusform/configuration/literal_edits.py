@@ -31,8 +31,8 @@ def build_literal_edit(
 ) -> TextEdit | None:
     """Build the edit that sets an argument of an instance to another value; `value` is plain data.
 
-    Return None if the edit would change other instances, too (a block or a module with several), or if the argument is
-    no literal, not set, or in JSON.
+    Return None for an argument without a literal to replace: an expression, not set, or in JSON. Also return None for a
+    block or a module with several instances, since the edit would change all of them.
     """
     block = _find_block_of_single_instance(configuration.root, address)
     attribute = _find_argument_at_path(block.body, path) if block is not None else None

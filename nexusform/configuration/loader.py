@@ -102,8 +102,8 @@ def load_configuration(
     `extra` are further texts of the root module, after its files; `unsaved` are texts that replace those of files, by
     the files' real paths. `managed` and `data` are the schemas by type name; without them types are not checked.
     `read_constants` returns the values of constant variables. Parsed trees are cached below `cache_directory` if given.
-    With errors the configuration contains the decodable parts; after syntax errors only its files (to display source
-    lines) and a root module without a directory; no files if the directory could not be read.
+    With errors the configuration contains the decodable parts. After syntax errors these are only the files, to display
+    source lines, and a root module without a directory. For an unreadable directory there are no files.
     """
     reader = _FileReader(cache_directory, confinement, unsaved)
     with pause_garbage_collection():
@@ -163,7 +163,11 @@ def read_given_variables(
     confinement: Confinement,
     assignments_override: Sequence[Assignment] = (),
 ) -> tuple[dict[str, tuple[Value, VariableValueSource]], list[Diagnostic]]:
-    """Return the value and origin of each of `variables`, and problems; warn of values only Terraform would read."""
+    """Return the value and origin of each of `variables`, and the problems.
+
+    Values come from the environment, automatic files, `var_options` (-var and -var-file) and `assignments_override`;
+    later ones in this order win. A value in a place read only by Terraform causes a warning.
+    """
     problems: list[Diagnostic] = []
     automatic_options = [("var-file", path) for path in list_automatic_variable_files(directory)]
     options = (*automatic_options, *var_options)
@@ -211,12 +215,12 @@ class _FileReader:
 
     def __init__(self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]) -> None:
         self._confinement = confinement
-        self._unsaved = unsaved
+        self._unsaved = unsaved  # texts in place of files, by real path
         self._cache: _SyntaxTreeCache | None = None
         cache_key = _read_or_create_cache_key(Path(cache_directory)) if cache_directory else None
         if cache_directory and cache_key is not None:
             self._cache = _SyntaxTreeCache(Path(cache_directory), cache_key)
-        self._modules: dict[str, ModuleFiles] = {}
+        self._modules: dict[str, ModuleFiles] = {}  # by real path of the directory
         self.problems: list[Diagnostic] = []
 
     def read_called_module(self, parent: str, call: CallHeader) -> ModuleFiles | None:
@@ -224,7 +228,7 @@ class _FileReader:
         return self.read_module(os.path.join(parent, call.source), call)  # noqa: PTH118 - a shown path
 
     def read_module(self, directory: str, call: CallHeader | None) -> ModuleFiles | None:
-        """Read a directory's files (none are an error); None, and an error, if unreadable. `call`: None at the root."""
+        """Read the files of a directory. Return None, with an error, if it is unreadable. The root has no `call`."""
         directory = os.path.normpath(directory)
         try:
             identity = os.path.realpath(self._confinement.resolve(directory))
@@ -360,10 +364,9 @@ def _read_variable_file(path: str, confinement: Confinement, problems: list[Diag
 
 
 class _SyntaxTreeCache:
-    """Parsed trees on disk, by the name, the text and the version of the syntax.
-
-    A cache entry replaces the parse of the text, so each entry has a keyed digest: only a reader of the
-    user's key file can create one. An unreadable cache is ignored without a message.
+    """Parsed trees on disk, by the name, the text and the version of the syntax. A cache entry replaces the parse of
+    the text, so each entry has a keyed digest: only a reader of the user's key file can create one. An unreadable cache
+    is ignored without a message.
     """
 
     def __init__(self, directory: Path, key: bytes) -> None:
@@ -407,7 +410,7 @@ class _SyntaxTreeCache:
 
 
 def _read_or_create_cache_key(directory: Path) -> bytes | None:
-    """Return the user's key of this cache, created if missing; None if it is unusable or others can access it."""
+    """Return the user's key of this cache, created if missing. None if it is unusable, or others can access it."""
     path = directory / "key"
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

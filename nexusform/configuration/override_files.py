@@ -117,7 +117,7 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
 
 
 def merge_block(base: Block, override: Block, body_schema: BodySchema, problems: list[Diagnostic]) -> Block:
-    """Merge the override into the base block, except `depends_on`, an error; the block keeps its position.
+    """Merge the override into the base block, and keep the position of the base. A `depends_on` is an error.
 
     `body_schema` is the schema of the block: it distinguishes arguments from blocks if one of the two files is JSON
     and the other is not.
@@ -162,7 +162,7 @@ def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, pro
         if block.type in _CONDITIONS:
             detail = f"Override files cannot have {block.type} blocks: they would remove those of the original block."
             problems.append(build_error("condition-in-override-file", detail, block.header_span))
-        if block.type == _MERGED_BLOCK:
+        if block.type == _MERGED_BLOCK:  # `lifecycle`: its arguments replace those of the original one by one
             empty = replace(block, body=Body((), (), block.body.span, block.body.span))
             original = next((b for b in base.blocks if b.type == _MERGED_BLOCK), empty)
             body = _merge_bodies(original.body, block.body, LIFECYCLE_SCHEMAS["managed"], problems)

@@ -43,11 +43,9 @@ class EvaluationResult:
 
 
 class PreparedBody:
-    """Validated body. `evaluate` it for every instance; it never changes.
-
-    `template` contains the values of every instance (constants, defaults, None), `varying` the arguments to
-    be evaluated each time, `sensitive_names` the names that the schema marks as sensitive, `lengths` count
-    arguments with their lists.
+    """Validated body. `evaluate` it for every instance; it never changes. `template` contains the values of every
+    instance (constants, defaults, None), `varying` the arguments to be evaluated each time, `sensitive_names` the names
+    that the schema marks as sensitive, `lengths` count arguments with their lists.
     """
 
     __slots__ = (
@@ -73,13 +71,13 @@ class PreparedBody:
         lengths: Mapping[str, str],
     ) -> None:
         self._location = location
-        self._lengths = lengths
+        self._lengths = lengths  # by the name of a count, the list with as many elements
         self._arguments = arguments
-        self._template = template
+        self._template = template  # the values equal in every instance
         self._varying_arguments = tuple(varying)
         self._blocks = tuple(blocks)
         self._sensitive_names = tuple(sensitive_names)
-        self._copied_names = tuple(n for n, v in template.items() if v.__class__ in (list, dict))
+        self._copied_names = tuple(n for n, v in template.items() if v.__class__ in (list, dict))  # mutable values
 
     def is_configured(self, name: str) -> bool:
         """Return whether the body has this argument."""
@@ -98,7 +96,10 @@ class PreparedBody:
         return values, tuple(notes.sensitive), notes.problems
 
     def fill(self, scope: Scope, notes: EvaluationResult) -> dict[str, Any]:
-        """Evaluate as `evaluate`, adding to the notes of an enclosing body; paths start at this body."""
+        """Return the values as `evaluate` does. Problems, sensitive paths and refinements are added to `notes`.
+
+        The paths start at this body, also if `notes` belongs to an enclosing one.
+        """
         values = self._template.copy()
         for name in self._copied_names:  # lists and mappings: a caller may change those of an instance
             values[name] = copy_deep_plain_data(values[name])
@@ -207,7 +208,11 @@ class NestedBlockGroup:
         self.location = location
 
     def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
-        """Add to `values` one body or None, a list, or a map and its order; UNKNOWN if number or labels are unknown."""
+        """Evaluate the blocks, and add them to `values` under the name of their type.
+
+        By the nesting of the type this is one body (None without a block), a list of bodies, or a map of bodies by
+        label. A map also gets the order of its labels. If the number or a label is unknown, the value is UNKNOWN.
+        """
         is_known = True  # whether the number and labels of the blocks are known
         has_dynamic = False
         evaluated_blocks: list[_EvaluatedBlock] = []
@@ -324,7 +329,10 @@ def build_missing_argument_error(name: str, span: Span) -> Diagnostic:
 def check_block_count(
     nested: NestedBlock, name: str, blocks: Sequence[tuple[str, Span]], location: Span
 ) -> Iterator[Diagnostic]:
-    """Report too few (at `location`) or too many blocks of a type, or two with one label; `blocks`: labels, spans."""
+    """Report too few or too many blocks of a type, or two blocks with the same label.
+
+    `blocks` has the label and the span of each block. Missing blocks are reported at `location`.
+    """
     is_single = nested.nesting is Nesting.SINGLE
     maximum = 1 if is_single else nested.max_items
     if len(blocks) < nested.min_items:

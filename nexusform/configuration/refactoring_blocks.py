@@ -33,7 +33,7 @@ _LIFECYCLE_SCHEMA = BodySchema(attributes={"destroy": True})
 
 
 def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock | None:
-    """Decode a `moved` block; None, and an error, if an end is no address, or the ends are of two kinds or equal."""
+    """Decode a `moved` block. Return None, with an error, unless both ends are different addresses of one kind."""
     parts = unpack_result(decode_body(block.body, MOVED_SCHEMA), problems)
     source = _parse_address_argument(parts.attributes.get("from"), problems)
     target = _parse_address_argument(parts.attributes.get("to"), problems)
@@ -51,7 +51,7 @@ def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock |
 
 
 def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlock | None:
-    """Decode a `removed` block; None, and an error, if its address is invalid or has instance keys."""
+    """Decode a `removed` block. Return None, with an error, if its address is invalid or has instance keys."""
     parts = unpack_result(decode_body(block.body, REMOVED_SCHEMA), problems)
     attribute = parts.attributes.get("from")
     source = _parse_address_argument(attribute, problems)
@@ -72,7 +72,7 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
 
 
 def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock | None:
-    """Decode an `import` block; None, and an error, if `to` or `id` is missing, or `to` is not a resource."""
+    """Decode an `import` block. Return None, with an error, without `to` or `id`, or if `to` is not a resource."""
     parts = unpack_result(decode_body(block.body, IMPORT_SCHEMA), problems)
     arguments = parts.attributes
     target, object_id = arguments.get("to"), arguments.get("id")

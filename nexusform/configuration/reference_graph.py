@@ -28,9 +28,8 @@ _PREFIXES: Final[Mapping[Kind, str]] = {"variable": "var.", "resource": ""}
 
 
 class Declaration(Struct, frozen=True):
-    """Declaration of a module that may depend on others: the module's static path, its kind, its name.
-
-    The name of a resource or data block is `type.name`, that of a provider its key; an import's is its number.
+    """Declaration of a module that may depend on others: the module's static path, its kind, its name. The name of a
+    resource or data block is `type.name`, that of a provider its key; an import's is its number.
     """
 
     module: tuple[str, ...]
@@ -43,10 +42,8 @@ class Declaration(Struct, frozen=True):
 
 
 class ReferenceScope(Struct, frozen=True):
-    """Names that an expression may use besides those of its module.
-
-    `block` is the enclosing resource, `check_data` the data block of its check; `only_whole_objects`: references
-    must be to whole objects (depends_on).
+    """Names that an expression may use besides those of its module. `block` is the enclosing resource, `check_data` the
+    data block of its check; `only_whole_objects`: references must be to whole objects (depends_on).
     """
 
     has_count: bool = False
@@ -94,7 +91,7 @@ def collect_references(configuration: Configuration) -> ReferencesByModule:
 
 
 def list_references(module: Module) -> Iterator[ReferenceUse]:
-    """List every reference in a module's files, without nested modules; `node` is the declaration with references."""
+    """List every reference in a module's files, each with the declaration it is in. Nested modules are excluded."""
     path = module.path
     for variable in module.variables.values():
         node, header = Declaration(path, "variable", variable.name), f'variable "{variable.name}"'
@@ -187,9 +184,9 @@ _Edges = dict[Declaration, dict[Declaration, Span]]
 def build_dependencies(configuration: Configuration) -> Mapping[Declaration, Mapping[Declaration, Span]]:
     """Build the direct dependencies of every node of every module, with the span of each.
 
-    A node inside a called module depends on the call (its count, for_each and depends_on); a called module's
-    variable on the references of its input; a reference to a whole module on all its outputs, in depends_on
-    on all its nodes. Invalid references are ignored (check_references reports them).
+    A node inside a called module depends on the call: its count, for_each and depends_on. A variable of the module
+    depends on the references of its input. A reference to a whole module leads to all of its outputs, in depends_on to
+    all of its nodes. Invalid references are ignored: check_references reports them.
     """
     edges: _Edges = {}
     references = collect_references(configuration)
@@ -276,7 +273,7 @@ def _list_referenced_declarations(module: Module, traversal: Traversal, *, every
 def _list_module_call_declarations(
     call: ModuleCall, path: tuple[str, ...], steps: tuple[Step, ...], *, everything: bool
 ) -> Iterator[Declaration]:
-    """List the call and the output named by `steps`, all outputs without it; `everything`: all declarations below.
+    """List the call, and the output named by `steps`, or all outputs. `everything`: list all declarations below.
 
     `steps` follow the name of the call: an instance key, if it has one, and the name of an output.
     """

@@ -119,10 +119,8 @@ _MODE_TEXTS: Final[Mapping[Mode, _ModeTexts]] = {
 
 
 class BlockLocation(Struct, frozen=True):
-    """Location of a block.
-
-    `module` is its module's static path, `prefix` the position of the module's call, `file` the file's own
-    name, `ignored_rules` the lint ids of comments by the line below them.
+    """Location of a block. `module` is its module's static path, `prefix` the position of the module's call, `file` the
+    file's own name, `ignored_rules` the lint ids of comments by the line below them.
     """
 
     module: tuple[str, ...]
@@ -203,7 +201,7 @@ _OTHER_TYPES: Final = {
 def read_repetition(
     attributes: Mapping[str, syntax.Attribute], noun: str, problems: list[Diagnostic]
 ) -> tuple[syntax.Expression | None, syntax.Expression | None]:
-    """Return `count` and `for_each`, None if not set; if both are set, report it and return None for `for_each`."""
+    """Return `count` and `for_each`, None if not set. If both are set, report it and return `count` alone."""
     count, for_each = attributes.get("count"), attributes.get("for_each")
     if count is not None and for_each is not None:
         detail = (
@@ -298,7 +296,7 @@ def _decode_ignore_changes(
 
 
 def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[syntax.Expression, ...]:
-    """Return the references of an attribute; their instance keys may be expressions (`nexus_rack.r[count.index]`)."""
+    """Return the references of `replace_triggered_by`. A key may be an expression: `nexus_rack.r[count.index]`."""
     if attribute is None:
         return ()
     triggers: list[syntax.Expression] = []

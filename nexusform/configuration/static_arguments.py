@@ -75,7 +75,7 @@ def unwrap_quoted_expression(expression: syntax.Expression, problems: list[Diagn
 
 
 def parse_reference(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Traversal | None:
-    """Return the reference, also a quoted one, without a prefix `resource`; None, and a diagnostic, for others."""
+    """Return the reference, also a quoted one, without a prefix `resource`. Report others, and return None."""
     previous_count = len(problems)
     unquoted = unwrap_quoted_expression(expression, problems)
     if isinstance(unquoted, syntax.Traversal):
@@ -194,7 +194,7 @@ def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE)
 def _evaluate_as_type(
     attribute: syntax.Attribute | None, type_: Type, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
 ) -> Any:
-    """Return the raw value of a constant argument, or UNKNOWN; None if it is absent, null or (reported) invalid."""
+    """Return the raw value of a constant argument, or UNKNOWN. It is None if absent, null or reported as invalid."""
     if attribute is None:
         return None
     value, diagnostics = evaluate_constant(attribute.expression, scope)

@@ -41,7 +41,7 @@ _RESERVED = ("source", "version", "providers", "count", "for_each", "lifecycle",
 
 
 def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable | None:
-    """Decode a `variable` block; None, and an error, if its name is invalid or has a meaning in module blocks."""
+    """Decode a `variable` block. Return None, with an error, for an invalid name, or one of a module argument."""
     label = block.labels[0]
     if not check_name(label, "invalid-variable-name", problems):
         return None  # reported

@@ -33,9 +33,8 @@ DEFAULT: Final = "default"
 
 
 class VariableValueSource(Struct, frozen=True):
-    """Origin of a value: "default", "-var", "environment variable NF_VAR_x" or a file's name.
-
-    `span` is the span of its text if there is one.
+    """Origin of a value: "default", "-var", "environment variable NF_VAR_x" or a file's name. `span` is the span of its
+    text if there is one.
     """
 
     text: str
@@ -189,7 +188,7 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the value (assigned, default, or unknown after an error) and origin; `hint` returns advice for a name."""
+    """Return the assigned or default value, and its origin; unknown after an error. `hint` advises on a name."""
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
@@ -240,7 +239,7 @@ def _redact_sensitive_problems(
 
 
 def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:
-    """Convert a value to the type of its variable; unknown, and an error, if it is invalid or does not fit."""
+    """Convert a value to the type of its variable. If it does not fit, return an error and an unknown value."""
     if isinstance(assignment.value, str):  # from an option or the environment; else an expression of a file
         value, problems = _parse_text(variable, assignment.value)
     else:

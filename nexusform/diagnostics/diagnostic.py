@@ -74,15 +74,13 @@ def get_text_line(text: object, number: int) -> LiteralTextLine | None:
 
 
 class Diagnostic(Struct, frozen=True):
-    """One problem.
-
-    `id` is its stable name ("unknown-site"); `summary` is the text of summaries.py, or a headline with figures. Create
-    one with `build_error` and `build_warning`. `address` is the affected resource instance. `subject` is the range at
-    fault; `context` the enclosing construct to display. `block` is the header of the subject's block, displayed after
-    the line number (`resource "t" "n"`). `function` is the function call under evaluation. `brief` is a line such as
-    `cluster-d/pool1: an upgrade would fail`; "" if summary and detail are short enough. `extra` is data for the JSON
-    form only (for example `fit`: the suggested fixes of a placement that does not fit). `is_preexisting`: a warning of
-    a plan that is not caused by the plan. `line` is the line at fault of the subject's literal text;
+    """One problem. `id` is its stable name ("unknown-site"); `summary` is the text of summaries.py, or a headline with
+    figures. Create one with `build_error` and `build_warning`. `address` is the affected resource instance. `subject`
+    is the range at fault; `context` the enclosing construct to display. `block` is the header of the subject's block,
+    displayed after the line number (`resource "t" "n"`). `function` is the function call under evaluation. `brief` is a
+    line such as `cluster-d/pool1: an upgrade would fail`; "" if summary and detail are short enough. `extra` is data
+    for the JSON form only (for example `fit`: the suggested fixes of a placement that does not fit). `is_preexisting`:
+    a warning of a plan that is not caused by the plan. `line` is the line at fault of the subject's literal text;
     `locate_line_in_text` narrows the subject to it.
     """
 
@@ -111,12 +109,11 @@ class DiagnosticsError(Exception):
 
 
 class Problem(Struct, frozen=True):
-    """Problem of a value or a document, independent of its owner.
-
-    `path` is the path inside the value (() = all of it); for the text of a `file`, `line` and `column` are the position
-    instead (from 1, 0 = all of it), and `line` also applies to the text at the end of a path. `id`, `headline` and
-    `brief` are those of `build_diagnostic`. `address` is the address of the instance concerned and deleted with it, ""
-    for none. Code with access to the configuration converts it to a Diagnostic, at the line of the value or the file.
+    """Problem of a value or a document, independent of its owner. `path` is the path inside the value (() = all of it);
+    for the text of a `file`, `line` and `column` are the position instead (from 1, 0 = all of it), and `line` also
+    applies to the text at the end of a path. `id`, `headline` and `brief` are those of `build_diagnostic`. `address` is
+    the address of the instance concerned and deleted with it, "" for none. Code with access to the configuration
+    converts it to a Diagnostic, at the line of the value or the file.
     """
 
     path: tuple[str | int, ...]

@@ -30,9 +30,7 @@ _SCALE: Final = tuple(Level)
 
 class PlacementImpact(StrEnum):
     """Impact on running objects: none; something moves, or is uncertain; something loses its machine, or its
-    protection.
-
-    The values are the names of a comment's alert boxes.
+    protection. The values are the names of a comment's alert boxes.
     """
 
     NONE = "note"

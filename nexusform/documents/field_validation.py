@@ -54,9 +54,8 @@ _CLASSES: Final[Mapping[FieldKind, tuple[type, ...]]] = {
 
 
 class RuleViolation(Struct, frozen=True):
-    """Violation of a rule by an object: at a key of it ("" = all of it).
-
-    `correction` is the id of the correction for lenient readers.
+    """Violation of a rule by an object: at a key of it ("" = all of it). `correction` is the id of the correction for
+    lenient readers.
     """
 
     key: str
@@ -68,13 +67,11 @@ Rule: TypeAlias = Callable[[Mapping[str, Any]], Iterator[RuleViolation]]
 
 
 class FieldShape(Struct, frozen=True, eq=False):
-    """Field of a foreign document.
-
-    `fields` are those of a mapping; if types refer to each other, `type` names the type with the fields.
-    `items` are those of a list, and of a mapping with free keys. `minimum` and `maximum` bound a number, the
-    items of a list, the keys of a mapping, or the characters of a text. `pattern` must match a text;
-    `check_form` returns why a value has an invalid form, as a clause ("" if valid). `is_defaulted`: null
-    counts as absent. `versions`: the only ones with this field.
+    """Field of a foreign document. `fields` are those of a mapping; if types refer to each other, `type` names the type
+    with the fields. `items` are those of a list, and of a mapping with free keys. `minimum` and `maximum` bound a
+    number, the items of a list, the keys of a mapping, or the characters of a text. `pattern` must match a text;
+    `check_form` returns why a value has an invalid form, as a clause ("" if valid). `is_defaulted`: null counts as
+    absent. `versions`: the only ones with this field.
     """
 
     kind: FieldKind
@@ -93,9 +90,8 @@ class FieldShape(Struct, frozen=True, eq=False):
 
 
 class SchemaViolation(Struct, frozen=True):
-    """Violation of a shape by a value, as the end of a sentence that starts with its name.
-
-    `intended_text` is the text of a scalar without quotes, if a text is required.
+    """Violation of a shape by a value, as the end of a sentence that starts with its name. `intended_text` is the text
+    of a scalar without quotes, if a text is required.
     """
 
     detail: str

@@ -24,9 +24,8 @@ _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep."
 
 
 class TextPosition(Struct, frozen=True):
-    """Position of a value: line and column from 1, and the positions of its keys or items.
-
-    `source_text` is the text of a scalar that is parsed to another value ("yes" for true), else "".
+    """Position of a value: line and column from 1, and the positions of its keys or items. `source_text` is the text of
+    a scalar that is parsed to another value ("yes" for true), else "".
     """
 
     line: int
@@ -153,8 +152,8 @@ class _DocumentReader:
         self.file = file
         self.events = events
         self.findings: list[Problem] = []
-        self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}
-        self.nodes = 0
+        self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}  # data, position and number of nodes
+        self.nodes = 0  # so far, to limit them
         self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
@@ -274,7 +273,7 @@ def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPositio
 
 
 def _parse_scalar(event: Any, position: TextPosition) -> Any:
-    """Parse a scalar by its tag (`!!int 1`); without a tag by YAML's rules if plain (no quotes), else as text.
+    """Parse a scalar by its tag, such as `!!int 1`. Without a tag, it is text in quotes, else YAML's rules decide.
 
     A text such as 1.5 is unfit for `!!int`. Raises _InvalidDocument for a value unfit for its tag, and for another tag.
     """

@@ -164,9 +164,9 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
 
 
 def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
-    """Return the key for this meta (None: a new key) from the program in NF_ENCRYPTION_COMMAND.
-
-    By OpenTofu's protocol the program reads the meta as JSON, and prints a line with _MAGIC and a line with the key.
+    """Return a key from the program in NF_ENCRYPTION_COMMAND. `meta` is the metadata next to the document to decrypt;
+    None requests a key to encrypt. By OpenTofu's protocol the program reads it as JSON, and prints a line with _MAGIC
+    and a line with the key.
     """
     import shlex
     import subprocess

@@ -146,7 +146,9 @@ _FILE_PARAMETER: Final = re.compile(
 
 
 def find_untrusted_files(environment: Mapping[str, str], confinement: Confinement) -> list[tuple[ExternalFile, str]]:
-    """List (entry, path) for each operator-only entry with a path into the work tree; nothing without confinement."""
+    """List the files reserved for the operator, but in the work tree: pairs of entry and path. Without confinement the
+    work tree is trusted, and there are none.
+    """
     if not confinement.root:
         return []  # every file is allowed
     # Of the caches only the first configured one is used, and none in automation.
@@ -177,7 +179,9 @@ def explain_untrusted_file(name: str, path: str, content: str) -> str:
 
 
 def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of an entry by its form: in the value of a variable, or an existing default path or program."""
+    """Yield the paths of files named by an entry. By its form they are read from the value of its variable. The forms
+    HOME and PROGRAM have no variable: they give an existing file at a default path, and a program in PATH.
+    """
     value = environment.get(entry.name, "")
     if entry.form is PathValueForm.HOME:
         home = environment.get("HOME") or os.path.expanduser("~")  # noqa: PTH111

@@ -52,10 +52,9 @@ class OutsideConfinement(OSError):
 
 
 class Confinement(Struct, frozen=True):
-    """Allowed targets of paths referenced by configuration: below `root` ("": anywhere), but not in `hidden`.
-
-    Both are absolute and free of links. Every such path passes `resolve` before any access. `is_operator_path`: the
-    operator chose the path, or a directory above it. `reason` explains the confinement, and how to disable it.
+    """Allowed targets of paths referenced by configuration: below `root` ("": anywhere), but not in `hidden`. Both are
+    absolute and free of links. Every such path passes `resolve` before any access. `is_operator_path`: the operator
+    chose the path, or a directory above it. `reason` explains the confinement, and how to disable it.
     """
 
     root: str = ""
@@ -64,9 +63,8 @@ class Confinement(Struct, frozen=True):
     reason: str = ""
 
     def resolve(self, path: str | Path) -> str:
-        """Return the path to open for a path of the configuration, links resolved. Raises OutsideConfinement.
-
-        Hidden, Git and system directories are outside, too. The unresolved path is checked first: before any access.
+        """Return the path to open for a path of the configuration, links resolved. Raises OutsideConfinement. Hidden,
+        Git and system directories are outside, too. The unresolved path is checked first: before any access.
         """
         path_text = os.fspath(path)
         if not self.root or "\0" in path_text:  # not confined, or a name no file has: opening it fails
@@ -86,15 +84,13 @@ class Confinement(Struct, frozen=True):
         return real_path
 
     def resolve_path_of_operator(self, path: str | Path) -> str:
-        """Return the path to open for a path of the operator, who may read anything. Raises OutsideConfinement.
-
-        A path through the work tree must stay there as well.
+        """Return the path to open for a path of the operator, who may read anything. Raises OutsideConfinement. A path
+        through the work tree must stay there as well.
         """
         return self.get_operator_confinement(path).resolve(path)
 
     def get_operator_confinement(self, path: str | Path) -> Confinement:
         """Return the confinement of a path chosen by the operator, and of files below it: none outside the work tree.
-
         Inside (as written, or by links of its directory), others control the target of the chosen name.
         """
         if not self.root:
@@ -161,10 +157,9 @@ def create_file(path: str | Path, mode: int = PRIVATE) -> int:
 def write_file_atomically(
     path: Path, content: bytes | Iterable[bytes], mode: int, *, backup: Path | None = None, durable: bool = True
 ) -> None:
-    """Write a file atomically, replacing a file or link at the path. The content may be in pieces.
-
-    The mode of an earlier regular file at the path replaces `mode`, and its content is kept as `backup` if given.
-    Raises OSError; then the earlier file is unchanged.
+    """Write a file atomically, replacing a file or link at the path. The content may be in pieces. The mode of an
+    earlier regular file at the path replaces `mode`, and its content is kept as `backup` if given. Raises OSError; then
+    the earlier file is unchanged.
     """
     temporary = _build_temporary_path(path)
     if durable:  # caches need no durability, and their folders take long to scan
@@ -275,9 +270,8 @@ def _link_old_file(path: Path, backup: Path) -> Path | None:
 
 
 def _replace_backup_file(old_file: Path, path: Path, backup: Path) -> None:
-    """Rename the old file to the backup, or restore it.
-
-    This is the last step: the backup may be the file to be written, and an earlier kill must not remove it.
+    """Rename the old file to the backup, or restore it. This is the last step: the backup may be the file to be
+    written, and an earlier kill must not remove it.
     """
     try:
         old_file.replace(backup)

@@ -74,7 +74,6 @@ _SHARED_CLASSES: Final = frozenset({str, int, bool, type(None), Unknown})
 
 def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
     """Convert the value to plain data. Return it, and the paths of its sensitive and ephemeral parts (whole: `()`).
-
     Parts below a sensitive part are not listed again.
     """
     sensitive: list[Path] = []
@@ -103,9 +102,8 @@ def list_refinements(value: Value) -> Refinements:
 
 
 def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list[tuple[Path, Refinement]]) -> None:
-    """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths.
-
-    `path` is that of the value itself. Parts without any known limit are omitted.
+    """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths. `path`
+    is that of the value itself. Parts without any known limit are omitted.
     """
     if value.raw is UNKNOWN:
         refinement = value.refinement or NO_REFINEMENT
@@ -190,9 +188,8 @@ def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
 
 
 def _build_primitive_value(plain: Any, target: PrimitiveType) -> Value:
-    """Build a primitive, or a value of an inferred type for the open type. Raises ConversionProblem.
-
-    The open type (DYNAMIC) is a primitive type, too; a mapping becomes an object for it, and a list a tuple.
+    """Build a primitive, or a value of an inferred type for the open type. Raises ConversionProblem. The open type
+    (DYNAMIC) is a primitive type, too; a mapping becomes an object for it, and a list a tuple.
     """
     if target is DYNAMIC:
         return _build_value_of_inferred_type(plain)
@@ -278,9 +275,8 @@ def _build_value_of_inferred_type(plain: Any) -> Value:
 
 
 def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
-    """Return the value with `change` applied to the part at a path; the same value without such a part.
-
-    An element of a set has no path, so a path into a set changes the whole set.
+    """Return the value with `change` applied to the part at a path; the same value without such a part. An element of a
+    set has no path, so a path into a set changes the whole set.
     """
     raw = value.raw
     if not path or isinstance(value.type, SetType):
@@ -307,9 +303,8 @@ def get_part(value: Any, path: Path) -> Any:
 
 
 def replace_part_at_path(value: Any, path: Path, part: Any) -> Any:
-    """Return plain data with another part at a path; the data itself if it has no such part.
-
-    The original is not changed, and shares its other parts with the result.
+    """Return plain data with another part at a path; the data itself if it has no such part. The original is not
+    changed, and shares its other parts with the result.
     """
     if not path:
         return part

@@ -55,6 +55,11 @@ class RecordForm(Generic[Record]):
         /,
         **further_parts: Part | str,
     ) -> None:
+        """Create the form from the words of `member_spec`, such as `key`, `key=source`, `key?`, `[key]` or `*key`.
+
+        `?` makes an empty value null, brackets omit it, and `*` adds the members created by the part of this key.
+        `parts` and `further_parts` convert the values, by key.
+        """
         self.record_class = record_class
         members = []
         for word in member_spec.split() or getattr(record_class, "__struct_fields__", []):  # without words: all fields
@@ -110,7 +115,7 @@ def _convert_value(value: Any, convert: Part) -> Any:
 
 
 def _convert_value_by_class(value: Any) -> Any:
-    """Convert a value by its class: the default, without a part (a conversion of its own)."""
+    """Convert a value by its class. This is the default; a part of a form has a conversion of its own."""
     if value.__class__ in _PLAIN:
         return value
     if isinstance(value, Enum):

@@ -20,11 +20,9 @@ _COMMENT_NAME: Final = "//"  # property of a JSON object that represents a body
 
 
 class BodySchema(Struct, frozen=True):
-    """Allowed arguments (name -> is required) and blocks (type -> names of its labels).
-
-    `computed` arguments are never suggested, and get a message of their own. `extra_names` (arguments,
-    blocks) are valid in the same body and decoded elsewhere: they are only suggested. `foreign_words` is
-    the advice for words of other tools.
+    """Allowed arguments (name -> is required) and blocks (type -> names of its labels). `computed` arguments are never
+    suggested, and get a message of their own. `extra_names` (arguments, blocks) are valid in the same body and decoded
+    elsewhere: they are only suggested. `foreign_words` is the advice for words of other tools.
     """
 
     attributes: Mapping[str, bool] = field(default_factory=dict)
@@ -40,9 +38,8 @@ class BodySchema(Struct, frozen=True):
 
 
 class BodyContent(Struct, frozen=True):
-    """Content of a body by its schema: arguments by name and blocks, both in source order.
-
-    `end_span` is the end of the body, for problems about missing parts.
+    """Content of a body by its schema: arguments by name and blocks, both in source order. `end_span` is the end of the
+    body, for problems about missing parts.
     """
 
     attributes: dict[str, syntax.Attribute]
@@ -169,7 +166,10 @@ def get_first_character_span(span: Span) -> Span:
 def _decode_json_body(
     body: syntax.JsonBody, schema: BodySchema, *, partial: bool
 ) -> tuple[BodyContent, list[Diagnostic]]:
-    """Decode arguments, and blocks in the order of their keys, of a JSON body; `partial` allows other names."""
+    """Decode a JSON body: its arguments, and its blocks in the order of their keys.
+
+    With `partial`, names outside the schema are ignored.
+    """
     diagnostics: list[Diagnostic] = []
     attributes: dict[str, syntax.Attribute] = {}
     blocks: list[syntax.Block] = []
@@ -180,7 +180,8 @@ def _decode_json_body(
             decoder = _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics)
             decoder.decode_level(json_property.value, labels=(), blocks=blocks)
         elif not partial:
-            name, advice = json_property.name, schema.foreign_words.get(json_property.name)
+            name = json_property.name
+            advice = schema.foreign_words.get(name)  # None unless it is a word of another tool
             hint = f" {advice}"
             if advice is None:
                 extra_names = chain.from_iterable(schema.extra_names)  # of arguments and of blocks

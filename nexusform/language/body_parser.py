@@ -226,7 +226,10 @@ class BodyParser:
         return self.stream.report_error("invalid-block-definition", detail, since=first)
 
     def _parse_quoted_label(self) -> Label:
-        """Parse a label with `${` or `%{`: escaped (`$${`) it is text, else an error, as a missing closing quote is."""
+        """Parse a label in quotes with `${` or `%{`. Only an escaped one (`$${`) is text.
+
+        A template sequence is reported as an error, and so is a missing closing quote.
+        """
         stream = self.stream
         first = stream.read_token()  # the opening quote
         kinds = stream.tokens.kinds

@@ -60,9 +60,8 @@ _NO_ELEMENT: Final = "The given key does not identify an element in this collect
 
 
 class Requirement(Struct, frozen=True):
-    """Type required of a part of an expression, and the errors about null and about a value of another type.
-
-    The sentence of the second error is `lead`, the reason and a full stop.
+    """Type required of a part of an expression, and the errors about null and about a value of another type. The
+    sentence of the second error is `lead`, the reason and a full stop.
     """
 
     type: PrimitiveType
@@ -103,10 +102,10 @@ class ExpressionRun:
     def __init__(self, scope: Scope, handlers: Mapping[type, Handler]) -> None:
         self.scope = scope
         self.diagnostics: list[Diagnostic] = []
-        self.names: dict[str, Value] = {}
+        self.names: dict[str, Value] = {}  # variables of the enclosing loops
         self.element: Value = DYNAMIC_UNKNOWN
-        self.work = 0
-        self._handlers = handlers
+        self.work = 0  # units so far, up to MAX_WORK
+        self._handlers = handlers  # by class of expression
         self._is_building_notes = False
 
     def evaluate(self, expression: Expression) -> Value:
@@ -237,11 +236,9 @@ class ExpressionRun:
 
 
 class EvaluationTrace:
-    """Value of an expression, and the traces of its parts.
-
-    In a loop an expression occurs once per evaluation, up to MAX_TRACES times; `omitted` counts the rest.
-    `has_failed`: it has an error, so its value is meaningless; `problem` is the summary of the error if it is
-    its own and not that of a part.
+    """Value of an expression, and the traces of its parts. In a loop an expression occurs once per evaluation, up to
+    MAX_TRACES times; `omitted` counts the rest. `has_failed`: it has an error, so its value is meaningless; `problem`
+    is the summary of the error if it is its own and not that of a part.
     """
 
     __slots__ = ("expression", "has_failed", "omitted", "parts", "problem", "value")
@@ -307,9 +304,8 @@ class MissingDirectory(FileProblem):
 
 
 class Files(Protocol):
-    """Bounded reads of regular files (never a device or a pipe).
-
-    Paths are relative to the current directory of the command unless absolute. Every method may raise FileProblem.
+    """Bounded reads of regular files (never a device or a pipe). Paths are relative to the current directory of the
+    command unless absolute. Every method may raise FileProblem.
     """
 
     def read(self, path: str) -> bytes:
@@ -491,12 +487,10 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
 
 
 class TracedExpression(Struct, frozen=True):
-    """One part of an expression.
-
-    `text` is its source and `span` its position (None: in the evaluated expression itself); `reasons` explain
-    why its value is sensitive, unknown or an error (`has_failed`: it has no value). `parts` are its own
-    parts, `omitted` counts omitted iterations of a loop. `is_hidden`: its value would reveal a sensitive one.
-    `is_repeated`: its parts are already listed above.
+    """One part of an expression. `text` is its source and `span` its position (None: in the evaluated expression
+    itself); `reasons` explain why its value is sensitive, unknown or an error (`has_failed`: it has no value). `parts`
+    are its own parts, `omitted` counts omitted iterations of a loop. `is_hidden`: its value would reveal a sensitive
+    one. `is_repeated`: its parts are already listed above.
     """
 
     text: str

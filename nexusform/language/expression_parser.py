@@ -51,7 +51,7 @@ class ExpressionParser:
     def parse_expression(self) -> syntax.Expression:
         """Parse any expression: a conditional or a simpler one."""
         stream = self.stream
-        outer_reach, stream.reach = stream.reach, 0  # the depth below one expression is that of its deepest part
+        outer_reach, stream.reach = stream.reach, 0  # of this expression alone, until it is parsed
         stream.enter_level()
         result = self._parse_binary_operation(minimum=1)
         if stream.peek() == "?":  # `result` is the condition of `? a : b`

@@ -76,8 +76,8 @@ class _ForCondition:
         self.clause = node.condition
         self.node = node
         self.run = run
-        self.marks = NO_MARKS
-        self.is_known = True
+        self.marks = NO_MARKS  # of all conditions so far
+        self.is_known = True  # whether all of them are known
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:
@@ -143,7 +143,7 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
 
 
 def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
-    """Evaluate `[for k, v in c : value if x]` to a tuple; unknown if `c` or any `x` is, or after an error."""
+    """Evaluate `[for k, v in c : value if x]` to a tuple. It is unknown if `c` or an `x` is, or after an error."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
@@ -157,7 +157,7 @@ def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
 
 
 def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
-    """Evaluate `{for k, v in c : key => value if x}`; unknown if `c`, a key or an `x` is, or after an error."""
+    """Evaluate `{for k, v in c : key => value if x}`. It is unknown if `c`, a key or an `x` is, or after an error."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)

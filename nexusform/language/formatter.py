@@ -271,10 +271,6 @@ def _align_cells(
     """Align one cell of neighbouring lines: one space after the widest of the parts before the cell."""
     for has_cell, neighbours in groupby(lines, lambda line: bool(get_cell(line))):
         chain = list(neighbours) if has_cell else []
-        widths = [_compute_cells_width(get_tokens_before(line)) for line in chain]
+        widths = [sum(t.spaces + count_clusters(t.text) for t in get_tokens_before(line)) for line in chain]
         for line, width in zip(chain, widths, strict=True):
             get_cell(line)[0].spaces = max(widths) - width + 1
-
-
-def _compute_cells_width(cells: list[_Token]) -> int:
-    return sum(token.spaces + count_clusters(token.text) for token in cells)

@@ -58,8 +58,8 @@ class _JsonReader:
     def __init__(self, text: str, positions: CharacterPositions) -> None:
         self.text = text
         self.positions = positions
-        self.offset = 1 if text.startswith("\ufeff") else 0
-        self.depth = 0
+        self.offset = 1 if text.startswith("\ufeff") else 0  # after a byte order mark
+        self.depth = 0  # of open arrays and objects, to limit it
         self.kind: Any = _END  # int or str
         self.word = ""
         self.begin = self.offset
@@ -192,7 +192,10 @@ class _JsonReader:
         return syntax.JsonArray(tuple(items), self.positions.build_span(begin, end))
 
     def _has_comma_before_next_item(self, closing: str, item: str, begin: int) -> bool:
-        """Return True at a comma, False at the `closing` bracket (`begin`: the opening one); else raise an error."""
+        """Return True at a comma, False at the `closing` bracket. Raise an error at any other token.
+
+        `begin` is the offset of the opening bracket, and `item` the word for a part in messages.
+        """
         if self.kind == closing:
             return False
         if self.kind == _END:
@@ -313,7 +316,7 @@ def _convert_value(
 
 
 def _convert_json_string_to_expression(text: str, span: Span, diagnostics: list[Diagnostic]) -> syntax.Expression:
-    """Convert a text to an expression: a template if it contains `${` or `%{`, else (and after an error) the text."""
+    """Convert a text to an expression: a template if it contains `${` or `%{`. Otherwise, or after an error, text."""
     if "${" not in text and "%{" not in text:
         return syntax.StringLiteral(text, span)
     begin = span.start
@@ -340,11 +343,12 @@ def _build_interpolated_reference(root: str, steps: str, span: Span) -> syntax.E
         first = Position(start.line, start.column + begin, start.byte + begin)
         return Span(filename, first, Position(start.line, start.column + end, start.byte + end))
 
-    offset = 3 + len(root)  # after the quotation mark, the dollar sign and the brace
-    traverse = syntax.TraverseRoot(root, build_span(3, offset))
+    root_begin = 3  # after the quotation mark, the dollar sign and the brace
+    offset = root_begin + len(root)
+    traverse = syntax.TraverseRoot(root, build_span(root_begin, offset))
     attributes: list[syntax.TraverseAttribute] = []
     for name in steps.split(".")[1:]:
         end = offset + 1 + len(name)
         attributes.append(syntax.TraverseAttribute(name, build_span(offset, end)))
         offset = end
-    return syntax.TemplateWrap(syntax.Traversal(traverse, tuple(attributes), build_span(3, offset)), span)
+    return syntax.TemplateWrap(syntax.Traversal(traverse, tuple(attributes), build_span(root_begin, offset)), span)

@@ -95,6 +95,7 @@ class TemplateParser:
         return self._decode_text(tokens.starts[index] + 1, tokens.ends[index] - 1)
 
     def _decode_text(self, begin: int, end: int) -> str:
+        """Decode the escapes of a text in quotes, from `begin` to `end`. Invalid ones are reported."""
         stream = self.stream
 
         def report_escape(problem: str, first: int, last: int) -> None:
@@ -244,7 +245,7 @@ class TemplateParser:
                 stack[-1].parts.append(piece.expression)
             elif piece.keyword in _ENDS:  # the start of an `if` or `for`
                 stack.append(_OpenDirective(piece))
-            else:
+            else:  # `else`, `endif` or `endfor`
                 self._process_directive_end(piece, stack)
             deepest = max(deepest, len(stack) - 1)
         self.stream.add_nesting_levels(deepest)

@@ -160,7 +160,10 @@ class _TypeParser:
         return _COLLECTIONS[name](self.parse_type(argument))  # a list, set or map
 
     def _parse_object(self, argument: Expression, call: Call) -> Type:
-        """Parse the argument of `object(...)`, without invalid attributes (reported); the open type if it is no map."""
+        """Parse the argument of `object(...)`. Invalid attributes are reported and omitted.
+
+        Any other argument than a map is reported; the result is then the open type.
+        """
         if not isinstance(argument, ObjectCons):
             self._add_error(
                 "Object type constructor requires a map whose keys are attribute names and whose values "

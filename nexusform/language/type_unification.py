@@ -20,11 +20,10 @@ from nexusform.values.typed_value import NOT_NULL, UNKNOWN, Value, build_boolean
 
 
 def unify_types(types: Sequence[Type]) -> Type | None:
-    """Return the common type of all given types; None if there is none.
+    """Return the common type of all given types; None if there is none, as for a list and a map.
 
-    Strings win over numbers and bools; objects of different attributes become a map, tuples of different
-    lengths a list, if their parts are compatible. The open type (DYNAMIC) is compatible with any. A string and a number
-    have the common type string; a list and a map have none.
+    A string with numbers or bools gives string. Objects of different attributes become a map, and tuples of different
+    lengths a list, if their parts have a common type. The open type (DYNAMIC) is compatible with any.
     """
     distinct: list[Type] = []  # each type once, without the open type
     for candidate in types:

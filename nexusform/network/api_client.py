@@ -206,7 +206,7 @@ def build_token_auth(fetch_token: Callable[[], str]) -> Any:
         token = ""
 
         def sync_auth_flow(self, request: Request) -> Generator[Request, Response, None]:
-            """Send the request with the token of an earlier one; without one, or if it expired, with a new token."""
+            """Send the request with the token of an earlier one. Fetch a new token at first, and after it expired."""
             if self.token:
                 request.headers["Authorization"] = f"Bearer {self.token}"
                 answer = yield request

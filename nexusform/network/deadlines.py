@@ -104,8 +104,8 @@ class DeadlineRunner:
         self._has_been_silent = False
 
     def run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
-        """Run an operation in its own thread and return its result, or raise its exception. `description` is a phrase
-        like "read the state"; `size` in bytes extends the limit. Raises OperationAbandoned after it or a lost lock.
+        """Run an operation in its own thread; return its result or raise its exception. Raises OperationAbandoned after
+        the limit or a lost lock. `description` is a phrase like "read the state". `size` in bytes extends the limit.
         """
         seconds = read_deadline()
         if self._has_been_silent:  # for the whole limit of an earlier operation: this one gets less time

@@ -117,9 +117,8 @@ _PRIMITIVES: Final = {"string": STRING, "number": NUMBER, "bool": BOOL, "dynamic
 
 
 def describe_type(value_type: Type, *, constraint: bool = False) -> str:
-    """Describe the type for messages: `list of string`, `object`.
-
-    As a constraint the open type is `any type`, and `any single type` inside a collection.
+    """Describe the type for messages: `list of string`, `object`. As a constraint the open type is `any type`, and `any
+    single type` inside a collection.
     """
     if isinstance(value_type, PrimitiveType):
         return "any type" if constraint and value_type is DYNAMIC else value_type.name
@@ -139,9 +138,8 @@ def has_dynamic(value_type: Type) -> bool:
 
 
 def build_type_json(value_type: Type) -> Any:
-    """Build the JSON data of a type: `"string"`, `["list", T]`, `["object", {name: T}]`.
-
-    An object with optional attributes has their names as a third item. Defaults are not included.
+    """Build the JSON data of a type: `"string"`, `["list", T]`, `["object", {name: T}]`. An object with optional
+    attributes has their names as a third item. Defaults are not included.
     """
     if isinstance(value_type, PrimitiveType):
         return value_type.name

@@ -123,7 +123,7 @@ def format_digits(digits: str, point: int) -> str:
 
 
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
-    """Return the shortest decimal for a number above zero: `digits` and `point` of 0.digits * 10**point."""
+    """Return the shortest decimal for a number above zero, 0.digits * 10**point: "125" and 2 for 12.5."""
     # It has the fewest digits that lie nearer to the number than half the distance to its neighbours of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
@@ -322,7 +322,9 @@ class Value:
         return self._compute_value_traits() >> _SIZE_SHIFT
 
     def _compute_value_traits(self) -> int:
-        """Return two bits, for an unknown part (or value) and a marked part, and the size above; cached in `_inner`."""
+        """Return traits of the value in one integer, computed once: _HAS_UNKNOWN for an unknown value or part,
+        _HAS_MARKS for a marked part, and the size in the bits from _SIZE_SHIFT on.
+        """
         if self._inner != _NOT_COMPUTED:
             return self._inner
         raw = self.raw
@@ -407,9 +409,8 @@ def build_unknown(value_type: Type = DYNAMIC) -> Value:
 
 def add_refinement(value: Value, refinement: Refinement) -> Value:
     """Add known limits to an unknown value; a known value, or one of unknown type, is unchanged. A number between two
-    equal bounds becomes known, and so does a list with a known number of unknown elements.
-
-    The result has only these limits: those of the value before are dropped.
+    equal bounds becomes known, and so does a list with a known number of unknown elements. The result has only these
+    limits: those of the value before are dropped.
     """
     if value.raw is not UNKNOWN or value.type is DYNAMIC:
         return value
@@ -419,10 +420,9 @@ def add_refinement(value: Value, refinement: Refinement) -> Value:
 
 
 def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
-    """Return the only raw value within the known limits of an unknown, non-null value; UNKNOWN if there are several.
-
-    A number between equal bounds is that bound. A list with exactly two elements is a list of two unknown elements.
-    An empty map is known, but not a map with elements: its keys are open.
+    """Return the only raw value within the known limits of an unknown, non-null value; UNKNOWN if there are several. A
+    number between equal bounds is that bound. A list with exactly two elements is a list of two unknown elements. An
+    empty map is known, but not a map with elements: its keys are open.
     """
     if value_type is NUMBER:
         lowest, highest = refinement.lowest, refinement.highest  # None: no bound
@@ -439,10 +439,9 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
 
 
 def get_refinement(value: Value) -> Refinement:
-    """Return what is known of a value: not null, the prefix of a text, bounds of a number or length.
-
-    A known value has itself as its limits: the text "ab" has the prefix "ab", and 3 is between 3 and 3. Nothing is
-    known of null, since `not_null` is the opposite.
+    """Return what is known of a value: not null, the prefix of a text, bounds of a number or length. A known value has
+    itself as its limits: the text "ab" has the prefix "ab", and 3 is between 3 and 3. Nothing is known of null, since
+    `not_null` is the opposite.
     """
     raw = value.raw
     if raw is UNKNOWN:

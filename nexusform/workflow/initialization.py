@@ -92,7 +92,6 @@ def _prepare_backend(
     options: InitOptions,
 ) -> tuple[list[str], list[Diagnostic]]:
     """Open the chosen backend, migrate the state of the old one if requested, save the choice. Return lines to show.
-
     The old backend is that of the last `init`. Without one it is the default backend, if it has a state. With errors
     the old choice stays recorded, and there are no lines.
     """
@@ -251,7 +250,9 @@ def _migrate_workspaces(
 def _migrate_workspace(
     context: CommandContext, source: StateBackend, target: StateBackend, name: str, options: InitOptions
 ) -> tuple[str, list[Diagnostic]]:
-    """Copy the state of one workspace under both locks; return a line about it, "" if it has none or with errors."""
+    """Copy the state of one workspace to the new backend, under the locks of both. Return a line about it. The line is
+    "" if the workspace has no state, and with errors.
+    """
     problems: list[Diagnostic] = []
     # Without a saved choice, other commands need the settings of the new backend as flags.
     environment_prefix = "" if name == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(name)} "
@@ -365,9 +366,8 @@ _TEXTS: Final = {"main.nf.hcl": _CONFIGURATION, ".gitignore": _GITIGNORE}
 
 
 def find_missing_files(directory: str) -> tuple[str, ...]:
-    """Return the files to offer: main.nf.hcl if there is no configuration; .gitignore then, or in a git work tree.
-
-    A file that exists is never offered.
+    """Return the files to offer: main.nf.hcl if there is no configuration; .gitignore then, or in a git work tree. A
+    file that exists is never offered.
     """
     names = list_directory(directory)
     missing_names = () if ".gitignore" in names else (".gitignore",)

@@ -35,7 +35,9 @@ class LintAdvice(Struct, frozen=True):
 
 
 def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
-    """Return the findings in a saved plan, or of all rules for existing and configured objects; and planning errors."""
+    """Return lint findings, and the errors of planning. With `plan_path` the findings are those in the saved plan.
+    Otherwise all rules evaluate the existing and the configured objects of the project.
+    """
     if plan_path:
         saved, problems = read_plan(plan_path, context)
         if saved is None:

@@ -159,9 +159,9 @@ class _ExplanationQuery(Struct, frozen=True):
     name: str
 
     def explain(self) -> Explanations:
-        """Explain a VM placed by the plan, or place an unchanged one again. For other names return pools.
-
-        A VM has a name in the configuration, and may have another one on the platform: both are accepted.
+        """Explain the placement of the VM `self.name`; without this VM, return the pools of this name ("": all). The
+        plan explains a VM it places. An unchanged VM is placed again, in a plan without it in the state. A VM has a
+        name in the configuration, and may have another one on the platform: both are accepted.
         """
         current_vms = self._index_current_vms()
         plain_request = replace(self.request, samples=0, includes_remedies=False, lint=False)
@@ -327,9 +327,8 @@ def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]
 
 
 def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, name: str) -> tuple[PoolPlacement, ...]:
-    """Return the pools at the pattern; with a `name`, only the pool of this name.
-
-    A pool has its placement table, its zones (None: all), and the triggers of the applies with placements of its VMs.
+    """Return the pools at the pattern; with a `name`, only the pool of this name. A pool has its placement table, its
+    zones (None: all), and the reasons (triggers) of the placements of its VMs.
     """
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == VM}
     placements: list[PoolPlacement] = []
@@ -350,9 +349,8 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
 def _collect_placement_origins(
     address: Address, pool: PoolDemand, rows: Mapping[tuple[Address, str], PlacementChange], state: State
 ) -> tuple[VmCountByTrigger, ...]:
-    """Count a pool's VMs by trigger and serial of the apply (None: placed by this plan).
-
-    A VM without a record of its placement is not counted.
+    """Count a pool's VMs by the reason of their placement (trigger) and the serial of its apply (None: this plan). A VM
+    without a record of its placement is not counted.
     """
     current = get_current_object(state.instances.get(address))
     note = current.note if current is not None else {}

@@ -31,7 +31,6 @@ def get_declared_marks(*, sensitive: bool, ephemeral: bool) -> frozenset[str]:
 
 class Variable(Struct, frozen=True):
     """`variable` block. `type` contains optional attributes and their defaults; `default` None means required.
-
     `is_typed`: a type is declared, even if it is `any`. `deprecated` is the message for users, "" for none. The value
     of an `ephemeral` variable is in no plan, state or journal. The value of a `const` variable is known when modules
     are read.
@@ -105,12 +104,10 @@ class Lifecycle(Struct, frozen=True):
 
 
 class ResourceBlock(Struct, frozen=True):
-    """`resource` or `data` block. `body` is the remaining part for the type's schema, without meta-arguments
-    and lifecycle.
-
-    `position` orders blocks: (file name, byte); blocks of a module have the position of its module call, so
-    positions are compared as nested tuples. `ignored_rules` are the lint ids of `# nexusform:ignore ID`
-    comments before the block and inside of it, by the number of the line that follows the comment.
+    """`resource` or `data` block. `body` is the remaining part for the type's schema, without meta-arguments and
+    lifecycle. `position` orders blocks: (file name, byte); blocks of a module have the position of its module call, so
+    positions are compared as nested tuples. `ignored_rules` are the lint ids of `# nexusform:ignore ID` comments before
+    the block and inside of it, by the number of the line that follows the comment.
     """
 
     address: ConfigAddress
@@ -216,10 +213,8 @@ class Check(Struct, frozen=True):
 
 
 class Module(Struct, frozen=True):
-    """One module: all declarations of the files of its directory.
-
-    `path` is the static path of call names from the root, `directory` the directory of its files, as given to
-    the user (path.module).
+    """One module: all declarations of the files of its directory. `path` is the static path of call names from the
+    root, `directory` the directory of its files, as given to the user (path.module).
     """
 
     path: tuple[str, ...]

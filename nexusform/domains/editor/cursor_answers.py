@@ -155,15 +155,14 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     text = module.files[path].text.encode()
     line_prefix = text[text.rfind(b"\n", 0, offset) + 1 : offset].decode(errors="replace")
     blocks = module.find_blocks(path, offset)
-    label = _LABEL.match(line_prefix)
-    if label is not None:
-        keyword, typed_text = label[1], label[2]  # kind of block, typed part of the type
-        typed_length = len(typed_text.encode())
+    label_match = _LABEL.match(line_prefix)  # groups: the kind of block, the typed part of its type
+    if label_match is not None:
+        keyword, typed_length = label_match[1], len(label_match[2].encode())
         return [
             Suggestion(name, "type", name, typed_length, text=schema.description)
             for name, schema in get_schemas(keyword).items()
         ]
-    name = _NAME.match(line_prefix)  # [1]: its typed part
+    name_match = _NAME.match(line_prefix)  # group 1: the typed part of a name
     # The argument of the value being typed: on this line, or in open brackets above.
     assignment = _ASSIGNED.match(line_prefix)
     argument = assignment[1] if assignment is not None else None
@@ -171,9 +170,9 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
         attribute_at_cursor = module.find_attribute(path, offset)
         if attribute_at_cursor is not None and attribute_at_cursor.expression.span.start.byte < offset:
             argument = attribute_at_cursor.name
-    if name is not None and argument is None:
-        proposals = _suggest_block_content(blocks, name[1]) if blocks else _suggest_top_level_blocks(name[1])
-        return list(proposals)
+    if name_match is not None and argument is None:
+        typed_name = name_match[1]
+        return list(_suggest_block_content(blocks, typed_name) if blocks else _suggest_top_level_blocks(typed_name))
     if argument is None:  # neither a name nor a value is being typed
         return []
     attribute = find_nested_block_schema(blocks).attributes.get(argument)

@@ -292,8 +292,9 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
 
 
 def _suggest_name(text: bytes, range_in_file: FileRange, name: str) -> Iterator[QuickFix]:
-    """Yield the suggested name in place of the most similar word; nothing without one similar enough."""
+    """Yield a fix to replace the most similar word of the range by `name`; nothing without a word similar enough."""
     similarities: list[tuple[float, re.Match[bytes]]] = []
+    # A name is compared with each step of a reference, an id such as `a/b.c` with whole ids.
     pattern = _NAME if _NAME.fullmatch(name.encode()) else _ID
     for word in pattern.finditer(text, range_in_file.start, range_in_file.end):
         current_word = word[0].decode(errors="replace").casefold()

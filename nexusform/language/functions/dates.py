@@ -51,10 +51,8 @@ _CYCLE_DAYS: Final = 146_097
 
 
 class LocalTime(Struct, frozen=True):
-    """Moment as displayed by a local clock.
-
-    `day` counts days of that clock's calendar as Python's ordinals do, `nanosecond` those since its midnight;
-    `offset` is the clock's distance from UTC in minutes.
+    """Moment as displayed by a local clock. `day` counts days of that clock's calendar as Python's ordinals do,
+    `nanosecond` those since its midnight; `offset` is the clock's distance from UTC in minutes.
     """
 
     day: int
@@ -90,6 +88,7 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
     if match is None:
         raise FunctionProblem(f'not a valid RFC3339 timestamp: "{truncate_text(text, _MAX_EXCERPT)}"', position)
+    # The offset is `Z`, or a sign, hours and minutes; an absent part is "0".
     *date_and_time, fraction_digits, _utc, sign, offset_hours, offset_minutes = match.groups(default="0")
     year, month, day, hour, minute, second = map(int, date_and_time)
     hours, minutes = int(offset_hours), int(offset_minutes)
@@ -245,7 +244,7 @@ def _format_utc_timestamp(moment: datetime) -> str:
 def build_clock_functions(
     plan_time: Callable[[], datetime], now: Callable[[], datetime] | None
 ) -> tuple[Function, ...]:
-    """Build timestamp() and plantimestamp(); without `now`, during planning, timestamp() is unknown."""
+    """Build timestamp() and plantimestamp(). During planning `now` is None, and timestamp() is unknown."""
     return (
         Function(
             "plantimestamp",

@@ -137,6 +137,7 @@ def _find_element_type(arguments: Sequence[Value]) -> Type:
     if isinstance(sequence_type, ListType):
         return sequence_type.element
     position, element_types = index.raw, sequence_type.elements  # an unknown or invalid position gives no type
+    # Indices wrap around the length.
     return element_types[position % len(element_types)] if element_types and isinstance(position, int) else DYNAMIC
 
 

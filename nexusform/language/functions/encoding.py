@@ -41,13 +41,14 @@ def decode_utf8(data: bytes, description: str) -> str:
 
 
 def _compress_to_base64_gzip(text: str) -> str:
-    # As Go's writer: no time, no system, flushed content, an empty block at the end.
+    """Compress a text by gzip, with the same bytes as Go's writer; return them as base64."""
     import zlib
 
     data = text.encode()
     packer = zlib.compressobj(wbits=-15)  # without a header
-    packed = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH) + b"\x01\x00\x00\xff\xff"
-    head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+    empty_last_block = b"\x01\x00\x00\xff\xff"
+    packed = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH) + empty_last_block
+    head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # gzip without a time (zeros) and a system (ff)
     return encode_base64(head + packed + struct.pack("<II", zlib.crc32(data), len(data)))
 
 

@@ -30,10 +30,8 @@ from nexusform.values.typed_value import (
 
 
 class FunctionProblem(Exception):
-    """Call without a result; `message` is a clause without a full stop.
-
-    `argument` is the position of the argument at fault, None for the call as a whole; `line` the line in it
-    (from 1, 0 = all of it).
+    """Call without a result; `message` is a clause without a full stop. `argument` is the position of the argument at
+    fault, None for the call as a whole; `line` the line in it (from 1, 0 = all of it).
     """
 
     def __init__(self, message: str, argument: int | None = None, line: int = 0) -> None:
@@ -44,17 +42,14 @@ class FunctionProblem(Exception):
 
 
 class FixedProblem(FunctionProblem):
-    """Problem with a constant message, independent of the arguments.
-
-    Only these messages are reported for sensitive arguments; `tests/trust/test_secrets.py` checks the calls.
+    """Problem with a constant message, independent of the arguments. Only these messages are reported for sensitive
+    arguments; `tests/trust/test_secrets.py` checks the calls.
     """
 
 
 class Parameter(Struct, frozen=True):
-    """One parameter. Disallowed values are rejected (null) or handled before the function runs.
-
-    `inner_marks`: marks inside the argument are kept there, since the function only moves elements; its own
-    mark is added to the result.
+    """One parameter. Disallowed values are rejected (null) or handled before the function runs. `inner_marks`: marks
+    inside the argument are kept there, since the function only moves elements; its own mark is added to the result.
     """
 
     name: str
@@ -96,12 +91,10 @@ TypeParser: TypeAlias = Callable[[Any], tuple[Type | None, list[Diagnostic]]]
 
 
 class Function(Struct, frozen=True):
-    """Function: `body` takes one Value for each argument and returns a Value.
-
-    `returns` is the result's type, or computes it from the arguments (which may be unknown); both may raise
-    FunctionProblem. With `is_lazy` the body takes unevaluated arguments (Thunk) instead. `may_be_null`: the
-    result may be null although no argument is. With `parse_type` the last argument is a type expression, and the
-    body takes the Type instead.
+    """Function: `body` takes one Value for each argument and returns a Value. `returns` is the result's type, or
+    computes it from the arguments (which may be unknown); both may raise FunctionProblem. With `is_lazy` the body takes
+    unevaluated arguments (Thunk) instead. `may_be_null`: the result may be null although no argument is. With
+    `parse_type` the last argument is a type expression, and the body takes the Type instead.
     """
 
     name: str
@@ -277,7 +270,7 @@ def _call_conversion(node: Call, function: Function, parse_type: TypeParser, run
 
 
 def _check_expanded_argument(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
-    """Return the argument of `...`, a sequence or unknown; None, and a problem, for anything else."""
+    """Return the argument of `...`, a sequence or unknown. Report anything else, and return None."""
     if last.raw is None:
         detail = "The expanding argument (indicated by ...) must not be null."
     elif last.type is DYNAMIC or isinstance(last.type, (ListType, SetType, TupleType)):

@@ -49,7 +49,10 @@ def _remove_empty_strings(strings: Value) -> Value:
 
 
 def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
-    """Return a list type for lists with a common type, else a tuple type; DYNAMIC if a list in the tuple is unknown."""
+    """Return the type of `concat`: a list for lists with a common element type, otherwise a tuple.
+
+    The type of a tuple has one part for each element. It is DYNAMIC if the elements of a list are unknown.
+    """
     if not arguments:
         raise FixedProblem("at least one argument is required")
     element_types: list[Type] = []  # of the lists among the arguments

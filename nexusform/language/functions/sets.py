@@ -39,19 +39,15 @@ def _find_common_type(arguments: Sequence[Value]) -> Type:
 
 
 def _combine_sets(combine: _Combine, *sets: Value) -> Value:
-    """Combine sets by a function of two dicts (`combine`). The dicts have the elements by a key; equal ones share it.
-
+    """Combine sets by `combine`, a function of two dicts. A dict has the elements of a set by a key of their value.
     The result of the first two sets is combined with the third one, and so on. With unknown parts it is unknown.
     """
     set_type = _find_common_type(sets)
     if not all(operand.is_wholly_known for operand in sets):
         return Value(set_type, UNKNOWN)
-    first, *further_sets = [_index_elements(convert_value(operand, set_type)) for operand in sets]
+    converted_sets = [convert_value(operand, set_type).raw for operand in sets]
+    first, *further_sets = [{compute_order_key(element): element for element in raw} for raw in converted_sets]
     return build_set(reduce(combine, further_sets, first).values(), _get_element_type(set_type))
-
-
-def _index_elements(operand: Value) -> dict[Any, Value]:
-    return {compute_order_key(element): element for element in operand.raw}
 
 
 def _compute_union(*sets: Value) -> Value:
@@ -86,7 +82,10 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_cartesian_product(*sets: Value) -> Value:
-    """Compute all combinations, the last factor varying fastest; unknown, but bounded, if a length is unknown."""
+    """Compute all combinations of elements, the last factor varying fastest.
+
+    If a factor is unknown, or its length, the result is unknown, with bounds of its length.
+    """
     result_type = _find_product_type(sets)
     assert isinstance(result_type, (ListType, SetType))
     row_type = result_type.element

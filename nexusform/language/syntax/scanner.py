@@ -50,7 +50,7 @@ def _get_hangul_class(char: str) -> str:
     """Return L, V or T for the parts of a syllable, S or N for one without or with a last consonant, "" for others."""
     code = ord(char)
     if code in _HANGUL_SYLLABLE:
-        return "N" if (code - 0xAC00) % 28 else "S"
+        return "N" if (code - 0xAC00) % 28 else "S"  # every 28th syllable has no last consonant
     return next((name for name, part in _HANGUL_PARTS if code in part), "")
 
 
@@ -82,10 +82,8 @@ def count_clusters(text: str) -> int:
 
 
 class CharacterPositions:
-    """Positions of the characters of one text.
-
-    `start` is the position of the first character, if the text is a part of a file. A byte order mark at the
-    start counts as bytes but has no column.
+    """Positions of the characters of one text. `start` is the position of the first character, if the text is a part of
+    a file. A byte order mark at the start counts as bytes but has no column.
     """
 
     def __init__(self, filename: str, text: str, start: Position | None = None) -> None:
@@ -101,8 +99,8 @@ class CharacterPositions:
         self._lines = lines
         self._line_bytes = None if self._ascii else self._compute_byte_offsets()
         self._known: dict[int, Position] = {}  # by offset
-        # Nearly all spans lie on one line of an ASCII file, near the span asked for before: keep the number of that
-        # line, and the offsets at the start of it and of the next one.
+        # Spans are mostly requested in order, within one line of an ASCII file. The line of the last one is kept: its
+        # number, and the offsets at its start and at the start of the next line.
         self._simple = self._ascii and start is None  # offsets in the text are bytes of the file
         self._line, self._low, self._high = 1, 0, 0
 
@@ -224,6 +222,9 @@ _PLAIN = re.compile(
     """,
     re.VERBOSE,
 )
+# Groups of _NORMAL by number: the kind of the token, "" for punctuation (its own kind), None for one of varying kind.
+_GROUP_KINDS = (None, IDENT, NEWLINE, STRING, "", None, NUMBER, None, None, None, None, "", None)
+_BRACE, _LINE_COMMENT, _BLOCK_COMMENT, _HEREDOC, _TEMPLATE = 5, 7, 8, 9, 10  # groups of None above
 _HEREDOC_NAME = re.compile(r"<<-?(.*?)\r?\n")
 _MAX_INVALID = 1_000  # invalid characters: a text with more of them is no configuration
 _SPACE = " \t\n\v\f\r\x85\xa0"
@@ -269,18 +270,18 @@ class _Scanner:
         self.text = text
         self.tokens = Tokens(text)
         self.with_comments = with_comments
-        self.stack: list[_OpenTemplate | _OpenTemplateSequence] = []
-        self.offset = 1 if text.startswith("\ufeff") else 0
-        self.invalid_count = 0
+        self.stack: list[_OpenTemplate | _OpenTemplateSequence] = []  # the innermost one is last
+        self.offset = 1 if text.startswith("\ufeff") else 0  # after a byte order mark
+        self.invalid_count = 0  # of characters, to stop after too many
 
     def run(self) -> Tokens:
         """Scan to the end, piece by piece: code, or text of the innermost open string or heredoc."""
         size = len(self.text)
         while self.offset < size:
-            mode = self.stack[-1] if self.stack else None  # None: code outside of all templates
-            if not isinstance(mode, _OpenTemplate):
-                self._scan_code(mode)
-            elif mode.ending == CLOSE_QUOTE:
+            innermost = self.stack[-1] if self.stack else None  # None: code outside of all templates
+            if not isinstance(innermost, _OpenTemplate):
+                self._scan_code(innermost)
+            elif innermost.ending == CLOSE_QUOTE:
                 match = _QUOTED.match(self.text, self.offset)
                 assert match is not None
                 group, begin, end = match.lastindex, self.offset, match.end()  # `group` is the alternative of _QUOTED
@@ -301,15 +302,17 @@ class _Scanner:
                 else:  # a backslash at the end of the file
                     self.tokens.add(INVALID, begin, end)
             else:  # a heredoc or template file
-                self._scan_unquoted_piece(mode)
+                self._scan_unquoted_piece(innermost)
         self.tokens.add(END, size, size)
         return self.tokens
 
-    def _scan_code(self, mode: _OpenTemplateSequence | None) -> None:
-        """Scan names, numbers and operators, until a template begins or ends. Groups are those of `_NORMAL`."""
+    def _scan_code(self, sequence: _OpenTemplateSequence | None) -> None:
+        """Scan names, numbers and operators, until a template begins or ends.
+
+        `sequence` is the innermost open `${ }` or `%{ }`, None outside of all.
+        """
         next_token, text, offset, size = _NORMAL.match, self.text, self.offset, len(self.text)
         kinds, starts, ends = self.tokens.kinds, self.tokens.starts, self.tokens.ends
-        group_kinds = (None, IDENT, NEWLINE, STRING, None, None, NUMBER)  # by group; None: it depends on the text
         has_non_ascii = not text.isascii()
         while offset < size:
             match = next_token(text, offset)
@@ -319,30 +322,31 @@ class _Scanner:
                 offset = size  # only blanks are left
                 break
             begin, offset = match.span(group)
-            if group == 4 or group == 11:  # noqa: PLR1714 - a set would be built for every token
-                kinds.append(text[begin:offset])  # punctuation is its own kind
-            elif group < 4 or group == 6:  # a name, newline, plain string or number
-                if has_non_ascii and group == 1:
-                    offset = _find_name_end(text, offset)
-                kinds.append(group_kinds[group])  # type: ignore[arg-type]
-            else:  # a brace, comment, heredoc, template or invalid character
-                self.offset = offset
-                if self._scan_rare_token(group, begin, offset, mode):
+            kind = _GROUP_KINDS[group]
+            if kind is None:  # a brace, comment, heredoc, template or invalid character
+                self.offset = offset  # the next call may move it further
+                if self._scan_rare_token(group, begin, offset, sequence):
                     return  # a template begins or ends
                 offset = self.offset
                 continue
+            if has_non_ascii and kind == IDENT:
+                offset = _find_name_end(text, offset)
+            kinds.append(kind or text[begin:offset])  # punctuation is its own kind
             starts.append(begin)
             ends.append(offset)
         self.offset = offset
 
-    def _scan_rare_token(self, group: int, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
-        """Scan a token of a less common group of `_NORMAL`; true if a template or sequence begins or ends."""
-        if group == 5:  # "{", "}", "~}" or "~"
-            return self._scan_brace(begin, end, mode)
-        if group in {7, 8}:
+    def _scan_rare_token(self, group: int, begin: int, end: int, sequence: _OpenTemplateSequence | None) -> bool:
+        """Scan a token of a less common group of `_NORMAL`; true if a template or sequence begins or ends.
+
+        `end` is the end of its match. A name or an unclosed comment may be longer: `self.offset` is its end then.
+        """
+        if group == _BRACE:  # "{", "}", "~}" or "~"
+            return self._scan_brace(begin, end, sequence)
+        if group in {_LINE_COMMENT, _BLOCK_COMMENT}:
             self._scan_comment(begin, end)
-        elif group in {9, 10}:  # the start of a heredoc or of a string with sequences
-            if group == 10:
+        elif group in {_HEREDOC, _TEMPLATE}:  # the start of a heredoc or of a string with sequences
+            if group == _TEMPLATE:
                 self.tokens.add(OPEN_QUOTE, begin, end)
                 self.stack.append(_OpenTemplate(CLOSE_QUOTE))
             else:
@@ -366,24 +370,24 @@ class _Scanner:
                     self.offset = len(self.text)  # skip the rest
         return False
 
-    def _scan_brace(self, begin: int, end: int, mode: _OpenTemplateSequence | None) -> bool:
+    def _scan_brace(self, begin: int, end: int, sequence: _OpenTemplateSequence | None) -> bool:
         """Scan a brace. Return whether it ends the enclosing sequence, `${ }` or `%{ }`.
 
-        `mode` is that sequence, None outside of all. A brace in it may also be one of an object: these are counted.
+        `sequence` is the enclosing one, None outside of all. A brace in it may be one of an object: these are counted.
         """
         word = self.text[begin:end]
         if word == "~":  # not before a brace: a token that no syntax allows
             self.tokens.add(word, begin, end)
             return False
-        if mode is not None:  # inside `${ }` or `%{ }`, with `mode.braces` open braces of its own
+        if sequence is not None:  # inside `${ }` or `%{ }`, with `sequence.braces` open braces of its own
             if word == "{":
-                mode.braces += 1
-            elif mode.braces == 0:
+                sequence.braces += 1
+            elif sequence.braces == 0:
                 self.tokens.add(SEQUENCE_END, begin, end)
                 self.stack.pop()
                 return True
             else:
-                mode.braces -= 1
+                sequence.braces -= 1
         self.tokens.add(SEQUENCE_END if word == "~}" else word, begin, end)  # "~}" closes no "{": a syntax error
         return False
 

@@ -37,9 +37,8 @@ class Literal(Node, frozen=True):
 
 
 class StringLiteral(Node, frozen=True):
-    """Piece of literal text: escapes decoded, NFC-normalised.
-
-    Only inside Template, or a whole template without interpolation.
+    """Piece of literal text: escapes decoded, NFC-normalised. Only inside Template, or a whole template without
+    interpolation.
     """
 
     value: str
@@ -47,10 +46,8 @@ class StringLiteral(Node, frozen=True):
 
 
 class Template(Node, frozen=True):
-    """Quoted string or heredoc with several parts.
-
-    A template that is exactly one interpolation is `TemplateWrap` instead; one with no interpolation is a
-    `StringLiteral`.
+    """Quoted string or heredoc with several parts. A template that is exactly one interpolation is `TemplateWrap`
+    instead; one with no interpolation is a `StringLiteral`.
     """
 
     parts: tuple[Expression, ...]
@@ -144,10 +141,9 @@ class Index(Node, frozen=True):
 
 
 class Splat(Node, frozen=True):
-    """`source[*].a.b[0]` (full) or `source.*.a` (legacy).
-
-    Only attribute steps belong to a legacy splat; an index after them applies to the result and is a RelativeTraversal
-    or Index around the Splat. `element` is applied to every element; its innermost source is a SplatElement.
+    """`source[*].a.b[0]` (full) or `source.*.a` (legacy). Only attribute steps belong to a legacy splat; an index after
+    them applies to the result and is a RelativeTraversal or Index around the Splat. `element` is applied to every
+    element; its innermost source is a SplatElement.
     """
 
     source: Expression
@@ -211,10 +207,8 @@ class TupleCons(Node, frozen=True):
 
 
 class ObjectKey(Node, frozen=True):
-    """Key of an object constructor.
-
-    A bare name (`a = 1`) is a Traversal of one name with `bare` true and represents the text itself; `(a) =
-    1` and `"${a}" = 1` are evaluated.
+    """Key of an object constructor. A bare name (`a = 1`) is a Traversal of one name with `bare` true and represents
+    the text itself; `(a) = 1` and `"${a}" = 1` are evaluated.
     """
 
     expression: Expression
@@ -330,9 +324,8 @@ class Block(Node, frozen=True):
 
 
 class Body(Node, frozen=True):
-    """Attributes and blocks in source order.
-
-    `end_span` is the position for missing items (the closing brace, or the end of the file).
+    """Attributes and blocks in source order. `end_span` is the position for missing items (the closing brace, or the
+    end of the file).
     """
 
     attributes: tuple[Attribute, ...]

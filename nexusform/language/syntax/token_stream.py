@@ -72,10 +72,9 @@ class MalformedSyntaxError(Exception):
 
 
 class TokenStream(Struct):
-    """Tokens of a text, the current position, and the problems so far.
-
-    With `skip_newlines`, as inside parentheses, newline tokens are skipped. `depth` counts the open expressions and
-    blocks; `reach` is the greatest depth of a node of the current expression in the finished tree.
+    """Tokens of a text, the current position, and the problems so far. With `skip_newlines`, as inside parentheses,
+    newline tokens are skipped. `depth` counts the open expressions and blocks; `reach` is the greatest depth of a node
+    of the current expression in the finished tree.
     """
 
     tokens: Tokens
@@ -182,7 +181,8 @@ class TokenStream(Struct):
         """
         opening = _HEREDOC.match(self.tokens.text, begin)
         if opening is not None:
-            closing = re.compile(rf"^[ \t]*{re.escape(opening.group(3))}[ \t]*\r?$", re.MULTILINE)
+            marker = opening.group(3)  # without `<<`, `-` and quotes
+            closing = re.compile(rf"^[ \t]*{re.escape(marker)}[ \t]*\r?$", re.MULTILINE)
             closing_match = closing.search(self.tokens.text, opening.end())
             if closing_match is not None:
                 last = len(self.tokens.kinds) - 1

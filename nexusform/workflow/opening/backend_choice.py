@@ -107,7 +107,7 @@ def _is_relevant_record(context: CommandContext, path: Path) -> bool:
 
 
 def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
-    """Return an error if the record of `init`, which could not be loaded, exists."""
+    """Return an error if there is a record of `init`, since it could not be loaded."""
     choice_path = Path(context.data_directory, _CHOICE_FILE)
     if not _is_relevant_record(context, choice_path):
         return None
@@ -119,9 +119,8 @@ def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
 
 
 def _check_default_backend(choice: BackendChoice, settings: Settings, context: CommandContext) -> Diagnostic | None:
-    """Return an error if init never ran, and the default backend has objects to be created again in the chosen one.
-
-    The objects of a state that the chosen backend lacks would look new to a plan.
+    """Return an error if init never ran, and the default backend has objects to be created again in the chosen one. The
+    objects of a state that the chosen backend lacks would look new to a plan.
     """
     is_named_by_flags = context.backend_config or context.state_path
     if choice == DEFAULT_CHOICE or is_named_by_flags:
@@ -224,7 +223,6 @@ def explain_rejected_settings(
     kind: str, values: Mapping[str, Any], context: CommandContext, from_flags: Mapping[str, str] = NO_FLAGS
 ) -> str:
     """Explain why a sandboxed run must not use settings of a backend, except those of `from_flags`; "" if it may.
-
     Settings come from an untrusted configuration: they could send the state to another server. Accepted are those that
     the operator typed, and those of an address if -allow-remote covers all addresses.
     """

@@ -56,14 +56,12 @@ _CONFINEMENT_NOTES: Final[Mapping[ConfinementSource, str]] = {
 
 
 class CommandContext(Struct, frozen=True):
-    """Directory and external inputs of a command.
-
-    `directory` is that of the root module, and `environment` are the variables of the process. `state_path` is the
-    flag -state ("": as configured). `variables` are -var and -var-file in typed order, each with its name. The
-    configuration may use paths within `confinement`, and addresses with a prefix in `allow_remote`. `limits` are the
-    operator's maximums for plans, by name. `allow_other_hub` is the uid of a hub accepted instead of the recorded one.
-    `unsaved_files` are texts of an editor, by real path. A state that the backend rejects is written to `rescue_path`
-    ("": next to the configuration).
+    """Directory and external inputs of a command. `directory` is that of the root module, and `environment` are the
+    variables of the process. `state_path` is the flag -state ("": as configured). `variables` are -var and -var-file in
+    typed order, each with its name. The configuration may use paths within `confinement`, and addresses with a prefix
+    in `allow_remote`. `limits` are the operator's maximums for plans, by name. `allow_other_hub` is the uid of a hub
+    accepted instead of the recorded one. `unsaved_files` are texts of an editor, by real path. A state that the backend
+    rejects is written to `rescue_path` ("": next to the configuration).
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -152,9 +150,8 @@ class CommandContext(Struct, frozen=True):
 
 
 def _is_below(address: str, prefix: str) -> bool:
-    """Return whether a URL is at or below a prefix, by whole path parts (`https://a/bc` is not below `https://a/b`).
-
-    A URL with an unusual form is not below any prefix, because a client may send it to another server or path.
+    """Return whether a URL is at or below a prefix, by whole path parts (`https://a/bc` is not below `https://a/b`). A
+    URL with an unusual form is not below any prefix, because a client may send it to another server or path.
     """
     try:
         url, prefix_url = urlsplit(address), urlsplit(prefix)
@@ -172,9 +169,8 @@ def _is_below(address: str, prefix: str) -> bool:
 
 
 def intersect_prefixes(first_prefixes: Sequence[str], second_prefixes: Sequence[str]) -> tuple[str, ...]:
-    """Return the address prefixes allowed by both lists: the longer of each matching pair.
-
-    Of ["https://a"] and ["https://a/b", "https://c"] this is ["https://a/b"].
+    """Return the address prefixes allowed by both lists: the longer of each matching pair. Of ["https://a"] and
+    ["https://a/b", "https://c"] this is ["https://a/b"].
     """
     pairs = chain(product(first_prefixes, second_prefixes), product(second_prefixes, first_prefixes))
     return tuple(sorted({longer for longer, shorter in pairs if _is_below(longer, shorter)}))
@@ -190,8 +186,9 @@ def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -
 
 
 def parse_confinement(flag_value: str, environment: Mapping[str, str], directory: str = ".") -> Confinement:
-    """Parse -confine or NF_CONFINE (`flag_value`): "false" is none, "true" the top of the work tree, other values are
-    a directory; "" is "true" under NF_IN_AUTOMATION, else none. Raises ValueError with a message.
+    """Parse `flag_value`, the value of -confine or NF_CONFINE. Raises ValueError with a message. "false" is no
+    confinement, "true" the top of the work tree, and any other value a directory. Without a value ("") it is as "true"
+    under NF_IN_AUTOMATION, otherwise as "false".
     """
     source = detect_confinement_source(flag_value, environment)
     if source in (ConfinementSource.NONE, ConfinementSource.DISABLED):

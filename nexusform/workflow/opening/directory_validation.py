@@ -66,7 +66,9 @@ def validate_directory(
 def find_planning_problems(
     context: CommandContext, configuration: Configuration, known_problems: Sequence[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return the problems of planning with any state, without `known_problems`; also lint findings if all is valid."""
+    """Return further problems of planning, besides `known_problems`; only those independent of the state. If there are
+    no errors at all, lint findings are added.
+    """
     from nexusform.planning.modules.configuration_validation import validate_configuration
 
     request = PlanRequest(
@@ -87,9 +89,9 @@ def find_planning_problems(
         from nexusform.planning.planner import make_plan
         from nexusform.workflow.opening.linting import lint_configuration
 
-        if all(variable.default is not None for variable in configuration.root.variables.values()):
+        if all(variable.default is not None for variable in configuration.root.variables.values()):  # else no plan
             plain_request = replace(request, samples=0, includes_remedies=False, lint=False)
-            problems += lint_configuration(make_plan(plain_request), configuration)  # a plan needs all variables
+            problems += lint_configuration(make_plan(plain_request), configuration)
     return problems
 
 

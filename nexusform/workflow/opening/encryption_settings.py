@@ -12,8 +12,9 @@ from nexusform.workflow.opening.command_context import CommandContext
 
 
 def merge_encryption(settings: Settings, context: CommandContext) -> tuple[Encryption | None, list[Diagnostic]]:
-    """Merge the encryption of settings and environment; None without either, or with errors. NF_ENCRYPTION has the
-    content of the block; its key providers, methods and targets win. Key vaults of the configuration must be allowed.
+    """Merge the `encryption` block of the settings with the content of such a block in NF_ENCRYPTION. The key
+    providers, methods and targets of the environment win. Return None without either, or with errors. A key vault in
+    the configuration, if it is not allowed, is an error.
     """
     configured = settings.encryption
     vault_errors = _check_key_vaults(configured, context) if configured else []
@@ -53,7 +54,7 @@ def _check_key_vaults(encryption: Encryption, context: CommandContext) -> list[D
 def wrap_backend(
     backend: StateBackend, settings: Settings, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Return the backend with encryption, or unchanged if states are not encrypted; None with errors."""
+    """Return the backend with encryption, or unchanged if states are not encrypted. Return None with errors."""
     encryption, diagnostics = merge_encryption(settings, context)
     if has_errors(diagnostics):
         return None, diagnostics
@@ -109,7 +110,7 @@ def decrypt_file(
 def _create_document_cipher(
     purpose: str, configuration: Configuration, context: CommandContext
 ) -> tuple[DocumentCipher | None, list[Diagnostic]]:
-    """Create the cipher of plans (purpose PLAN) or state; None if they are not encrypted, or with errors."""
+    """Create the cipher of plans (purpose PLAN) or state. Return None if they are not encrypted, or with errors."""
     encryption, diagnostics = merge_encryption(configuration.settings, context)
     if encryption is None:
         return None, diagnostics

@@ -41,10 +41,9 @@ class DirectoryReader(Protocol):
 
 
 def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -> list[str]:
-    """Return the matching files, sorted, relative to `base`. Raises FileProblem, MissingDirectory.
-
-    Braces are expanded first: `{a,b}/*.yaml` are the patterns `a/*.yaml` and `b/*.yaml`. Each pattern is then matched
-    name by name, from its start directory on.
+    """Return the matching files, sorted, relative to `base`. Raises FileProblem, MissingDirectory. Braces are expanded
+    first: `{a,b}/*.yaml` are the patterns `a/*.yaml` and `b/*.yaml`. Each pattern is then matched name by name, from
+    its start directory on.
     """
     paths: set[str] = set()
     expanded: list[str] = []  # patterns without braces
@@ -73,10 +72,9 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
 
 
 def _find_files(root: Path, segments: list[_Segment], directories: DirectoryReader) -> Iterator[str]:
-    """Yield the files below `root` that match the segments of a pattern, as paths relative to `root`.
-
-    A segment matches the names of one level, and None (written `**`) any number of levels: `a/**/*.yaml`. `**` does
-    not follow links to a parent.
+    """Yield the files below `root` that match the segments of a pattern, as paths relative to `root`. A segment matches
+    the names of one level, and None (written `**`) any number of levels: `a/**/*.yaml`. `**` does not follow links to a
+    parent.
     """
     visited: set[tuple[str, int]] = set()
     pending = [("", 0)] if segments else []  # directories, each with the position of the segment for its names
@@ -131,8 +129,8 @@ def _create_pattern_error(pattern: str) -> FileProblem:
 
 
 def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
-    """Replace the first pair of braces by each of its alternatives; None without braces. Raises FileProblem for an
-    open brace without its end; the message has the whole `pattern`.
+    """Replace the first pair of braces by each of its alternatives: `a{b,c}d` gives `abd` and `acd`. Return None
+    without braces. Raises FileProblem, about the whole `pattern`, for a brace without its end.
     """
     depth = 0
     cuts: list[int] = []  # the offsets of the outermost `{`, its commas and `}`
@@ -154,9 +152,8 @@ def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
 
 
 def _parse_segment(name: str, pattern: str) -> _Segment:
-    """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`. Raises FileProblem.
-
-    A segment has the signs `*`, `?` and `[...]`; a backslash before a sign makes it a plain character.
+    """Parse one segment of a pattern to a literal name, a predicate for names, or None for `**`. Raises FileProblem. A
+    segment has the signs `*`, `?` and `[...]`; a backslash before a sign makes it a plain character.
     """
     import re2
 
@@ -191,14 +188,14 @@ def _parse_character_class(signs: list[str], position: int, pattern: str) -> tup
     is_negated = signs[position : position + 1] == ["^"]
     position += is_negated  # 1 for the `^`
     ranges: list[str] = []
-    while signs[position : position + 1] != ["]"] or not ranges:
+    while signs[position : position + 1] != ["]"] or not ranges:  # an empty class `[]` is an error, raised below
         # One sign, or three for a range such as `a-z`. Its ends are the first and the last sign, if all are there.
         span = 3 if signs[position + 1 : position + 2] == ["-"] else 1
         ends = signs[position : position + span : 2]
         if len(ends) != (span + 1) // 2 or any(end in ("-", "]") for end in ends):
             raise _create_pattern_error(pattern)
         low, high = ends[0][-1], ends[-1][-1]  # without a backslash
-        ranges.append(f"{_escape_sign(low)}-{_escape_sign(high)}" if low <= high else "")
+        ranges.append(f"{_escape_sign(low)}-{_escape_sign(high)}" if low <= high else "")  # "": a reversed range
         position += span
     content = "".join(ranges)
     if not content:  # all ranges are reversed, such as `z-a`: no character, or any if negated

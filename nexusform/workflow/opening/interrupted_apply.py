@@ -18,10 +18,9 @@ from nexusform.workflow.opening.stored_state import StoredState, compute_state_d
 def recover_interrupted_apply(
     stored: StoredState, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
 ) -> tuple[StoredState | None, list[Diagnostic]]:
-    """Read at the providers the outcomes of the changes that an interrupted run began; None if one fails.
-
-    With `write` (lock held) record them and compact the journal. A plan does not write: it may run untrusted
-    configuration with providers, and their answers must not affect the recorded state.
+    """Read the outcomes of the changes begun by an interrupted run at the providers. Return None if a read fails. With
+    `write` (lock held) record them and compact the journal. A plan does not write: it may run untrusted configuration
+    with providers, and their answers must not affect the recorded state.
     """
     warnings: list[Diagnostic] = []
     resolved = StoredState(stored.state, digest=stored.digest, remaining=stored.remaining)

@@ -33,9 +33,9 @@ def lint_configuration(result: PlanResult, configuration: Configuration) -> list
 def lint_plan(
     result: PlanResult, configuration: Configuration, *, everything: bool = False, literal_only: bool = False
 ) -> list[Diagnostic]:
-    """Return the findings of the rules for a plan. With `everything`, rules evaluate all objects as if newly created
-    (existing ones in creation order, then new ones), and include advice without a gain today. With `literal_only`,
-    only rules about arguments run, and nothing is simulated.
+    """Return the findings of the lint rules for the objects placed by a plan. With `everything`, the rules evaluate all
+    objects as if newly created: existing ones in creation order, then new ones. Advice without a gain today is then
+    included. With `literal_only`, only rules about arguments run, and nothing is simulated.
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
@@ -63,7 +63,7 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return the handles of VMs removed from pools, by pool and by the number of its VMs placed before the removal."""
+    """Return the handles of removed VMs by their pool, and by the number of its VMs placed before the removal."""
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
         placed_counts: Counter[_PoolKey] = Counter()
@@ -92,7 +92,7 @@ def _build_lint_pools(
             continue
         for pool in demand.pools:
             if pool.count_path:  # rules advise on its count
-                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # "": the rule uses the same name
+                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # `rule_pool`: another name in rules
                 lint_pool = _build_lint_pool(address, vms, demand, pool, everything=everything)
                 yield replace(lint_pool, removals=removed_vms.get(key, {}))
 
@@ -108,9 +108,9 @@ def _build_age_sort_key(vms: VmObject) -> tuple[bool, int]:
 def _build_lint_pool(
     address: Address, vms: VmObject, demand: VmDemand, pool: PoolDemand, *, everything: bool
 ) -> LintPool:
-    """Build the facts about a pool. VMs placed by this plan have new numbers; with `everything`, all its VMs do.
-
-    The spans of the pool and of its zones are for the findings; without a configuration there are none.
+    """Build the facts about a pool for the lint rules. A VM is known by its number in the pool. `new_numbers` are those
+    of the VMs placed by this plan; with `everything`, all VMs count as new. The spans of the pool and of its zones are
+    for the findings; an object without configuration has none.
     """
     instance = vms.instance
     vm_keys = {number: (pool.pool, number) for number in pool.numbers}  # placements are by pool and number
@@ -142,5 +142,5 @@ def _build_lint_pool(
         zones_span=zones_span,
         block=instance.block.header if instance.block is not None else "",
         ignored_rules=frozenset(ignored_rules),
-        is_existing=everything and bool(vm_keys) and newly_placed.isdisjoint(vm_keys.values()),
+        is_existing=everything and bool(vm_keys) and newly_placed.isdisjoint(vm_keys.values()),  # none is placed now
     )

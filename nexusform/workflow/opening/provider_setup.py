@@ -77,8 +77,8 @@ def create_providers(
 def _create_provider(
     key: str, name: str, settings: Mapping[str, Any], state: State, context: CommandContext, exit_stack: ExitStack
 ) -> Provider:
-    """Create a provider, and give it the parts of the state and the permissions that it uses. `key` is its name in the
-    configuration, perhaps with an alias; `name` is another one for a mocked provider. Raises ProviderProblem.
+    """Create a provider, and give it the parts of the state and the permissions that it uses. `name` is its kind, and
+    `key` its name in resources, with an alias if it has one. Raises ProviderProblem.
     """
     provider = PROVIDERS[name].make(settings, context.directory, exit_stack, context.confinement)
     if isinstance(provider, StateUser):
@@ -203,8 +203,8 @@ def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tu
 
 
 def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> list[Diagnostic]:
-    """Return an error for each agent pool to create but already existing on a site, and a warning about clusters and
-    VMs like that.
+    """Return the problems of objects to create, but already existing on a site. An agent pool is an error. For clusters
+    and VMs there is a warning.
     """
     problems: list[Diagnostic] = []
     created = [change for change in plan.changes if change.action is Action.CREATE]

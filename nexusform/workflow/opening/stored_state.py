@@ -51,10 +51,9 @@ def load_schemas() -> Mapping[str, BlockSchema]:
 def read_stored_state(
     backend: StateBackend, *, checks_objects: bool = True
 ) -> tuple[StoredState | None, list[Diagnostic]]:
-    """Read the state and its journal; empty if there is none, None with errors. `checks_objects` validates all
-    attributes by their schemas; without it, a state with invalid objects can be inspected and repaired.
-
-    The journal has the changes of an apply since the document was written; replaying it gives the current state.
+    """Read the state and its journal. Return an empty state if there is none, and None with errors. The journal has the
+    changes of an apply since the document was written; replaying it gives the current state. `checks_objects` validates
+    all attributes by their schemas. Without it, a state with invalid objects can be inspected and repaired.
     """
     types = load_schemas() if checks_objects else None
     try:

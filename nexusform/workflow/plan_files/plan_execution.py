@@ -103,8 +103,8 @@ def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyO
         return ApplyOutcome(unchanged, tuple(problems))
     recorder = ApplyRecorder(run.project.backend, state)
     start = build_start_record(plan, state, str(uuid.uuid4()), options.plan_digest)
-    other_records = build_opening_records(plan, state)
-    if not other_records and not plan.steps and not plan.has_changes:
+    opening_records = build_opening_records(plan, state)  # moves, imports and changes without a step
+    if not opening_records and not plan.steps and not plan.has_changes:
         # Nothing to write, except re-encryption after a key change.
         return ApplyOutcome(unchanged, tuple(_rewrite_with_current_encryption(run)))
     plan_records: list[PlanPart] = []  # the plan file in pieces, for `apply -resume`
@@ -112,7 +112,7 @@ def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyO
         document = plan_file.write_plan_file(record_evaluation(plan, run.project), run.project.configuration.file_texts)
         plan_records = build_plan_parts(document, count_steps(plan), options.plan_digest, start.lineage, start.serial)
     # Write the plan first: a truncated journal must not mark it as applied.
-    for record in (*plan_records, start, *other_records):
+    for record in (*plan_records, start, *opening_records):
         recorder.add_record(record)
     outcome = _execute_plan(run, plan, recorder, listener, options)
     if earlier_apply is None:
@@ -158,9 +158,9 @@ def _execute_plan(
     options: PlanApplyOptions,
     unverified: Sequence[Step] = (),
 ) -> ApplyOutcome:
-    """Execute the plan, verify its predictions (also of `unverified` steps), compute outputs, and save the state.
-
-    Also after a failed step, predictions are verified and the state is saved, with the results of the completed steps.
+    """Execute the plan, verify its predictions, compute outputs, and save the state. Also after a failed step,
+    predictions are verified and the state is saved, with the results of the completed steps. `unverified` are the steps
+    completed before an interruption: their predictions are verified now.
     """
     write_only, problems = evaluate_write_only(plan, build_plan_request(run.project, run.stored, plan))
     if problems:
@@ -178,7 +178,7 @@ def _execute_plan(
         options=replace(options, write_only=write_only),
     )
     wrong_certain = _verify_predictions(run, plan, recorder, applied, unverified)
-    ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())  # another machine allowed by the rules
+    ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())  # the rules allow the other machine, too
     wrong = tuple(prediction for prediction in applied.wrong_predictions if prediction not in ties)
     applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
     results = _compute_final_results(run, plan, applied)

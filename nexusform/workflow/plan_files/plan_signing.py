@@ -54,9 +54,8 @@ def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[D
 
 
 def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> list[Diagnostic]:
-    """Return errors for a plan unfit to be signed. `is_unconfined_accepted`: no sandbox needed (-confine=false).
-
-    A plan is unfit if it has errors, exceeds a guard rail, was made without a sandbox, or has unrecorded inputs.
+    """Return errors for a plan unfit to be signed. `is_unconfined_accepted`: no sandbox needed (-confine=false). A plan
+    is unfit if it has errors, exceeds a guard rail, was made without a sandbox, or has unrecorded inputs.
     """
     plan, evaluation = saved.plan, saved.plan.basis.evaluation
     if problems := check_failed_plan(saved, path):
@@ -81,7 +80,9 @@ def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: 
 def sign_plan(
     path: str, key_file: str, context: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> tuple[SavedPlan | None, list[Diagnostic]]:
-    """Sign the plan in a file, and write its statement. An encrypted file stays encrypted. Errors mean a failure."""
+    """Sign the plan in a file, and write its statement. An encrypted file stays encrypted. Errors mean a failure. With
+    `is_unconfined_accepted` (-confine=false), a plan made without a sandbox is signed, too.
+    """
     signer, problems = create_signer(key_file, context.confinement)
     if signer is None:
         return None, problems

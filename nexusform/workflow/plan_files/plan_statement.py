@@ -47,9 +47,8 @@ class StatementContent(Struct, frozen=True):
 
 
 def write_statement(content: StatementContent, path: str, signer: Signer) -> list[Diagnostic]:
-    """Write the statement of a signed plan next to its file, as PATH.intoto.jsonl; return an error if it fails.
-
-    An in-toto statement names the results of a build (`subject`: the plan) and its inputs (`materials`: the commits and
+    """Write the statement of a signed plan next to its file, as PATH.intoto.jsonl; return an error if it fails. An
+    in-toto statement names the results of a build (`subject`: the plan) and its inputs (`materials`: the commits and
     the files that planning read), each with a digest. It is signed in an envelope.
     """
     evaluations = [basis.evaluation for basis in content.bases if basis.evaluation]

@@ -50,8 +50,8 @@ def count_steps(plan: Plan) -> int:
 def find_remaining_steps(
     stored: StoredState, context: CommandContext
 ) -> tuple[RemainingSteps | None, list[Diagnostic]]:
-    """Return the remaining steps of the last apply, with an error if outdated; None if there are none, or with errors
-    of an unreadable plan.
+    """Return the remaining steps of the last apply; None if no apply is recorded, or if its plan is unreadable. An
+    unreadable plan is an error. A state changed since the apply is one, too: the steps may then be outdated.
     """
     remaining = stored.remaining
     if remaining is None:
@@ -79,7 +79,7 @@ def find_remaining_steps(
 
 
 def check_interrupted_apply(stored: StoredState, context: CommandContext) -> list[Diagnostic]:
-    """Return a warning for a new plan about an unfinished apply, or the errors of its unreadable plan, or else []."""
+    """Return a warning for a new plan about an unfinished apply. If its own plan is unreadable, return errors."""
     remaining_steps, problems = find_remaining_steps(stored, context)
     if remaining_steps is None:
         return problems

@@ -47,9 +47,8 @@ def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool =
 
 
 def _build_plan_graph(plan: Plan) -> Graph:
-    """Build the graph of changes. A dependency on a resource is one on all of its changed instances.
-
-    The nodes are addresses of instances, such as `nexus_rack.r["a"]`. An edge is an instance and a dependency of it.
+    """Build the graph of changes. A dependency on a resource is one on all of its changed instances. The nodes are
+    addresses of instances, such as `nexus_rack.r["a"]`. An edge is an instance and a dependency of it.
     """
     addresses_by_resource: dict[str, list[str]] = defaultdict(list)
     for change in plan.changes:

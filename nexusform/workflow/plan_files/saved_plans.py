@@ -154,8 +154,9 @@ def decrypt_document(document: bytes, path: str, context: CommandContext) -> tup
 def open_saved_plan(
     context: CommandContext, saved: SavedPlan, backend: StateBackend | None = None, *, is_verified: bool = False
 ) -> OpenResult:
-    """Open the project of a saved plan: its configuration and variables as reviewed. Its state is in `backend` (None:
-    the one of its configuration). `is_verified` as in `build_plan_context`.
+    """Open the project of a saved plan, with its configuration and variables as reviewed. The state is in `backend`;
+    None is the backend of the configuration. `is_verified`: the plan is signed or from the journal, so it may read as
+    much as when it was made.
     """
     configuration, problems = load_plan_configuration(context, saved)
     sources = get_configuration_sources(saved)
@@ -170,8 +171,8 @@ def open_saved_plan(
     if backend is None:
         backend_context = context
         if context.confinement_source is ConfinementSource.PLAN:
-            # If the directory has the same configuration, the plan does not decide the use of credentials: then the
-            # backend is the same too, since no variable determines it.
+            # The plan's context keeps a foreign plan from choosing the backend and the use of credentials. If the
+            # directory has the same configuration, the backend is the user's own: no variable determines it.
             current_configuration, _ = load_project_configuration(user_context)
             if current_configuration.file_texts == dict(saved.configuration_files):
                 backend_context = user_context
@@ -186,9 +187,9 @@ def open_saved_plan(
 
 
 def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool = False) -> CommandContext:
-    """Return the context in which the contents of a plan file may be evaluated: at least as confined (limited in the
-    files and servers that it may read) as the plan was. `is_verified`: the plan is signed or from the journal. It may
-    then be unconfined if it was before, and no operator confines it. Raises ValueError if it cannot be confined here.
+    """Return the context to evaluate the contents of a plan file in. It is at least as confined (limited in files and
+    servers) as the plan was. `is_verified`: the plan is signed or from the journal. If it was unconfined, it may then
+    be so again, unless the operator confines the run. Raises ValueError if it cannot be confined here.
     """
     if context.confinement_source is ConfinementSource.DISABLED:  # by -confine=false
         return context
@@ -212,7 +213,9 @@ def get_planned_variables(plan: Plan) -> dict[str, Value]:
 
 
 def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[Configuration, list[Diagnostic]]:
-    """Load the directory's configuration if it is equal to the plan's, else the files in the plan, with errors."""
+    """Load the configuration of a saved plan, and return it with its errors. The directory's own one is used if it has
+    the same files and no constants. Otherwise the files in the plan are loaded, from a temporary directory.
+    """
     configuration, _ = load_project_configuration(context)
     # Constants may have other values now than in the plan.
     has_same_files = configuration.file_texts == dict(saved.configuration_files)
@@ -276,10 +279,8 @@ def check_variables_unchanged(context: CommandContext, configuration: Configurat
 def read_ephemeral_variables(
     context: CommandContext, configuration: Configuration, plan: Plan
 ) -> tuple[dict[str, Value], list[Diagnostic]]:
-    """Read the ephemeral variables again: plans do not store them. Exactly those set for the plan must be set.
-
-    Return the values of the set ones. A variable that is set now but was not for the plan is an error, and so is the
-    reverse.
+    """Read the ephemeral variables again: plans do not store them. Exactly those set for the plan must be set. Return
+    the values of the set ones. A variable that is set now but was not for the plan is an error, and so is the reverse.
     """
     declared = {name: variable for name, variable in configuration.root.variables.items() if variable.ephemeral}
     if not declared:

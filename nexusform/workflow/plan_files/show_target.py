@@ -42,7 +42,7 @@ class ShownContent(Struct, frozen=True):
 
 
 def find_show_target(context: CommandContext, target: str) -> ShownContent:
-    """Find the contents to show: of an existing file, else of objects at an address; "" is the whole state."""
+    """Find the contents to show. `target` is an existing file, or an address of objects; "" is the whole state."""
     if not target:
         return _read_state(context)
     if Path(target).is_file():

@@ -55,7 +55,10 @@ def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
 
 @contextmanager
 def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
-    """Raise the failure in the planning thread from a watching thread, repeatedly until the block ends."""
+    """Raise the failure in the planning thread, after the time limit and repeatedly until the block ends. A watching
+    thread raises it. Python delivers such an exception later, perhaps only after the block: then it is replaced by a
+    placeholder, and that one is suppressed.
+    """
     planning_thread = threading.get_ident()
     end_event = threading.Event()
     raise_lock = threading.Lock()
@@ -68,6 +71,7 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
             super().__init__(*failure.diagnostics)
 
     def watch_time() -> None:
+        """Raise the exception after the limit, and again while the block still runs."""
         nonlocal was_raised
         wait, remaining_waits = float(seconds), _MAX_WAITS
         while not end_event.wait(wait):

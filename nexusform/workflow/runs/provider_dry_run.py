@@ -38,7 +38,7 @@ FlawCheck = Callable[[Change], str]
 def validate_changes_at_providers(
     result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
-    """Return the errors predicted by providers and servers for changes. `errors` are errors missing in the plan."""
+    """Return the errors predicted by providers and servers for changes. `errors` are further ones, not in the plan."""
     explain_flaw = create_validation_check(result, request.configuration, errors)  # "": the change can be validated
     write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():
@@ -111,10 +111,9 @@ def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> Ch
 def create_validation_check(
     result: PlanResult, configuration: Configuration, other_errors: Iterable[Diagnostic]
 ) -> FlawCheck:
-    """Create a function to explain why a change cannot be validated ("": it can).
-
-    Reasons are an error in its block or in a dependency. An error outside of all resources counts for every change,
-    except in a block with a value that is unknown then.
+    """Create a function to explain why a change cannot be validated ("": it can). A change cannot be validated after an
+    error in its block or in a dependency. An error outside of all resources prevents every change, except in `locals`,
+    `output` and `check` blocks: only references to these become unknown.
     """
     errors = select_errors((*result.plan.diagnostics, *other_errors))
     if not errors:

@@ -60,10 +60,9 @@ def _check_and_record_provider_identity(
     recorded: Mapping[str, Any],
     accepted: str,
 ) -> None:
-    """Compare the identity of one provider, and record the result in `check`. Raises ProviderProblem.
-
-    `recorded` is the identity in the state or a saved plan. The comparison has three results: another system, which is
-    an error; the same one, which is recorded as confirmed; or an uncertain one with a warning.
+    """Compare the identity of one provider, and record the result in `check`. Raises ProviderProblem. `recorded` is the
+    identity in the state or a saved plan. The comparison has three results: another system is an error, unless its uid
+    is `accepted` (-allow-other-hub); the same one is recorded as confirmed; an uncertain one causes a warning.
     """
     objects = [current.attributes for _, current in list_objects(state, name)]
     try:
@@ -100,9 +99,8 @@ def _check_and_record_provider_identity(
 
 
 def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the observed identity, completed by recorded parts if they were not readable now.
-
-    A part is a value, empty if unreadable, or a mapping of values.
+    """Return the observed identity, completed by recorded parts if they were not readable now. A part is a value, empty
+    if unreadable, or a mapping of values.
     """
     parts: dict[str, Any] = {}
     for name, value in observed.items():
@@ -114,7 +112,9 @@ def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> di
 
 
 def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, state: State) -> State:
-    """Return the state after an apply with identities unreadable before it, such as of a new namespace."""
+    """Return the state after an apply with identities read again, if they were incomplete before it. For example, the
+    identity of a hub may depend on a namespace created by this apply.
+    """
     entries = dict(state.providers)
     for name, entry in check.confirmed.items():
         provider, identity = providers[name], entry["identity"]

@@ -42,7 +42,6 @@ from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
 from nexusform.planning.planner import make_plan
-from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Change, Mode, Plan
 from nexusform.providers.clock import read_clock
 from nexusform.providers.registry import PROVIDERS
@@ -129,8 +128,9 @@ class Run(Struct):
         return not has_errors(self.diagnostics)
 
     def check_identities(self, recorded: Records = _NO_IDENTITIES, *, connects: bool = True) -> list[Diagnostic]:
-        """Compare the systems behind the providers with the recorded ones; return errors and warnings, [] if already
-        compared. `recorded` are those of a saved plan. Without `connects` only settings are compared.
+        """Compare the systems behind the providers with the recorded ones, once for a run; return errors and warnings.
+        `recorded` are the systems in a saved plan: they replace those in the state. Without `connects` only settings
+        are compared.
         """
         if self.identities is not None or not any(hasattr(p, "read_identity") for p in self.providers.values()):
             return []
@@ -181,10 +181,9 @@ class Run(Struct):
         return replace(result, plan=record_evaluation(result.plan, self.project))
 
     def _refresh_and_plan(self, options: PlanOptions) -> PlanResult:
-        """Import, refresh, plan and dry-run. A failed plan has the diagnostics of the first step with errors.
-
-        The steps in order: check the state, identify the systems of the providers, find objects to import, read the
-        existing objects, plan, and validate the plan at the providers.
+        """Import, refresh, plan and dry-run. A failed plan has the diagnostics of the first step with errors. The steps
+        in order: check the state, identify the systems of the providers, find objects to import, read the existing
+        objects, plan, and validate the plan at the providers.
         """
         diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
@@ -220,7 +219,7 @@ class Run(Struct):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
-        # Only by choice of the user: imports read the systems themselves; a plan from state has a warning of its own.
+        # Only for -refresh=false: imports read the systems themselves, and a plan from the state has its own warning.
         if options.dry_run_skip_reason and not self.unreachable and has_observing_provider:
             detail = "-refresh=false: the plan uses the recorded state. Changes made outside of nexusform are unknown."
             diagnostics.append(build_warning("refresh-skipped", detail))
@@ -239,8 +238,8 @@ class Run(Struct):
         return replace(plan, providers=observed, provider_titles=titles)
 
     def _compare_identities(self, options: PlanOptions, *, is_connected: bool) -> list[Diagnostic]:
-        """Compare the systems behind the providers after a plan with -refresh=false: with the server if a data source
-        has just connected to one (`is_connected`), else by settings only.
+        """Compare the systems behind the providers after a plan with -refresh=false. Usually no connection is made, and
+        only settings are compared. If a data source has just connected (`is_connected`), servers are identified, too.
         """
         is_expected = bool(options.dry_run_skip_reason) and not self.unreachable
         if options.refresh or not is_expected:  # with a refresh they were compared before it
@@ -302,13 +301,12 @@ class Run(Struct):
 
     def _complete_plan(self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]) -> PlanResult:
         """Return the result with further diagnostics, lint findings of a normal plan, and the capacity of the sites.
-
         `further_diagnostics` were found outside of the planner, for example by a server-side dry run.
         """
         plan, errors = result.plan, select_errors(further_diagnostics)
         rejects_only_single_changes = all(error.id == "field-conflict" and error.address for error in errors)
         if not plan.errored and rejects_only_single_changes:
-            # The plan is complete: another flag permits these changes. Without errors, none is rejected.
+            # Another manager owns fields of these changes: the plan is complete, and a flag can permit them.
             plan = replace(plan, rejected=tuple(sorted({error.address for error in errors})))
         if further_diagnostics:
             errored = plan.errored or bool(errors)
@@ -316,7 +314,9 @@ class Run(Struct):
         result = replace(result, plan=plan)
         if plan.mode is Mode.NORMAL:
             findings: list[Diagnostic] = []
-            has_pools_to_lint = any(map(_is_linted, result.objects.values()))
+            # The rules are about pools with a count and VMs placed by this plan.
+            objects = result.objects.values()
+            has_pools_to_lint = any(pool.count_path for vms in objects if vms.placements.tokens for pool in vms.pools)
             if has_pools_to_lint and not result.plan.errored:
                 from nexusform.workflow.opening.linting import lint_plan
 
@@ -328,7 +328,9 @@ class Run(Struct):
             return add_site_capacity(result, self.project.registries)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the recorded inputs of a saved plan, without reads, and without samples if it needs none."""
+        """Plan again with the recorded inputs of a saved plan: providers read nothing. Without results based on sampled
+        schedules, the new plan needs no samples either.
+        """
         from nexusform.plans.saved.plan_comparison import has_sampled_verdicts
 
         options = get_plan_options(saved_plan)
@@ -342,7 +344,7 @@ class Run(Struct):
         refreshed_objects = dict(saved_plan.refreshed_objects)
         request = replace(self.build_request(options), refreshed_objects=refreshed_objects, imports=imports)
         plan = self._complete_plan(make_plan(request), self._check_state_consistency()).plan
-        # Captures are read by providers, so they are taken from the saved plan.
+        # Captures are inventories read by providers, so they are taken from the saved plan.
         captures = [read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)]
         inventories = (*plan.inventories, *captures)
         return replace(
@@ -413,11 +415,6 @@ def _query_unreachable(query: ServerReader, question: ServerQuery) -> str:
         raise ExternalQueryProblem(replace(failure.problem, severity=Severity.WARNING)) from None
 
 
-def _is_linted(vms: VmObject) -> bool:
-    """Return whether lint rules apply: the plan places VMs of pools with a count."""
-    return bool(vms.placements.tokens) and any(pool.count_path for pool in vms.pools)
-
-
 def get_plan_options(plan: Plan) -> PlanOptions:
     """Return the options to make a saved plan again."""
     return PlanOptions(
@@ -433,9 +430,8 @@ def get_plan_options(plan: Plan) -> PlanOptions:
 
 def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObject:
     """Build the import recorded in a change. `recorded` is the object already in the state, if its provider changed:
-    its other data is kept, and the private note of the new provider (in the change) is merged.
-
-    The change has the attributes of the object before the plan, so no provider is read.
+    its other data is kept, and the private note of the new provider (in the change) is merged. The change has the
+    attributes of the object before the plan, so no provider is read.
     """
     attributes, creation_number = change.before or {}, change.prior_creation
     imported_object = ObjectState(attributes, creation_number, change.sensitive_before, provider=change.provider)
@@ -493,7 +489,7 @@ def begin_run(
     clock: Clock = _SYSTEM_CLOCK,
     records_recovery: bool = True,
 ) -> Iterator[Run]:
-    """Lock and read the state, create providers, and recover from an interrupted run; `records_recovery` writes it."""
+    """Lock and read the state, create providers, recover from an interrupted run (with `records_recovery` recorded)."""
     run = Run(project, clock, notices=notices)
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)
@@ -521,7 +517,10 @@ def _acquire_state_lock(run: Run, operation: str, locking: LockOptions, exit_sta
 
 
 def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> None:
-    """Read the state, create the providers, and resolve an interrupted run. Errors go to the run and end this early."""
+    """Read the state into `run`, create its providers, and recover the steps of an interrupted run. Errors are added to
+    `run.diagnostics`, and end the preparation: `run.is_ready` is then false. With `records_recovery`, a run with the
+    lock also writes the outcomes of the recovered steps.
+    """
     with log_duration("state read", state=run.project.backend.describe()):
         stored, problems = read_stored_state(run.project.backend)
     run.diagnostics += problems
@@ -532,7 +531,7 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
     log_event("debug", "state", serial=stored.state.serial, objects=len(stored.state.instances))
     try:
         if isinstance(run.project.backend, EncryptingBackend):
-            run.project.backend.check()
+            run.project.backend.check()  # raises BackendProblem if a later write would fail
     except BackendProblem as problem:
         run.diagnostics.append(build_error("unwritable-state", str(problem)))
         return

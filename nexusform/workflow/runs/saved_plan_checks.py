@@ -41,8 +41,8 @@ class CheckedPlan(Struct, frozen=True):
 
 def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False) -> CheckedPlan:
     """Check whether a saved plan may be applied to the current state; otherwise reject it with an error. A new plan has
-    to be the same: if inputs changed, or with `replan`, it reads the providers again and needs equal changes; else it
-    uses the recorded inputs, and every part has to match. A plan with a verified signature may be irreproducible here.
+    to be the same, see `_compare_plan`. A plan with a verified signature (`is_verified`) may be irreproducible here.
+    With `replan` the new plan also reads the providers.
     """
     rejection = _check_plan_applicable(run, saved) or _check_confinement(run, saved.plan)
     if rejection is not None:
@@ -56,10 +56,10 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
 
 
 def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool) -> CheckedPlan:
-    """Compare a plan with a new one. If serial or inputs changed, equal changes suffice, else every part must match.
-
-    With `replan`, or after such a change, the new plan reads the providers. Otherwise it uses the recorded inputs of
-    the saved plan, and a difference means that the plan file was modified.
+    """Compare a saved plan with a new one, and return the plan to apply, or none with an error. If the serial of the
+    state or an input changed since, the new plan reads the providers, and needs only the same changes. Otherwise it
+    uses the recorded inputs, and must match in every part: a difference means a modified file. `replan` adds a
+    comparison by reading the providers. `is_verified`: the plan has a verified signature.
     """
     plan = saved.plan
     if plan.serial != run.stored.state.serial:
@@ -282,8 +282,8 @@ def _list_changed_files(digests: Mapping[str, str], files: Files) -> list[str]:
 
 
 def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
-    """Return a warning if files of the configuration, or read by its functions, differ from the plan's; else [] (also
-    for a directory without configuration).
+    """Return a warning if files of the configuration, or files read by its functions, differ from those of the plan. A
+    directory without configuration is not compared.
     """
     configuration, _ = load_project_configuration(run.project.context)
     if not configuration.files:

@@ -62,9 +62,9 @@ def _read_objects(
     types: Mapping[str, ResourceType],
     on_read: Callable[[str, str], None],
 ) -> Refreshed:
-    """Read objects from one provider; return the changed ones (None: no longer there). Raises ProviderProblem.
-
-    Attributes with another value, and another private note of the provider, count as a change.
+    """Read objects from one provider; return the changed ones by address (None: no longer there). An object is changed
+    if an attribute has another value, or if its private note differs: data of the provider besides the attributes.
+    Raises ProviderProblem.
     """
     requests: list[ReadRequest] = []
     for address, recorded in objects:
@@ -112,7 +112,9 @@ class ProviderChanges(Struct):
 
 
 def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider]) -> ProviderChanges:
-    """Find simulated objects now assigned to a real provider, with its answer about them. Raises ProviderProblem."""
+    """Find simulated objects now assigned to a real provider, and read them there. Raises ProviderProblem. An existing
+    object becomes an import; the others are recorded as missing.
+    """
     changes = ProviderChanges()
     for name, provider in sorted(providers.items()):
         if not provider.observes_objects or not provider.sends_changes:  # not the provider of a real site
@@ -139,9 +141,8 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
 
 
 def _list_changed_objects(name: str, request: PlanRequest) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
-    """Yield the objects that a block moves from the default (simulated) provider to the provider `name`.
-
-    Each is a tuple: the address of the object, its recorded state, and the block that names the new provider.
+    """Yield the objects that a block moves from the default (simulated) provider to the provider `name`. Each is a
+    tuple: the address of the object, its recorded state, and the block that names the new provider.
     """
     if name == DEFAULT_PROVIDER:
         return

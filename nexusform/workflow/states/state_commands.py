@@ -148,7 +148,10 @@ def change_state(
 def _change_locked_state(
     backend: StateBackend, change: StateChange, *, force: bool, rescued: State | None
 ) -> StateChangeResult:
-    """Change the state and write it with the next serial, or write the `rescued` state unchanged; see change_state."""
+    """Change the state, and write it with the next serial. The caller holds the lock. `rescued` is the state of an
+    apply not able to save it. If the journal is of this apply, it is written unchanged. With `force`, open steps of an
+    interrupted apply, or an invalid document, do not prevent the change.
+    """
     stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None and force and problems[0].id == "state-is-not-valid-json":  # only `state push` has -force
         detail = f"{backend.describe()} is replaced. It was not valid JSON, so its serial and lineage are unknown."
@@ -200,10 +203,9 @@ def _write_state(
 
 
 def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: State) -> bool:
-    """Return whether the rescued state is the result of the apply in the journal, perhaps cut off.
-
-    `stored` is the document of the backend with the journal replayed. The document itself is then older than this
-    apply, and the rescued state has all changes of the journal.
+    """Return whether the rescued state is the result of the apply in the journal, perhaps cut off. `stored` is the
+    document of the backend with the journal replayed. The document itself is then older than this apply, and the
+    rescued state has all changes of the journal.
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
@@ -239,6 +241,7 @@ def create_move_change(source: AddressPattern, target: AddressPattern) -> StateC
     """Create the change of `state mv`; see state_edits.plan_moves for the moved addresses."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        """Return the state with the instances moved; None with errors."""
         try:
             return state_edits.move_instances(state, state_edits.plan_moves(state, source, target)), []
         except DiagnosticsError as failure:
@@ -250,12 +253,12 @@ def create_move_change(source: AddressPattern, target: AddressPattern) -> StateC
 def create_remove_change(
     patterns: Sequence[AddressPattern], vms: Sequence[tuple[AddressPattern, str]] = ()
 ) -> StateChange:
-    """Create the change of `state rm`. Racks and machines record the running VMs of removed objects.
-
-    `vms` (pattern of rack or machine, name) are records of VMs deleted since.
+    """Create the change of `state rm`. Racks and machines record the running VMs of removed objects. `vms` (pattern of
+    rack or machine, name) are records of VMs deleted since.
     """
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        """Return the state without the objects and VM records, and a warning about VMs still running."""
         from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms
 
         if vms:
@@ -331,6 +334,7 @@ def create_untaint_change(pattern: AddressPattern, *, allow_missing: bool) -> St
     """Create the change of `untaint`. A missing object is an error, or with `allow_missing` a warning."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        """Return the state without the taint; None with errors."""
         try:
             address = state_edits.find_instance(state, pattern)
             if address is None:
@@ -349,6 +353,7 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
     """Create the change of `state push` of file `name`. Reject another lineage and an older state unless forced."""
 
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
+        """Return the pushed state, unless it must not replace the current one."""
         if not force:
             rejection = check_lineage(state, pushed, name)
             if rejection is not None:  # another lineage, or not newer
@@ -360,7 +365,7 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
 
 
 def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
-    """Return an error if `pushed` must not replace the state: other lineage, older, or same serial with changes."""
+    """Return an error if `pushed` must not replace the state: unrelated, older, or changed under the same serial."""
     if not has_been_written(state):
         return None
     remedy = "No changes were made. To replace the current state anyway, use -force."

@@ -292,10 +292,10 @@ class _BlobJournal:
         self._prefix = prefix
         self._check_lease = check_lease
         self._batch_writer = LineBatcher(self._write_lines)
-        self._blob: BlobClient | None = None
-        self._number = 0
-        self._position = 0
-        self._blocks = 0
+        self._blob: BlobClient | None = None  # the open one, for appends
+        self._number = 0  # in the name of this blob
+        self._position = 0  # its size
+        self._blocks = 0  # its number of blocks
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
         """Append lines. Raises AzureError, BackendProblem."""

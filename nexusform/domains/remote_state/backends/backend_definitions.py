@@ -114,7 +114,6 @@ def _list_s3_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _list_postgres_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the server alone, () if none is named: the rest of a connection string may contain secrets.
-
     `postgres://user:secret@db1:5432/name` and `host=db1 port=5432 password=secret` both give `postgres://db1:5432`.
     """
     text = str(settings.get("conn_str") or read_variable("PG_CONN_STR") or "")

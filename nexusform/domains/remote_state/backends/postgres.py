@@ -175,7 +175,7 @@ class PostgresBackend:
         return locks.parse_lock(bytes(content)) if content is not None else None
 
     def force_unlock(self, lock_id: str) -> None:
-        """Terminate the session of the lock with this id, and invalidate its fencing number."""
+        """Terminate the session of the lock with this id. With another fencing number, its holder can write no more."""
         locks.check_breakable(lock_id, self.read_lock())
         end = (
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_locks, {schema}.workspaces w "
@@ -238,7 +238,7 @@ class PostgresBackend:
 
     @contextmanager
     def _begin_fenced_transaction(self, operation: str) -> Iterator[tuple[Connection[Any], int]]:
-        """Begin a transaction, checking lease and fencing number of a held lock; yield its connection and row id."""
+        """Begin a transaction, and yield its connection and row id. With a lock, check its lease and fencing number."""
         lock_state = self._lock_state
         if lock_state is not None:
             lock_state.lease.check_valid()
@@ -246,7 +246,7 @@ class PostgresBackend:
             row = self._get_or_create_row_id(connection)
             query = "SELECT fencing FROM {schema}.workspaces WHERE id = %s FOR UPDATE"
             fencing = _fetch_first_value(connection, self._database.format_sql(query), (row,))
-            if lock_state is not None and fencing != lock_state.fencing:
+            if lock_state is not None and fencing != lock_state.fencing:  # a number for each holder
                 raise BackendProblem(
                     f"Cannot {operation}: another run now holds the lock of {self.describe()}. This run "
                     "writes nothing more."
@@ -381,7 +381,7 @@ class _Database:
         if not (_is_this_machine(connection.info.host) or connection.pgconn.ssl_in_use):
             connection.close()
             raise BackendProblem(f"{self.location}: {_PLAIN}")
-        if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:
+        if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:  # 160002 is version 16.2
             connection.close()
             raise BackendProblem(f"{self.location}: PostgreSQL {_MIN_SERVER_VERSION} or newer is needed.")
         if self._create:  # the tables may not exist yet
@@ -426,8 +426,8 @@ def _fetch_first_value(connection: Connection[Any], query: Any, parameters: Sequ
 
 
 def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> bytes | None:
-    """Return the content found by a query, None without a row. Its row is (size, content), without the content if the
-    size exceeds `parameters[0]`: then raise FileTooLarge. Contents are transferred in binary form: text is longer.
+    """Return the content found by a query, None without a row. Raises FileTooLarge beyond `parameters[0]` bytes. The
+    row is (size, content): a content too large is omitted. The transfer is binary, because text is longer.
     """
     row = connection.execute(query, parameters, binary=True).fetchone()
     size, content = row if row is not None else (None, None)
