@@ -44,7 +44,9 @@ def compare_answer(
     observed: Sequence[Path],
     accepted: Collection[Path] = (),
 ) -> ProviderAnswerComparison:
-    """Compare an answer with the plan. The provider read `observed` paths; a difference at `accepted` is no mistake."""
+    """Compare a provider's answer with the plan. At `observed` paths the provider read the value, so a prediction can
+    be verified. At `accepted` paths a difference is no wrong prediction.
+    """
     if not observed and answer == planned:  # no prediction to count
         return ProviderAnswerComparison(answer)
     predicted_paths: list[Path] = []
@@ -153,9 +155,7 @@ def _has_provenance(value: Any) -> bool:
 def _mark_observed_objects(
     answer: Mapping[str, Any], entries: Sequence[Path], different_paths: Sequence[Path]
 ) -> dict[str, Any]:
-    """Return the answer with observed objects marked. For a VM on another machine than planned, cells returned as
-    planned are unknown (None).
-    """
+    """Return the answer with observed objects marked. Planned cells of a VM on another machine are unknown: None."""
     changed = dict(answer)
     for entry in entries:
         if not _has_provenance(get_part(answer, entry)):

@@ -227,9 +227,9 @@ def recover_step_outcomes(
     providers: Mapping[str, Provider],
     operations: Mapping[int, str] = MappingProxyType({}),
 ) -> list[InstanceOutcome | RunningOperation]:
-    """Return the outcome of every open intent, in order, as read now. The outcome of an unfinished step is followed by
-    its running operation, as reported earlier (in `operations` by step). Raises ProviderProblem if a provider cannot be
-    read: then nothing may be planned.
+    """Return the outcome of every open intent (a step recorded as started, not as ended), in order, as read now. The
+    outcome of an unfinished step is followed by its running operation, taken from `operations` (by step). Raises
+    ProviderProblem if a provider cannot be read: then nothing may be planned.
     """
     answers: dict[int, ReadResult] = {}  # by position in `intents`
     positions_by_provider: dict[str, list[int]] = {}

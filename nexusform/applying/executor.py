@@ -187,11 +187,11 @@ class _PlanExecution:
             max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
         )
         self._timings: dict[int, _StepTiming] = {}  # of running steps, by id
-        self._end_events: dict[int, StepEvent] = {}
-        self._unreported: list[StepEvent] = []
+        self._end_events: dict[int, StepEvent] = {}  # by step id
+        self._unreported: list[StepEvent] = []  # end events, reported once the journal is on disk
         self._unacknowledged: list[ProviderCallProgress[ProviderCall, StepProgress]] = []
         self._counts: Counter[StepKind] = Counter()  # of the main steps done
-        self._hits = 0
+        self._hits = 0  # correct predictions
         self._wrong_predictions: list[WrongPrediction] = []
         self._predictions: list[VerifiedPrediction] = []
         self._has_failed = False

@@ -119,7 +119,9 @@ class StepResult(Struct, frozen=True):
 def build_answer_result(
     call: ProviderCall, answer: ChangeResult | None, schema: BlockSchema | None, before: InstanceState | None
 ) -> StepResult:
-    """Return the result of an answer (None after a delete). Values other than planned are stored, with an error."""
+    """Return the result of an answer (None after a delete). Values other than planned are stored, with the error text
+    `disagreement`. Values at paths observed by the provider may differ: they were only predicted.
+    """
     if answer is None:
         return StepResult(remove_object(before, call.deposed))  # other objects at the address stay
     type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []

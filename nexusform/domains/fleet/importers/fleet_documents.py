@@ -464,9 +464,7 @@ class _FleetObjectReader:
 
 
 def _build_empty_spec_arguments(schema: BlockSchema) -> dict[str, Any]:
-    """Return the arguments of an empty spec: the defaults of attributes, None for an absent block, and [] for absent
-    repeated blocks.
-    """
+    """Return the arguments of an empty spec: defaults of attributes, None for a block, and [] for repeated blocks."""
     values: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         if not attribute.computed:

@@ -71,14 +71,15 @@ class FleetPodPredictor(Protocol):
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
     """Build a member as reported by the hub. With a cluster (known nodes), its properties and resources derive from
-    the nodes and the `requests` of its pods: thousandths of a CPU, and bytes. Without an id, configured ones win.
+    the nodes and the `requests` of its pods: thousandths of a CPU, and bytes. Configured properties have priority, and
+    so have configured resources without a cluster id.
     """
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:
         sku_counts = Counter(sku.name for sku in cluster.skus)
         derived = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
         derived[NODE_COUNT] = str(len(cluster.nodes))
-        properties = {**derived, **configuration.properties}  # configured ones win
+        properties = {**derived, **configuration.properties}
         if configuration.cluster_id or resources == ResourceUsage():
             requested_cpu, requested_memory = requests
             cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
@@ -140,10 +141,9 @@ def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
 
 
 class FleetMemberState(Struct):
-    """One member during a plan. `previous` is its record in state (None: new or unknown), `planned` its
-    planned form (None: removed). A removed member has only its name in `configuration`. `address` is None for observed
-    members only. `is_rejoining`: the plan re-creates it; `unnotified_placements` (addresses) have not processed an
-    earlier re-creation.
+    """One member during a plan. `previous` is its record in state (None: new or unknown), `planned` its planned form
+    (None: removed). A removed member has only its name in `configuration`. `address` is None for observed members only.
+    `is_rejoining`: the plan re-creates it. `unnotified_placements` (addresses) have not processed an earlier one.
     """
 
     address: Address | None

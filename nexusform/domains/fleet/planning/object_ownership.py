@@ -122,7 +122,9 @@ def _find_existing_object(
 def _record_ownership_conflicts(
     contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, ObjectOwnership]
 ) -> None:
-    """Determine an object's owner: the oldest placement with it, or else the first contender. Record all conflicts."""
+    """Record the conflicts of `contenders`, the placements with the same object on a cluster. The owner has none: it is
+    the oldest placement already with the object, or else the first contender.
+    """
     current_owners = [contender.placement for contender in contenders if contender.is_existing]
     owner = min(current_owners, key=lambda p: p.spec.creation_order) if current_owners else contenders[0].placement
     for contender in contenders:

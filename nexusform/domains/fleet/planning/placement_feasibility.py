@@ -114,9 +114,9 @@ _ReplicaFigures = dict[int, tuple[Sequence[object], int, bool]]
 def _build_unassessed_row(
     placement: PlacementPlan, binding: Binding, reason: str, figures: _ReplicaFigures
 ) -> Feasibility:
-    """Build the row of a binding without an assessment, for this reason: its pods are unknown. If only the nodes are
-    not known and no pod needs one (0 replicas), the placement runs. `figures` of a placement are computed once per
-    list of objects: clusters without overrides share one.
+    """Build the row of a binding with unknown pods, for this reason. If only the nodes are not known and no pod needs
+    one (0 replicas), the placement runs. `figures` is the cache of a placement by the id of a list of objects: clusters
+    without overrides share one list.
     """
     resources = placement.compute_resources(binding, placement.rollout.clusters)
     if resources is None:  # the plan does not reach the cluster: as if the newest snapshot was rolled out
@@ -260,9 +260,7 @@ def suggest_feasibility_fixes(
 def _suggest_pool_counts(
     rows: Iterable[Feasibility], outcome: FleetOutcome, vms: Sequence[VmObject], extra: int
 ) -> Iterator[ProposedFix]:
-    """Yield a proposal per cluster and pools with missing nodes, for all rows with these pools: their missing nodes,
-    and `extra` ones.
-    """
+    """Yield a proposal per cluster and pools for all rows with these pools: their missing nodes and `extra` ones."""
     for (cluster, pools), group in group_by(rows, lambda row: (row.cluster, tuple(row.missing_pools))).items():
         candidates = [_find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools]
         adjustable_pools = [candidate for candidate in candidates if candidate is not None]

@@ -306,9 +306,8 @@ class PlacementPlan(Struct):
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return a cluster's resources after the plan: new ones if the rollout reaches the cluster, else those applied
-        before (`previous`); None without any. Objects of other owners are included. `reached` are the clusters that the
-        rollout reaches.
+        """Return a cluster's resources after the plan, None without any. They are new if the cluster is in `reached`
+        (by the rollout), else those applied before (`previous`). Objects of other owners are included.
         """
         if not binding.has_resources:
             return None

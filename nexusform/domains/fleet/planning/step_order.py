@@ -138,9 +138,8 @@ class _ChangedIndex:
 
 
 def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs) -> Iterator[int]:
-    """Yield the positions of the steps to be completed before the step of a changed object, for one affected placement
-    (that of the rollout). A hub evaluates an eviction against the existing bindings, so all rollouts of its placement
-    follow it.
+    """Yield the positions of the steps to be completed before the step of a changed object, for the placement of the
+    rollout. A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
     """
     requested = changed.versions[-1]  # the object after the plan; the former one if removed
     evictions = index.list_steps(FleetEviction, rollout.placement)
@@ -236,8 +235,8 @@ def _get_placement_key(version: FleetObject) -> str:
 def compute_step_order(
     instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
-    """Return the addresses to complete before the step of each address (run, approval, eviction, or start of a
-    rollout), and warnings about overrides created after the start of a rollout.
+    """Return for each address the addresses to complete before its step, and warnings about overrides created after
+    the start of a rollout. Such a step is a run, an approval, an eviction, or the start of a rollout.
     """
     changed_objects = list(_list_changed_objects(instances))
     index = _ChangedIndex(changed_objects)
@@ -293,8 +292,9 @@ class _RolloutIndex:
 
     def __init__(self, index: _ChangedIndex, placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> None:
         self._placements, self._hub = placements, hub
-        self._inputs: dict[str, _RolloutInputs] = {}
-        # Overrides of all placements, before and after, with their position. Others start a rollout themselves.
+        self._inputs: dict[str, _RolloutInputs] = {}  # by key of the placement, filled by `get`
+        # Overrides without a placement (for all), before and after the plan, with their position in the index. An
+        # override naming its placement starts a rollout itself.
         self._overrides: list[tuple[int, FleetOverride]] = []
         self._new_namespace_positions: set[int] = set()  # those with a namespace created by this plan
         ordered: dict[str, None] = {}  # keys of placements, an ordered set: those with an eviction come first

@@ -341,8 +341,9 @@ def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[
 def _bind_picked_clusters(
     binding_table: BindingTable, picks: list[ScoredMember], targets: Mask, *, has_scores: bool = True
 ) -> tuple[Binding, ...] | CycleAbort:
-    """Bind the picks, release obsolete bindings of members outside `targets`, and return the bindings of the picks:
-    created, repointed, recovered. An unrecoverable binding stops the cycle before any change.
+    """Bind the picks, and release obsolete bindings (of an earlier policy) of members outside `targets`. Return the
+    bindings of the picks: created, repointed to the new policy, or recovered from a removal. An unrecoverable binding
+    stops the cycle before any change.
     """
     for pick in picks:
         if binding_table.is_unrecoverable(pick.position):

@@ -98,8 +98,9 @@ _MAX_NAMES = 20
 def explain_pods(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
 ) -> tuple[tuple[PodPlacementReason, ...], list[Diagnostic]] | None:
-    """Return reasons for the pods called `name` ("": the only pod), and diagnostics; () if the name suits no pod; None
-    without pods. A prefix selects one cluster or workload (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
+    """Return reasons for the pods called `name` ("": the only pod), and diagnostics. Reasons are () if no pod has the
+    name; the result is None if `pattern` has no pods. A name can start with a cluster or workload: `east/shop-0`,
+    `east/web/Deployment/shop/shop-0`.
     """
     errors = select_errors(result.diagnostics)
     addresses: dict[str, None] = {}  # of objects with pods after the plan, an ordered set

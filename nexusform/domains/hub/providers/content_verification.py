@@ -323,8 +323,9 @@ def find_wrong_objects(
 
 
 def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified predictions of a run: its end, the updated clusters if it stops early, and the place
-    of each cluster in the order of its stage. `note`: the predicted end, updated clusters and stages.
+    """Return the verified predictions of a run: its end, the updated clusters if it stops early, and the place of each
+    cluster in the order of its stage. `note` has the predicted end, updated clusters and stages. The `chance` of a
+    prediction is that of a random guess.
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages"):
@@ -342,7 +343,9 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
             results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
             predictions.append(_build_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
         place = places.get(cluster)
-        if place is not None and (planned_place.size > 1 or place != planned_place):  # the only place is certain
+        if place is not None and (
+            planned_place.size > 1 or place != planned_place
+        ):  # a single place counts only if wrong
             texts = (planned_place.text, place.text)
             predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size))
     return tuple(predictions)

@@ -205,9 +205,9 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
 def build_hub_record(
     type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Build the record for state of a resource's objects on the hub: uids, objects being deleted, and for a placement
-    the foreign fields (applied by others) with their managers. Other entries of the prior record are kept, but not
-    those of a manifest. {} if no object has a uid: none exists.
+    """Build the record for state about a resource's objects on the hub; {} if none exists (has a uid). It has uids,
+    objects being deleted, and for a placement the foreign fields (applied by others) with their managers. Other entries
+    of the prior record are kept, except for a manifest.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
@@ -235,9 +235,7 @@ def build_hub_record(
 
 
 def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:
-    """Return the fields set by other managers only, with the managers; "" without any. Labels, annotations and default
-    values are omitted.
-    """
+    """Return the fields set by other managers only, with the managers; "" without any. Default values are omitted."""
     if type_name == MEMBER_TYPE:
         return ""  # its agent and the join script own the rest
     fields_by_manager: dict[str, list[str]] = {}

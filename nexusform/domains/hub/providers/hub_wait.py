@@ -115,9 +115,9 @@ class HubWaiter(Struct, frozen=True):
         sent: Values,
         describe_outdated: Callable[[PlacementProgress], str],
     ) -> tuple[PlacementProgress, PlacementProgress]:
-        """Wait until a placement is rolled out (only scheduled, if staged update runs roll it out); return its progress
-        at the first scheduling decision and at the end. `predicted`: planned attributes, `sent`: the object as sent
-        ({} if nothing was). `describe_outdated`: message about a resource snapshot of older objects, "" for none.
+        """Wait until a placement is rolled out (only scheduled, if staged update runs roll it out). Return its progress
+        at the first scheduling decision and at the end. `predicted` are the planned attributes; `sent` is the object
+        as sent, or {}. `describe_outdated` returns a message about a resource snapshot of older objects, "" for none.
         """
         planned, failing = get_mapping(predicted, "bindings"), list_predicted_failures(predicted)
         path = KINDS[kind].build_path(name, namespace)

@@ -194,8 +194,8 @@ class PredictionVerifier(Struct, frozen=True):
     def _verify_picks(
         self, name: str, clusters: AbstractSet[str], predicted: AbstractSet[str], observed: AbstractSet[str]
     ) -> VerificationResult:
-        """Compare for each of the `clusters` whether it was predicted to be picked, and whether it is. A right
-        prediction counts only for clusters with an open decision, with the chance of a random choice.
+        """Compare for each of the `clusters` whether it was predicted to be picked, and whether it is. A correct
+        prediction counts only with an alternative (`open_clusters`: the chance of a random pick, by cluster).
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
