@@ -444,8 +444,9 @@ _MACHINE: Final = "nexus_bare_metal_machine"
 
 
 def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state: State) -> InstanceOutcome | None:
-    """Record the facts of a machine after a machine action: at the machine's resource, or else at its rack. Return None
-    for other steps, and without both resources. The facts of a real site are read after a disruptive step instead.
+    """Return the outcome of a machine action for the facts of its machine: at the machine's resource, or else at its
+    rack. None for other steps, and without both resources. After a disruptive step, the facts of a real site are read
+    instead.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None

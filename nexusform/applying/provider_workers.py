@@ -107,8 +107,8 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             self._outbox.put(completed_call)
 
     def _run_call(self, task: Task) -> CompletedCall[Task, Answer]:
-        """Run a call in the current thread and slot; it frees its slot when it becomes idle, else at its end. Return
-        its answer, or the problem raised by the provider. Any other exception of the provider becomes a problem, too.
+        """Run a call in the current thread; return its answer, or the problem raised by the provider. Other exceptions
+        of the provider become a problem, too. The call frees its slot once it is idle (only waits), else at its end.
         """
         is_resting = False  # idle: the slot is free for another call
 

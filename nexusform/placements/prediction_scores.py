@@ -151,7 +151,9 @@ _ClassFigures = tuple[_Figure, _Figure, _Figure, _Figure]  # those of ShareClass
 def add_predictions_to_note(
     private: Mapping[str, Any] | None, predictions: Iterable[VerifiedPrediction]
 ) -> Mapping[str, Any] | None:
-    """Return a private note with the results of predictions added to its record; the same note without predictions."""
+    """Return a private note with the results of predictions added to its record (counts by subject and class of shares,
+    {"machine": {"100": [correct, incorrect, ...]}}). Without predictions, return the same note.
+    """
     prediction_list = list(predictions)
     if not prediction_list:
         return private

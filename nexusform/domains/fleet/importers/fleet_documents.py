@@ -374,8 +374,9 @@ class _FleetObjectReader:
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str:
-        """Return the field of a key in a mapping: the key itself, or the new name of an old one (a correction). Report
-        other keys; a misspelled one counts as its field, so this is not reported as missing too. "" if there is none.
+        """Return the field of a key in a mapping, "" if there is none. It is the key itself, or the new name of an old
+        key (a correction). Other keys are reported. A misspelled one counts as its field, unless the mapping has that
+        as well: so the field is not reported as missing, too.
         """
         value, path = part.node.get_node(key), f"{part.display_path}.{key}"
         field_shape = shape.fields.get(key)

@@ -56,7 +56,9 @@ class SharedObjects(Struct, frozen=True):
 
 
 def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjects, live: LiveObjects) -> SharedObjects:
-    """Return the objects possibly applied by several placements, by a placement and directly (`direct`), or `live`."""
+    """Return the objects with several possible owners: several placements, a placement and a block (`direct`: objects
+    added to a cluster without a placement), or a placement and an observed workload (`live`).
+    """
     seen_objects: set[ObjectIdentity] = set().union(*direct.values())
     live_keys: set[str] = set().union(*live.values())
     shared_objects: set[ObjectIdentity] = set()

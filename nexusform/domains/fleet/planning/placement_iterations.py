@@ -311,7 +311,9 @@ def _predict_binding_pods(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Predict the pods of a binding with resources after the rollout to `reached`, and record pods and binding."""
+    """Predict the pods of a binding with resources after the rollout to the clusters in `reached`. Record the pods in
+    the placement, and the binding in `iterations.placed`.
+    """
     cluster = binding.cluster
     resources = placement.compute_resources(binding, reached)
     if resources is None:

@@ -368,9 +368,9 @@ def _is_switching_to_runs(placement: PlacementPlan) -> bool:
 
 
 def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex, hub: PlannedHub) -> Iterator[str]:
-    """Yield the keys of the placements affected by a step. For content and overrides, yield only those with a reason to
-    wait: an eviction, an override of all placements, new labels of members, or a switch to staged runs. For
-    overrides, also yield "": they wait for their namespace in any case.
+    """Yield the keys of the placements affected by a step. For content and overrides these are only placements with a
+    reason to wait: an eviction, an override of all placements, new labels of members, or a switch to staged runs.
+    Overrides also have the key "" (no placement), since each waits for its namespace.
     """
     requested = changed.versions[-1]
     match requested:

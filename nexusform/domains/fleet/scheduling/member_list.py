@@ -184,13 +184,14 @@ class BindingTable:
         """Bind a picked member: reuse its obsolete or unscheduled binding, else create one. Return the action."""
         name = self.member_list.members[position].name
         bit = 1 << position
-        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None  # resource snapshot
+        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None  # None: no resources yet
         existing = self.by_cluster.get(name)
         if existing is not None and self.obsolete & bit:
             action, state, snapshot = BindingAction.REPOINTED, existing.state, existing.resource_snapshot
         elif existing is not None and self.unscheduled & bit:
             action, state = BindingAction.RECOVERED, existing.previous_state or BindingState.SCHEDULED
             snapshot = existing.resource_snapshot
+        # Move the member's bit into the set of its new state.
         self.obsolete &= ~bit
         self.unscheduled &= ~bit
         if state is BindingState.BOUND:

@@ -300,7 +300,8 @@ def find_wrong_objects(
     kept_titles: AbstractSet[str] = frozenset(),
 ) -> str:
     """Return how the objects of a resource snapshot differ from the planned ones; "" without a difference,
-    or for a snapshot deleted by the hub. `snapshots`: all of the placement. `kept_titles`: kept foreign objects.
+    or for a snapshot deleted by the hub. `snapshots`: all of the placement. `applied`: the objects written by this
+    apply. `kept_titles`: kept objects of others.
     """
     manifests = build_manifests(snapshots)
     objects = read_snapshot_objects(manifests, index)

@@ -464,7 +464,7 @@ def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -
 
 
 def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Sequence[Finding]) -> str:
-    """Return how many of the changes sent to the hub it takes, and those deferred to the apply; "" for neither."""
+    """Return a text about the changes accepted by the hub (of `sent`), and those deferred to the apply; "" for none."""
     skipped: set[int] = set()
     rejected: set[int] = set()
     deferred: set[int] = set()

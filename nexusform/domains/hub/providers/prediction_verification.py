@@ -228,12 +228,13 @@ class PredictionVerifier(Struct, frozen=True):
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
-        kinds = _SCORES if self.compares_spread else _SCORES[:1]
+        kinds = _SCORES if self.compares_spread else _SCORES[:1]  # affinity alone
         for cluster, (predicted_binding, observed_binding) in bindings.items():
             predicted, observed = tuple(map(predicted_binding.get, kinds)), tuple(map(observed_binding.get, kinds))
             if None in predicted:
                 continue  # not predicted
             is_correct = predicted == observed
+            # A correct score counts only if it was open: an alternative pick, and a score other than 0.
             if (cluster in self.open_clusters and any(predicted)) or not is_correct:
                 predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, chance, was_correct=is_correct))
             if not is_correct:
