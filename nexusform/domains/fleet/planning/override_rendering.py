@@ -223,10 +223,10 @@ class ClusterRenderer:
         self._manifests = manifests
         self._objects = tuple(expand_envelopes(manifests))  # for the selection of overrides
         self._overrides = overrides
-        self._labels = labels
+        self._labels = labels  # of members by name
         self._envelope_failure = _explain_invalid_envelope_content(manifests)
         self._unchanged = RenderedResources(manifests, failure=self._envelope_failure)
-        self._cache: dict[str, RenderedResources] = {}
+        self._cache: dict[str, RenderedResources] = {}  # by cluster
 
     def render_cluster(self, cluster: str) -> RenderedResources | None:
         """Return the resources of a cluster; None without such a member."""

@@ -112,6 +112,7 @@ class _ChangedIndex:
                 self._add_member(item)
 
     def _add_member(self, member: _ChangedInstance) -> None:
+        """Add the position of a member to the lists of remaining, changed and relabeled members."""
         if not member.instance.is_removed:
             self.remaining_members.append(member.position)
         if len(member.versions) > 1:  # neither new nor removed

@@ -126,9 +126,8 @@ def iterate_descending(mask: Mask) -> Iterator[int]:
 
 
 class BindingTable:
-    """Bindings by cluster and as sets of members by class. Classes in order of the test: deleting (dropped),
-    unscheduled, dangling (cluster missing or leaving: marked Unscheduled), obsolete, scheduled, bound. Health
-    is ignored.
+    """Bindings by cluster and as sets of members by class. Classes in order of test: deleting (dropped), unscheduled,
+    dangling (cluster missing or leaving: marked Unscheduled), obsolete, scheduled, bound. Health is ignored.
     """
 
     def __init__(self, prior: Iterable[Binding], member_list: MemberList, policy_snapshot: int) -> None:
@@ -136,10 +135,11 @@ class BindingTable:
         self.policy_snapshot = policy_snapshot
         self.changes: list[BindingChange] = []
         self.by_cluster: dict[str, Binding] = {}
+        # Bit masks: the bit 1 << position is 1 for a member with such a binding.
         self.scheduled: Mask = 0
         self.bound: Mask = 0
-        self.obsolete: Mask = 0
-        self.unscheduled: Mask = 0
+        self.obsolete: Mask = 0  # picked under an earlier policy
+        self.unscheduled: Mask = 0  # to be removed
         for binding in prior:
             self._add_binding(binding)
 

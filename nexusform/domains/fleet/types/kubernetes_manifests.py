@@ -129,7 +129,6 @@ class ManifestReader:
         self.is_observed = is_observed
         self.manifests: list[Manifest] = []
         self.problems: list[Problem] = []
-        self._files: set[str] = set()
 
     def add_file(self, name: str, content: bytes, argument_path: Path) -> None:
         """Add the objects and problems of a file. Problems show its `name`, and refer to the argument with this name:

@@ -81,7 +81,7 @@ class HubDryRun:
         self._new_namespaces: set[str] = set()  # created by the plan
         self._new_groups: set[str] = set()  # API groups of CustomResourceDefinitions created by the plan
         self._existing: dict[str, dict[str, Any] | None] = {}  # listed objects by path
-        self._remaining_count = _MAX_DRY_RUNS
+        self._remaining_count = _MAX_DRY_RUNS  # of dry runs
         self.verdict = ""  # how many changes the hub accepts, as text
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[Finding]:

@@ -167,8 +167,8 @@ class HubWaiter(Struct, frozen=True):
     def _read_cached_placement(
         self, placement: Values, planned: Values
     ) -> tuple[ObservedPlacementObjects | None, bool]:
-        """Return a placement with its cached bindings (None if these do not suffice, or the cache is not usable), and
-        whether the cache is older than the placement.
+        """Return a placement with its cached bindings, and whether the cache is older than the placement. Without a
+        usable cache, or if bindings do not suffice to show the progress, the first one is None.
         """
         if not _is_status_sufficient(placement, planned):
             return None, False
@@ -279,9 +279,7 @@ class HubWaiter(Struct, frozen=True):
         kind = "ClusterResourcePlacement"
 
         def check_replacement(elapsed: float) -> tuple[bool, str]:
-            """Return whether the placement is rolled out again after an eviction, and pending work. It is to have as
-            many clusters as before (`former_count`). A blocked rollout is an end, too.
-            """
+            """Return (done, pending work): done with as many clusters as before, or by a blocked rollout."""
             placement_objects = read_placement_objects(self.hub, kind, namespace="", name=name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 return True, ""  # deleted, or no cluster takes over in time
