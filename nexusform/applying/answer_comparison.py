@@ -137,7 +137,7 @@ def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema:
 
 
 def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
-    """Return for each path the innermost object with a provenance around it, else the path itself; each once."""
+    """Return the innermost placed object (with a `provenance`) around each path, else the path itself; each once."""
     entries: dict[Path, None] = {}  # a set in order
     for path in paths:
         entry = path

@@ -298,12 +298,15 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
 
 
 def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
-    """Return the instance with the note of the provider's answer, and tainted after a failed create."""
+    """Return the instance with the note of the provider's answer. After a failed create it is tainted instead: the next
+    plan replaces it, so its note is not needed.
+    """
     current = get_current_object(instance)
     if current is None:  # the object does not exist
         return instance
     unfinished_change = answer.note.get(UNFINISHED_KEY)
-    is_running = not unfinished_change or unfinished_change.get("in_progress")  # without a note it may still run
+    # The create may still run if the note describes no unfinished change, or one in progress.
+    is_running = not unfinished_change or unfinished_change.get("in_progress")
     if intent.kind == StepKind.CREATE and not answer.is_settled and not is_running:  # the create failed
         return replace_current_object(instance, replace(current, tainted=True))
     return replace_current_object(instance, merge_note(current, answer.note))

@@ -242,7 +242,9 @@ class _PlanExecution:
         )
 
     def _collect_startable_calls(self) -> list[ProviderCall]:
-        """Return the calls to start, with recorded intents. Gates, forgets and steps without provider end here."""
+        """Return the calls to start, after recording each as an intent. Steps without a call end here: gates (for the
+        order of other steps only), forgets (removals from state), and steps without a provider.
+        """
         calls: list[ProviderCall] = []
         idle_count = 0  # calls only waiting for the platform: up to a limit they occupy no slot
         if self._allows_extra_steps:

@@ -148,11 +148,13 @@ def _index_tables(plan: Plan) -> dict[tuple[str, str, str], PlacementTable]:
 
 
 def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
-    """Return the wrong predictions of ties: the VM runs on another machine equally good by the placement rule."""
+    """Return the wrong predictions about ties: the VM runs on a machine tied with the predicted one, so equally good by
+    the placement rule.
+    """
     if not wrong_predictions:
         return []
     tables = _index_tables(plan)
-    tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}
+    tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}  # by address and name of the VM
     for row in plan.placements:
         table = tables.get((row.site_id, row.cluster, row.pool))
         if table is not None and row.kind == VM and row.action in _PLACING_ACTIONS:

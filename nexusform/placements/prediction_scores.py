@@ -92,8 +92,7 @@ class ShareClassScore(Struct, frozen=True):
         )
 
 
-# By subject and share class.
-PredictionRecord: TypeAlias = Mapping[tuple[str, int], ShareClassScore]
+PredictionRecord: TypeAlias = Mapping[tuple[str, int], ShareClassScore]  # by subject and share class
 
 
 class PredictionRecordScore(Struct, frozen=True):

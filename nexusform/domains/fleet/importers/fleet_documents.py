@@ -76,7 +76,7 @@ class ManifestCorrections:
     def __init__(self, file: str, *, allowed: bool) -> None:
         self.file = file
         self.allowed = allowed
-        self._problems: dict[bool, list[Problem]] = {True: [], False: []}
+        self._problems: dict[bool, list[Problem]] = {True: [], False: []}  # by whether they widen the selection
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -253,8 +253,8 @@ class _FleetObjectReader:
         self.notes = notes
         self.corrections = corrections
         self.version = version
-        self.locations: dict[Path, TextPosition] = {}
-        self.reported_paths: set[Path] = set()
+        self.locations: dict[Path, TextPosition] = {}  # by path of the argument
+        self.reported_paths: set[Path] = set()  # of arguments with a finding, for one finding per value
 
     def read_metadata(self, metadata: Node) -> dict[str, Any]:
         """Read the supported metadata."""

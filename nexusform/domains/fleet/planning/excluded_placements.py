@@ -139,8 +139,7 @@ def _build_exclusion_context(
     """Build the context. Members in state are never missing. With `known_members` None (unread hub), none is."""
     instances, registries = blocks.prior.instances, blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
-    # The node names before the plan, by cluster id.
-    existing_nodes: dict[str, set[str]] = {}
+    existing_nodes: dict[str, set[str]] = {}  # the node names before the plan, by cluster id
     for vm_object in vms:
         if vm_object.prior.demand is not None:  # None: no VMs before the plan
             names = existing_nodes.setdefault(vm_object.prior.demand.cluster_id, set())

@@ -65,8 +65,7 @@ class FleetOutcome(Struct, frozen=True):
     clusters: Mapping[str, NodeCluster] = field(default_factory=dict)
 
 
-# Per placement; larger fleets use `explain`.
-_MAX_REJECTED_CLUSTERS: Final = 40
+_MAX_REJECTED_CLUSTERS: Final = 40  # per placement; larger fleets use `explain`
 # Start of the hub's message about invalid selectors.
 _INVALID_SELECTORS: Final = "The resource selectors are invalid: failed to process the request due to a client error"
 

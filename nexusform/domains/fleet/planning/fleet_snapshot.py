@@ -30,10 +30,8 @@ from nexusform.state.objects import InstanceState
 
 T = TypeVar("T")
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
-# Record of a member not processed by any placement yet.
-UNPROCESSED: Final[Mapping[str, Any]] = {"seen": False}
-# in such a record: placements that did not process its leaving either
-UNNOTIFIED_PLACEMENTS: Final = "left_without"
+UNPROCESSED: Final[Mapping[str, Any]] = {"seen": False}  # record of a member not processed by any placement yet
+UNNOTIFIED_PLACEMENTS: Final = "left_without"  # in such a record: placements that did not process its leaving either
 
 
 class FleetPodPredictor(Protocol):
@@ -218,9 +216,11 @@ class ObservedHub(Struct, frozen=True):
 
 
 def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:
-    """Read the hubs of the configuration's data blocks into one; later blocks win. Unread blocks only set a flag."""
+    """Read the hubs of the configuration's data blocks into one; later blocks win. Blocks not read before the plan set
+    `is_unread`, and have no other effect.
+    """
     all_reads = [attributes for _, attributes in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)]
-    names = ("placements", "member_clusters")  # None in an unread block
+    names = ("placements", "member_clusters")  # each is None in an unread block
     hub = ObservedHub(is_unread=any(get_value_at_path(*pair) is None for pair in product(all_reads, names)))
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):

@@ -49,8 +49,7 @@ from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import Rejection
 
-# Far above the need of any fleet; guards against an endless loop.
-MAX_ITERATIONS = 1000
+MAX_ITERATIONS = 1000  # far above the need of any fleet; guards against an endless loop
 
 
 def _ignore_progress_report(_stage: PlanningStage, _done: int, _of: int) -> None:

@@ -45,8 +45,7 @@ from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
 
-# Key of an override's snapshot number in its note; absent for the first.
-OVERRIDE_SNAPSHOT = "override_snapshot"
+OVERRIDE_SNAPSHOT = "override_snapshot"  # key of an override's snapshot number in its note; absent for the first
 MISSING_NAMESPACE = "missing-hub-namespace"
 _MAX_NAMES = 4
 _WRITE_ACTIONS = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)

@@ -109,7 +109,7 @@ def _has_new_availability(placement: PlacementPlan) -> bool:
     waiting = _find_clusters_with_waiting_pods(placement)
     unavailable = placement.find_reported_clusters("Available", FALSE)
     available = placement.find_reported_clusters("Available", TRUE)
-    return bool(unavailable - waiting or available & waiting)
+    return bool((unavailable - waiting) or (available & waiting))
 
 
 def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:

@@ -211,8 +211,8 @@ def _find_inputs_of_started_rollout(index: _ChangedIndex, rollout: _RolloutInput
 def _find_overrides_before_content(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[int]:
-    """Yield the overrides awaited by content, to be rolled out with it. There are none for content of a new placement,
-    since this waits itself; and content with the new namespace of an override must be first.
+    """Yield the overrides awaited by content, to be rolled out with it. Content of a new placement awaits none, since
+    the placement waits itself. Content with the new namespace of an override does not await it: the namespace is first.
     """
     if rollout.is_new:
         return

@@ -46,20 +46,20 @@ class MemberList:
 
     @cached_property
     def members_by_label(self) -> dict[str, dict[str, Mask]]:
-        """Masks of members by label key and value."""
+        """Bit masks of members by label key and value: bit 2 is the third member."""
         index: dict[str, dict[str, Mask]] = {}
-        for i, member in enumerate(self.members):
+        for position, member in enumerate(self.members):
             for key, value in member.labels.items():
                 by_value = index.setdefault(key, {})
-                by_value[value] = by_value.get(value, 0) | 1 << i
+                by_value[value] = by_value.get(value, 0) | 1 << position
         return index
 
     @cached_property
     def members_by_taints(self) -> dict[tuple[Taint, ...], Mask]:
-        """Members by their exact list of taints."""
+        """Bit masks of members by their exact list of taints: bit 2 is the third member."""
         index: dict[tuple[Taint, ...], Mask] = {}
-        for i, member in enumerate(self.members):
-            index[member.taints] = index.get(member.taints, 0) | 1 << i
+        for position, member in enumerate(self.members):
+            index[member.taints] = index.get(member.taints, 0) | 1 << position
         return index
 
     def select_by_labels(self, selector: LabelSelector | None) -> Mask | str:
@@ -110,17 +110,17 @@ def build_mask(positions: Iterable[int]) -> Mask:
 
 
 def iterate_ascending(mask: Mask) -> Iterator[int]:
-    """Yield the positions of a set in name order."""
+    """Yield the positions of the 1 bits in a mask, the lowest first. Bits are members, in name order."""
     while mask:
-        lowest = mask & -mask
+        lowest = mask & -mask  # the lowest 1 bit alone
         yield lowest.bit_length() - 1
         mask ^= lowest
 
 
 def iterate_descending(mask: Mask) -> Iterator[int]:
-    """Yield the positions of a set, largest name first."""
+    """Yield the positions of the 1 bits in a mask, the highest first. Bits are members, in name order."""
     while mask:
-        position = mask.bit_length() - 1
+        position = mask.bit_length() - 1  # of the highest 1 bit
         yield position
         mask ^= 1 << position
 
@@ -191,8 +191,7 @@ class BindingTable:
         elif existing is not None and self.unscheduled & bit:
             action, state = BindingAction.RECOVERED, existing.previous_state or BindingState.SCHEDULED
             snapshot = existing.resource_snapshot
-        # Move the member's bit into the set of its new state.
-        self.obsolete &= ~bit
+        self.obsolete &= ~bit  # the member's bit moves to the set of the new state
         self.unscheduled &= ~bit
         if state is BindingState.BOUND:
             self.bound |= bit
@@ -203,7 +202,7 @@ class BindingTable:
         return action
 
     def release_member(self, position: int, cause: ChangeCause) -> None:
-        """Mark a member's binding Unscheduled."""
+        """Mark a member's binding Unscheduled, and move the member's bit to that set."""
         bit = 1 << position
         self.scheduled &= ~bit
         self.bound &= ~bit

@@ -33,8 +33,7 @@ OBJECT_RECREATED: Final = "object-recreated-by-others"
 _MAX_NAMES: Final = 4
 # An API server's owner of fields from before it recorded owners, as in Namespaces.
 _UNKNOWN_MANAGER: Final = "before-first-apply"
-# Key of the uids of a manifest's objects in its private note.
-UIDS: Final = "uids"
+UIDS: Final = "uids"  # key of the uids of a manifest's objects in its private note
 Body = Mapping[str, Any]
 ExistingObject = tuple[HubObject, Body]  # an object to send, and its existing body
 _UNTRACKED_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "status"})

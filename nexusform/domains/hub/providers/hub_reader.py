@@ -122,14 +122,15 @@ def read_objects(
 def _read_object(
     reader: _HubObjectReader, options: HubOptions, request: ReadRequest, findings: HubReadFindings
 ) -> ReadResult:
-    """Read a resource and its new note from the hub; add warnings and missing resources to `findings`. The
-    attributes stay as recorded where the hub has the same.
+    """Read a resource from the hub; return its attributes, and its note (record of its objects) for state. Attributes
+    stay as recorded if the hub has the same. Add warnings and missing resources to `findings`.
     """
     key, recorded = request.key, request.known_attributes
     if key.type in APPROVAL_TYPES:
         approval = reader.hub.get(build_hub_objects(key.type, recorded)[0].path)
         is_granted = is_approved(get_mapping(approval))
-        # In state an approval stays, even without its request; one of an interrupted step is absent until granted.
+        # An approval in state stays, even without its request. One of an interrupted step (planned) is absent until
+        # it is granted, so the step is repeated.
         return ReadResult(recorded if is_granted or request.planned is None else None, is_observed=True)
     hub_objects = build_hub_objects(key.type, recorded)
     if not hub_objects:  # it has no objects on a hub

@@ -48,8 +48,7 @@ _PICK_TEXTS: Final = {True: "picked", False: "not picked"}
 _MAX_RECORDED: Final = 12
 _MAX_NAMES: Final = 3
 Bindings = Mapping[str, Mapping[str, Any]]
-# Figures of members that affect placement, by member.
-Figures = Mapping[str, Mapping[str, Any]]
+Figures = Mapping[str, Mapping[str, Any]]  # figures of members that affect placement, by member
 
 
 class WrongClusterPrediction(Struct, frozen=True):

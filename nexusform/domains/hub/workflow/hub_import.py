@@ -173,8 +173,7 @@ def _build_object_id(block: ResourceBlock) -> str:
     for an expression that is no literal.
     """
     expressions = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
-    # Only a literal has a value.
-    namespace = str(getattr(expressions.get("namespace"), "value", ""))
+    namespace = str(getattr(expressions.get("namespace"), "value", ""))  # only a literal has a value
     name = str(getattr(expressions.get("name"), "value", block.name))
     return "/".join(filter(None, (namespace, name)))
 
