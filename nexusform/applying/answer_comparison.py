@@ -41,12 +41,10 @@ def compare_answer(
     schema: BlockSchema | None,
     planned: Mapping[str, Any],
     answer: Mapping[str, Any],
-    observed: Sequence[Path],
-    accepted: Collection[Path] = (),
+    observed: Sequence[Path],  # read by the provider, so predictions there can be verified
+    accepted: Collection[Path] = (),  # a difference there is no wrong prediction
 ) -> ProviderAnswerComparison:
-    """Compare a provider's answer with the plan. At `observed` paths the provider read the value, so a prediction can
-    be verified. At `accepted` paths a difference is no wrong prediction.
-    """
+    """Compare a provider's answer with the plan, and count the correct and wrong predictions."""
     if not observed and answer == planned:  # no prediction to count
         return ProviderAnswerComparison(answer)
     predicted_paths: list[Path] = []

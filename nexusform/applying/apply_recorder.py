@@ -46,9 +46,8 @@ from nexusform.state.state_draft import StateDraft, UnfinishedApply
 
 
 class ApplyRecorder:
-    """Recorder of records one by one; `flush` makes all of them durable at once. A step may start only after
-    a flush that follows its intent. Outcomes may wait for the next flush: the journal is ordered, so nothing
-    can follow an outcome that is not on disk.
+    """Recorder of records one by one; `flush` makes all of them durable at once. A step may start only after a flush of
+    its intent. Outcomes may wait for the next flush: the journal is ordered, so nothing follows an outcome not on disk.
     """
 
     def __init__(self, backend: StateBackend, base: State, remaining: UnfinishedApply | None = None) -> None:
@@ -305,8 +304,7 @@ def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer:
     if current is None:  # the object does not exist
         return instance
     unfinished_change = answer.note.get(UNFINISHED_KEY)
-    # The create may still run if the note describes no unfinished change, or one in progress.
-    is_running = not unfinished_change or unfinished_change.get("in_progress")
+    is_running = not unfinished_change or unfinished_change.get("in_progress")  # no end is known: it may still run
     if intent.kind == StepKind.CREATE and not answer.is_settled and not is_running:  # the create failed
         return replace_current_object(instance, replace(current, tainted=True))
     return replace_current_object(instance, merge_note(current, answer.note))

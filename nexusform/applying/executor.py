@@ -1,7 +1,6 @@
-"""Execution of a plan's steps in the order of their graph. Start reading at `execute_plan`. One thread, the
-caller's, makes all decisions: it passes ready steps to the workers and receives their answers. The intent of
-a step is in the journal before it is passed on; outcomes received meanwhile are written in the same flush, so
-that a busy run needs one flush per iteration.
+"""Execution of a plan's steps in the order of their graph. Start reading at `execute_plan`. One thread, the caller's,
+makes all decisions: it passes ready steps to the workers and receives their answers. The intent of a step is in the
+journal before it is passed on. The same flush writes earlier outcomes, so a busy run needs one per iteration.
 """
 
 from __future__ import annotations
@@ -447,8 +446,7 @@ _MACHINE: Final = "nexus_bare_metal_machine"
 
 def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state: State) -> InstanceOutcome | None:
     """Return the outcome of a machine action for the facts of its machine: at the machine's resource, or else at its
-    rack. None for other steps, and without both resources. After a disruptive step, the facts of a real site are read
-    instead.
+    rack. None for other steps, without both resources, and after a disruptive step at a real site: they are read there.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None

@@ -148,9 +148,7 @@ def _index_tables(plan: Plan) -> dict[tuple[str, str, str], PlacementTable]:
 
 
 def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
-    """Return the wrong predictions about ties: the VM runs on a machine tied with the predicted one, so equally good by
-    the placement rule.
-    """
+    """Return the wrong predictions about ties: the VM runs on another machine, equally good by the placement rule."""
     if not wrong_predictions:
         return []
     tables = _index_tables(plan)
@@ -177,9 +175,7 @@ def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state:
 def list_vms_without_machine(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> list[str]:
-    """Return the names of VMs without a machine in the state after the apply, although the plan placed them on one.
-    Only VMs of `completed` objects (addresses) count.
-    """
+    """Return the names of VMs of `completed` objects (addresses) placed by the plan, but without a machine in state."""
     placed_vms: set[tuple[Address, str, int | str]] = set()  # address, pool and number of those with a machine
     for address, current in state.list_current_objects():
         family = types[address.type].vms if str(address) in completed else None

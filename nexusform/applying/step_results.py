@@ -119,9 +119,7 @@ class StepResult(Struct, frozen=True):
 def build_answer_result(
     call: ProviderCall, answer: ChangeResult | None, schema: BlockSchema | None, before: InstanceState | None
 ) -> StepResult:
-    """Return the result of an answer (None after a delete). Values other than planned are stored, with the error text
-    `disagreement`. Values at paths observed by the provider may differ: they were only predicted.
-    """
+    """Return the result of an answer (None after a delete). Values other than planned are stored, with an error."""
     if answer is None:
         return StepResult(remove_object(before, call.deposed))  # other objects at the address stay
     type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []
@@ -135,7 +133,7 @@ def build_answer_result(
     comparison = compare_answer(address, schema, planned, answer.attributes, observed_paths, answer.accepted_paths)
     unknown = list(list_unknown_paths(comparison.attributes))
     attributes = replace_unknown(comparison.attributes) if unknown else comparison.attributes
-    disagreement = _format_answer_problems(call, comparison, answer.attributes, unknown)
+    disagreement = _format_answer_problems(call, comparison, answer.attributes, unknown)  # "" if as planned
     instance = _build_instance(call, attributes, before, is_tainted=False)
     if instance.current is not None and call.step.kind is not StepKind.RELEASE:
         note = {**answer.note, NOT_VERIFIED_KEY: answer.not_verified or None}

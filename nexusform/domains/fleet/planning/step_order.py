@@ -426,9 +426,7 @@ def check_step_order(
 
 
 def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedInstance]:
-    """Yield the instances of fleet objects with a step in this plan, in planning order. Each has its versions: the
-    object before the plan, the planned one, or both.
-    """
+    """Yield the fleet objects with a step in this plan, in planning order, with the versions before and after it."""
     for position, instance in enumerate(instances):
         build = instance.type.build_fleet_object  # None: not a fleet object
         if build is None or instance.is_invalid:

@@ -120,9 +120,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 class ManifestReader:
-    """Reader of manifest files; collects objects and problems. `is_observed`: objects come from a hub, which
-    may include generated objects and duplicates.
-    """
+    """Reader of manifest files. With `is_observed`, objects of a hub may include generated ones and duplicates."""
 
     def __init__(self, *, lenient: bool, is_observed: bool = False) -> None:
         self.lenient = lenient
