@@ -76,9 +76,9 @@ class ContentVerifier:
         return "the hub has not taken a snapshot of all changes yet"
 
     def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
-        """Return `verification`, together with the clusters with other objects than planned: at a resource snapshot, or
-        after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read. Works have
-        the objects after overrides: they are read if the plan has overrides and the rollout is complete.
+        """Return `verification` extended by the clusters with other objects than planned. The objects before overrides
+        are in the resource snapshot, not read for a new placement. Those after overrides are in the Works, read if the
+        plan has overrides and the rollout is complete. Staged runs have checks of their own.
         """
         resources, latest_index = self._get_planned_resources(), final.latest_snapshot
         is_rolled_out = not final.message and not self._is_run_managed

@@ -198,8 +198,9 @@ def _select_managed_objects(
     hub_objects: Sequence[HubObject],
     findings: HubReadFindings,
 ) -> list[tuple[HubObject, dict[str, Any]]]:
-    """Return the existing objects of a resource, without those re-created by others unless `takes_ownership`. With
-    `is_read_only` others create all of them. Add findings about re-created objects and foreign fields.
+    """Return the existing objects of a resource, with their bodies. Objects re-created by others are left out unless
+    `takes_ownership`; with `is_read_only` others create all, so none is. Add findings about re-created objects and
+    foreign fields.
     """
     type_name, address = request.key.type, request.address
     managed: list[tuple[HubObject, dict[str, Any]]] = []

@@ -220,8 +220,9 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
 
 
 def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
-    """Write the objects to state by a plan without changes; return its diagnostics. Nothing is written for another
-    hub, or if configuration and objects differ even with predicted attributes; both are errors.
+    """Write the objects to state by a plan without changes; return its diagnostics. Another hub than in state is an
+    error, and so are objects still different from the configuration with their predicted attributes. After an error
+    nothing is written.
     """
     identity_problems = run.check_identities()
     if has_errors(identity_problems):
