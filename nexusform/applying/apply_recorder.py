@@ -117,8 +117,8 @@ class ApplyRecorder:
         self.add_record(InstanceOutcome(call.change.address, call.key.creation, instance, error, number))
 
     def flush(self) -> None:
-        """Write all pending records in order, so a journal cut off by a crash has a prefix of the events; then write a
-        checkpoint if it is time. Raises BackendProblem; the records stay pending then.
+        """Write all pending records in order: a journal cut off by a crash has the first events without gaps. Then
+        write a checkpoint if it is time. Raises BackendProblem; the records stay pending then.
         """
         if not self._lines:
             return  # nothing is pending

@@ -209,8 +209,8 @@ def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -
 
 
 def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
-    """Return the object with misspelled top-level keys corrected and other unknown ones left out, after reporting them:
-    so a misspelled `spec` is not reported as missing too.
+    """Report unknown top-level keys; return the object with misspelled ones corrected, and others left out. So a
+    misspelled `spec` is not reported as missing, too.
     """
     data: dict[str, Any] = {}
     locations: dict[str | int, TextPosition] = {}

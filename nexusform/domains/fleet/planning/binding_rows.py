@@ -220,8 +220,8 @@ def _determine_binding_action(
 
 
 def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
-    """Return (trigger, reason) for a kept binding; each is "" if there is none. A binding has a trigger if a staged run
-    has still to reach it, if it moved on the hub, or if its member changed without moving it.
+    """Return (trigger, reason) for a kept binding; each is "" if there is none. Triggers are a staged run still to
+    reach the binding, a move on the hub, and a change of the member without an effect on the binding.
     """
     cause, step = placement.find_rollout_step(binding.cluster)
     if step.status == LATER:

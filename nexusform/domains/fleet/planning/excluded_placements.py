@@ -78,8 +78,8 @@ def build_excluded_rows(
 def list_forgotten_object_losses(
     blocks: BlockPlanner, vms: Sequence[VmObject], clusters: Mapping[str, NodeCluster]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every binding and pod of objects forgotten by a `removed` block (removed from state only), if the
-    plan removes or re-creates the member of the binding, or the node of the pod.
+    """Yield the lost bindings and pods of objects forgotten by a `removed` block (removed from state only). They are
+    lost because the plan removes or re-creates the member of the binding, or the node of the pod.
     """
     forgotten = {
         address: instance.before

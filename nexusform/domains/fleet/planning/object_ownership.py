@@ -78,8 +78,8 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
 
 
 def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
-    """Write the conflicts of each placement with other owners of its objects, and duplicates (objects kept, but owned
-    by another placement, too), to its `ownership`.
+    """Set `ownership` of each placement: conflicts with other owners of its objects, and duplicates. A duplicate is
+    kept on the cluster, but another placement owns it, too.
     """
     results = {placement.address: ObjectOwnership() for placement, _, _ in placement_bindings}
     for (cluster, object_id), contenders in _collect_contenders(placement_bindings, shared.objects).items():
@@ -113,8 +113,8 @@ def _collect_contenders(
 def _find_existing_object(
     shared: SharedObjects, cluster: str, object_id: ObjectIdentity
 ) -> tuple[str, Manifest | LiveWorkload] | None:
-    """Return an object on a cluster added without a placement, and its owner: its manifest with the address, or else
-    the observed workload with the names of its owners. Return None without one.
+    """Return (owner, object) for an object on a cluster added without a placement; None without one. An object of a
+    block has the block's address and its manifest. Otherwise these are the owners' names and the observed workload.
     """
     live = shared.live.get(cluster, {}).get(f"{object_id.namespace}/{object_id.kind}/{object_id.name}")
     observed_object = (format_list(live.owners), live) if live is not None else None

@@ -245,8 +245,8 @@ _MAX_OTHER_CLUSTERS: Final = 2  # other clusters tried per binding
 def suggest_feasibility_fixes(
     rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], limit: int
 ) -> Iterator[ProposedFix]:
-    """Yield proposals for rows with pods without a node: pool counts (the missing nodes, then one more each), other
-    clusters for the first `limit` of the rows, and affinities leaving out the clusters of such rows.
+    """Yield proposals for waiting rows (with pods without a node). Some raise pool counts by the missing nodes, or by
+    one more. Some replace the cluster of a row, for the first `limit` rows. Some exclude the clusters by an affinity.
     """
     waiting = [row for row in rows if row.is_waiting]
     extendable = [row for row in waiting if row.missing_pools and row.site_capacity != "no"]

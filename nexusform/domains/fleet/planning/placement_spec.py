@@ -63,8 +63,8 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def is_first_scheduling(self) -> bool:
-        """Whether the scheduler processes the placement for the first time: it is new, or an existing one was never
-        scheduled (no bindings, and pending on its hub or without a policy snapshot).
+        """Whether the scheduler processes the placement for the first time: it is new, or was never scheduled. The
+        latter has no bindings, and is pending on its hub or has no policy snapshot.
         """
         is_unscheduled = self.is_pending or read_policy_snapshot(self.prior_attributes) is None
         return self.is_new or (not self.prior_bindings and is_unscheduled)

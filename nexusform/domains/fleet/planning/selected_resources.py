@@ -318,8 +318,8 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
 
 
 def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, float]:
-    """Return the clusters among which a PickN chooses, each with the chance of a random choice: the number of new
-    clusters, divided by the eligible ones without a binding before. {} if it picks all of them, or none.
+    """Return the clusters among which a PickN chooses, each with the chance of a random choice. With 2 new clusters out
+    of 3 eligible ones without a binding before, each has 2/3. {} if it picks all of them, or none.
     """
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:

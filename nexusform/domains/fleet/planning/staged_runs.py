@@ -130,7 +130,7 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
 
 def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
     """Yield the clusters with a binding changed by a run. A binding stays as it is, with the message of an earlier run,
-    only if everything it names is the same already: state, resource snapshot, overrides and apply strategy.
+    if its state, resource snapshot, overrides and apply strategy are those of this run already.
     """
     prior = index_by_cluster(placement.spec.prior_bindings)
     changed_before = placement.rollout.clusters | placement.released_clusters | placement.clusters_with_unknown_rollout

@@ -134,8 +134,8 @@ def explain_pods(
 def _check_pod_name(
     pattern: AddressPattern, name: str, names: list[str], rejected: Mapping[str, str]
 ) -> Diagnostic | None:
-    """Return an error if a name ("": the only pod) suits none of the pods with these `names`, or a pod not created:
-    `rejected` gives the reasons by name.
+    """Return an error if `name` ("": the only pod) is not one pod in `names`, or is in `rejected`: the reasons for pods
+    not created, by name.
     """
     if not name and len(names) > 1:
         text = f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."

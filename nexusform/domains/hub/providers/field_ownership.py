@@ -161,8 +161,8 @@ def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
 
 
 def find_released_fields(sent_body: Body, existing: Body, manager: str) -> dict[Path, tuple[str, ...]]:
-    """Return the fields no longer applied by a manager, with their other owners: with an owner a field stays,
-    without one it is removed.
+    """Return the fields no longer applied by a manager, each with its other owners. A field without other owners is
+    removed by the apply; others stay.
     """
     released: dict[Path, tuple[str, ...]] = {}
     for path in sorted(find_own_fields(existing, manager)):

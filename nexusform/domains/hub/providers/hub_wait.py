@@ -273,8 +273,8 @@ class HubWaiter(Struct, frozen=True):
         return progress
 
     def wait_for_rescheduling(self, name: str, former_count: int) -> None:
-        """Wait until a placement is rolled out again after an eviction (or its rollout is blocked), with the former
-        number of clusters if the hub picks them soon. Return as well after a timeout.
+        """Wait until a placement is rolled out again after an eviction, or its rollout is blocked. Wait for the former
+        number of clusters only for a while: the hub may have no other cluster. Return as well after a timeout.
         """
         kind = "ClusterResourcePlacement"
 

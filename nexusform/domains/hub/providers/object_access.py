@@ -86,8 +86,8 @@ def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]
 def list_in_namespaces(
     hub: HubClient, kind: HubKind, namespaces: Collection[str], **query: str
 ) -> list[dict[str, Any]]:
-    """Return the objects of a kind, of a namespaced one at least those in `namespaces`: several are read by one list of
-    all namespaces if permitted, else one by one. Raises ApiError and HubProblem.
+    """Return the objects of a kind; of a namespaced kind at least those in `namespaces`. Several namespaces are read by
+    one list of all namespaces, if permitted, else one by one. Raises ApiError and HubProblem.
     """
     collections = [kind.build_collection(namespace) for namespace in sorted(namespaces)]
     if not kind.is_namespaced:
