@@ -194,7 +194,7 @@ def read_fleet_object(
 
 
 def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -> str:
-    """Report a wrong kind or version; return the version to read by, the newest one if it is not supported."""
+    """Report a wrong kind or version. Return the version of the object, or the newest one if it is not supported."""
     version = root.get_node("apiVersion")
     group, _, version_name = version.text.rpartition("/")
     if group != api.group or version_name not in api.versions:

@@ -144,7 +144,7 @@ def _build_unassessed_row(
 def _build_rows_with_loss_effects(
     rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase
 ) -> Iterator[Feasibility]:
-    """Yield the rows with the effects of one machine and one rack down; without known nodes or pods, as they are."""
+    """Yield the rows with the effects of one machine and one rack down. Rows without known nodes or pods have none."""
     losses_by_cluster: dict[str, ClusterLossEffects] = {}
     for row in rows:
         cluster = outcome.clusters.get(row.cluster)

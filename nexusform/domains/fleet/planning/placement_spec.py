@@ -167,8 +167,8 @@ def build_placement_spec(
 
 
 def rename_policy_properties(policy: Policy, member_list: MemberList) -> Policy:
-    """Return the policy with the old name of node-count replaced. Return the same object if nothing changes: the policy
-    does not have the old name, or a member has the old property.
+    """Return the policy with the old name of node-count replaced. Return the same object if the policy does not have
+    the old name, or if a member still has the old property.
     """
     required, preferred = policy.required_terms, policy.preferred_terms
     renamed = replace(

@@ -272,7 +272,7 @@ def _build_external_condition(
 ) -> Condition | None:
     """Build the condition of a placement with staged runs; None if the usual conditions apply. These apply without
     picked clusters, or if all clusters have one resource snapshot and a known rollout. Otherwise the rollout of the
-    placement is unknown: the rollout of a cluster is, the snapshots differ, or there are none.
+    placement is unknown, because that of a cluster is unknown, the snapshots differ, or there are none.
     """
     versions = {progress.resource_snapshot for progress in progresses}  # None: a cluster without one
     unknown_clusters = [

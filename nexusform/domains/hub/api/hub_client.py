@@ -231,8 +231,8 @@ class HubClient:
         return self.list_at_version(path, **query).items
 
     def list_at_version(self, path: str, version: str = "", **query: str) -> ObjectList:
-        """Return all objects of a collection with their version: the latest ("", also if it expires during the list:
-        another attempt), or `version`. Raises ApiError and HubProblem.
+        """Return all objects of a collection at a `version`, with this version. "" is the latest one: if it expires
+        between the pages of the list, list again. Raises ApiError and HubProblem.
         """
         if version:
             return self._list_pages(path, query, {"resourceVersion": version, "resourceVersionMatch": "Exact"})

@@ -299,8 +299,8 @@ def find_wrong_objects(
     applied: AppliedObjects,
     kept_titles: AbstractSet[str] = frozenset(),
 ) -> str:
-    """Return how the objects of a resource snapshot differ from the planned ones; "" without a difference,
-    or for a snapshot deleted by the hub. `snapshots`: all of the placement. `applied`: the objects written by this
+    """Return how the objects of a resource snapshot differ from the planned ones. "" means no difference, or a
+    snapshot deleted by the hub. `snapshots`: all of the placement. `applied`: the objects written by this
     apply. `kept_titles`: kept objects of others.
     """
     manifests = build_manifests(snapshots)

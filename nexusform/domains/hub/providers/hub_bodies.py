@@ -275,7 +275,7 @@ def get_spec_schema(type_name: str) -> BlockSchema:
 
 
 def _fill_schema_defaults(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with all names of a schema: absent arguments have their default, absent blocks are None, or [] if
+    """Return values with all names of a schema. Absent arguments have their default; absent blocks are None, or [] if
     they may repeat. Nested blocks are filled as well.
     """
     result: dict[str, Any] = {}
