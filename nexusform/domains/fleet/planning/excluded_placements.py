@@ -272,8 +272,8 @@ def _build_excluded_pod_rows(
     context: _ExclusionContext,
     member_reason: str = "",
 ) -> Iterator[PlacementChange]:
-    """Build the rows of pods on one cluster: kept, lost with their node, or lost with the member. `member_reason` is
-    the reason of the lost member, "" if it exists.
+    """Build the rows of pods on one cluster: kept, lost with their node, or lost with the member. `member_reason`
+    explains the loss of the member, "" if it exists.
     """
     known_cluster = context.clusters.get(cluster_id)
     cluster, site_id = cluster_id.rpartition("/")[2], ""  # without known nodes

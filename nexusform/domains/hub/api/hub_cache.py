@@ -33,7 +33,7 @@ class CollectionCache:
         self._change_counts: dict[ObjectName, int] = {}  # of changes received, for callers waiting for one
         self._by_placement: dict[ObjectName, dict[ObjectName, dict[str, Any]]] = {}  # bodies by placement and name
         self._version = 0  # latest version received
-        self.is_active = False  # True while the watch is up to date
+        self.is_active = False  # True while the watch runs
         Thread(target=self._run_watch, daemon=True, name=f"watch {collection}").start()
 
     def get(self, name: ObjectName) -> dict[str, Any] | None:

@@ -344,9 +344,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
             results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
             predictions.append(_build_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
         place = places.get(cluster)
-        if place is not None and (
-            planned_place.size > 1 or place != planned_place
-        ):  # a single place counts only if wrong
+        if place is not None and (planned_place.size > 1 or place != planned_place):  # a single place counts if wrong
             texts = (planned_place.text, place.text)
             predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size))
     return tuple(predictions)

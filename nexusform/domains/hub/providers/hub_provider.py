@@ -51,7 +51,7 @@ class FleetHubProvider:
         self._verdict = ""  # how many changes the hub accepts in dry runs
         self._findings = HubReadFindings()  # of all reads, for `list_warnings`
         self._existing_addresses: frozenset[str] = frozenset()  # rejected because of an existing object
-        self._plan_figures: Mapping[str, Figures] = {}  # labels, taints and resources of members at planning
+        self._plan_figures: Mapping[str, Figures] = {}  # of members at planning, by URL of the hub
         self._cache: HubCache | None = None
         self._cache_lock = Lock()
         self._coordination = ApplyCoordination()

@@ -279,7 +279,7 @@ class HubWaiter(Struct, frozen=True):
         kind = "ClusterResourcePlacement"
 
         def check_replacement(elapsed: float) -> tuple[bool, str]:
-            """Return (done, pending work): done with as many clusters as before, or by a blocked rollout."""
+            """Return (done, pending work): done is a finished or blocked rollout to as many clusters as before."""
             placement_objects = read_placement_objects(self.hub, kind, namespace="", name=name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 return True, ""  # deleted, or no cluster takes over in time
