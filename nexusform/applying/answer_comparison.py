@@ -41,10 +41,10 @@ def compare_answer(
     schema: BlockSchema | None,
     planned: Mapping[str, Any],
     answer: Mapping[str, Any],
-    observed: Sequence[Path],
-    accepted: Collection[Path] = (),
+    observed: Sequence[Path],  # read by the provider, so predictions there can be verified
+    accepted: Collection[Path] = (),  # a difference there is no wrong prediction
 ) -> ProviderAnswerComparison:
-    """Compare an answer with the plan. The provider read `observed` paths; a difference at `accepted` is no mistake."""
+    """Compare a provider's answer with the plan, and count the correct and wrong predictions."""
     if not observed and answer == planned:  # no prediction to count
         return ProviderAnswerComparison(answer)
     predicted_paths: list[Path] = []
@@ -135,7 +135,7 @@ def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema:
 
 
 def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
-    """Return for each path the innermost object with a provenance around it, else the path itself; each once."""
+    """Return the innermost placed object (with a `provenance`) around each path, else the path itself; each once."""
     entries: dict[Path, None] = {}  # a set in order
     for path in paths:
         entry = path
@@ -153,9 +153,7 @@ def _has_provenance(value: Any) -> bool:
 def _mark_observed_objects(
     answer: Mapping[str, Any], entries: Sequence[Path], different_paths: Sequence[Path]
 ) -> dict[str, Any]:
-    """Return the answer with observed objects marked. For a VM on another machine than planned, cells returned as
-    planned are unknown (None).
-    """
+    """Return the answer with observed objects marked. Planned cells of a VM on another machine are unknown: None."""
     changed = dict(answer)
     for entry in entries:
         if not _has_provenance(get_part(answer, entry)):

@@ -46,9 +46,8 @@ from nexusform.state.state_draft import StateDraft, UnfinishedApply
 
 
 class ApplyRecorder:
-    """Recorder of records one by one; `flush` makes all of them durable at once. A step may start only after
-    a flush that follows its intent. Outcomes may wait for the next flush: the journal is ordered, so nothing
-    can follow an outcome that is not on disk.
+    """Recorder of records one by one; `flush` makes all of them durable at once. A step may start only after a flush of
+    its intent. Outcomes may wait for the next flush: the journal is ordered, so nothing follows an outcome not on disk.
     """
 
     def __init__(self, backend: StateBackend, base: State, remaining: UnfinishedApply | None = None) -> None:
@@ -118,8 +117,8 @@ class ApplyRecorder:
         self.add_record(InstanceOutcome(call.change.address, call.key.creation, instance, error, number))
 
     def flush(self) -> None:
-        """Write all pending records in order, so a journal cut off by a crash has a prefix of the events; then write a
-        checkpoint if it is time. Raises BackendProblem; the records stay pending then.
+        """Write all pending records in order: a journal cut off by a crash has the first events without gaps. Then
+        write a checkpoint if it is time. Raises BackendProblem; the records stay pending then.
         """
         if not self._lines:
             return  # nothing is pending
@@ -227,9 +226,9 @@ def recover_step_outcomes(
     providers: Mapping[str, Provider],
     operations: Mapping[int, str] = MappingProxyType({}),
 ) -> list[InstanceOutcome | RunningOperation]:
-    """Return the outcome of every open intent, in order, as read now. The outcome of an unfinished step is followed by
-    its running operation, as reported earlier (in `operations` by step). Raises ProviderProblem if a provider cannot be
-    read: then nothing may be planned.
+    """Return the outcome of every open intent (a step recorded as started, not as ended), in order, as read now. The
+    outcome of an unfinished step is followed by its running operation, taken from `operations` (by step). Raises
+    ProviderProblem if a provider cannot be read: then nothing may be planned.
     """
     answers: dict[int, ReadResult] = {}  # by position in `intents`
     positions_by_provider: dict[str, list[int]] = {}
@@ -298,12 +297,14 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
 
 
 def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
-    """Return the instance with the note of the provider's answer, and tainted after a failed create."""
+    """Return the instance with the note of the provider's answer. After a failed create it is tainted instead: the next
+    plan replaces it, so its note is not needed.
+    """
     current = get_current_object(instance)
     if current is None:  # the object does not exist
         return instance
     unfinished_change = answer.note.get(UNFINISHED_KEY)
-    is_running = not unfinished_change or unfinished_change.get("in_progress")  # without a note it may still run
+    is_running = not unfinished_change or unfinished_change.get("in_progress")  # no end is known: it may still run
     if intent.kind == StepKind.CREATE and not answer.is_settled and not is_running:  # the create failed
         return replace_current_object(instance, replace(current, tainted=True))
     return replace_current_object(instance, merge_note(current, answer.note))

@@ -1,7 +1,6 @@
-"""Execution of a plan's steps in the order of their graph. Start reading at `execute_plan`. One thread, the
-caller's, makes all decisions: it passes ready steps to the workers and receives their answers. The intent of
-a step is in the journal before it is passed on; outcomes received meanwhile are written in the same flush, so
-that a busy run needs one flush per iteration.
+"""Execution of a plan's steps in the order of their graph. Start reading at `execute_plan`. One thread, the caller's,
+makes all decisions: it passes ready steps to the workers and receives their answers. The intent of a step is in the
+journal before it is passed on. The same flush writes earlier outcomes, so a busy run needs one per iteration.
 """
 
 from __future__ import annotations
@@ -187,11 +186,11 @@ class _PlanExecution:
             max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
         )
         self._timings: dict[int, _StepTiming] = {}  # of running steps, by id
-        self._end_events: dict[int, StepEvent] = {}
-        self._unreported: list[StepEvent] = []
+        self._end_events: dict[int, StepEvent] = {}  # by step id
+        self._unreported: list[StepEvent] = []  # end events, reported once the journal is on disk
         self._unacknowledged: list[ProviderCallProgress[ProviderCall, StepProgress]] = []
         self._counts: Counter[StepKind] = Counter()  # of the main steps done
-        self._hits = 0
+        self._hits = 0  # correct predictions
         self._wrong_predictions: list[WrongPrediction] = []
         self._predictions: list[VerifiedPrediction] = []
         self._has_failed = False
@@ -242,7 +241,9 @@ class _PlanExecution:
         )
 
     def _collect_startable_calls(self) -> list[ProviderCall]:
-        """Return the calls to start, with recorded intents. Gates, forgets and steps without provider end here."""
+        """Return the calls to start, after recording each as an intent. Steps without a call end here: gates (for the
+        order of other steps only), forgets (removals from state), and steps without a provider.
+        """
         calls: list[ProviderCall] = []
         idle_count = 0  # calls only waiting for the platform: up to a limit they occupy no slot
         if self._allows_extra_steps:
@@ -444,8 +445,8 @@ _MACHINE: Final = "nexus_bare_metal_machine"
 
 
 def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state: State) -> InstanceOutcome | None:
-    """Record the facts of a machine after a machine action: at the machine's resource, or else at its rack. Return None
-    for other steps, and without both resources. The facts of a real site are read after a disruptive step instead.
+    """Return the outcome of a machine action for the facts of its machine: at the machine's resource, or else at its
+    rack. None for other steps, without both resources, and after a disruptive step at a real site: they are read there.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None

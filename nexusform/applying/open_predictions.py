@@ -116,11 +116,11 @@ def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | No
     """Build the compact row of VMs on one rack. They agree in everything except number, machine and its certainty.
 
     Differing figures form a column with one entry per VM. A column of equal entries becomes a single value. The
-    machines "rack1-bm01" and "rack1-bm02" become the prefix "rack1-bm0" and the suffixes "1,2". `ties` are the tied
-    machines of the pool and whether they are certain, for its first row; None for the other rows.
+    machines "rack1-bm01" and "rack1-bm02" become the prefix "rack1-bm0" and the suffixes "1,2". `ties` holds whether
+    the tied machines of the pool are certain, and their names, for its first row; None for the other rows.
     """
     first_vm, certainties = members[0], [prediction.certainty for prediction in members]
-    _, _, count_tied = first_vm.certainty.tied  # numbers of different results: of racks, machines and rack counts
+    _, _, count_tied = first_vm.certainty.tied  # numbers of equally good results: racks, machines and rack counts
     machines = [prediction.machine for prediction in members]
     prefix = commonprefix(machines)
     suffixes = [machine.removeprefix(prefix) for machine in machines]

@@ -148,11 +148,11 @@ def _index_tables(plan: Plan) -> dict[tuple[str, str, str], PlacementTable]:
 
 
 def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
-    """Return the wrong predictions of ties: the VM runs on another machine equally good by the placement rule."""
+    """Return the wrong predictions about ties: the VM runs on another machine, equally good by the placement rule."""
     if not wrong_predictions:
         return []
     tables = _index_tables(plan)
-    tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}
+    tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}  # by address and name of the VM
     for row in plan.placements:
         table = tables.get((row.site_id, row.cluster, row.pool))
         if table is not None and row.kind == VM and row.action in _PLACING_ACTIONS:
@@ -175,9 +175,7 @@ def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state:
 def list_vms_without_machine(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> list[str]:
-    """Return the names of VMs without a machine in the state after the apply, although the plan placed them on one.
-    Only VMs of `completed` objects (addresses) count.
-    """
+    """Return the names of VMs of `completed` objects (addresses) placed by the plan, but without a machine in state."""
     placed_vms: set[tuple[Address, str, int | str]] = set()  # address, pool and number of those with a machine
     for address, current in state.list_current_objects():
         family = types[address.type].vms if str(address) in completed else None
@@ -217,7 +215,7 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
             prediction, observed_count = last_by_rack[rack], counts.get(rack, 0)
             certainty = prediction.certainty
             _, _, unreduced_share = certainty.measured or (None, None, None)  # of rack, machine and rack count
-            _, _, tied_count = certainty.tied
+            _, _, tied_count = certainty.tied  # numbers of equally good racks, machines and counts
             is_certain = certainty.rack_count >= 1 and prediction.is_count_certain
             text = (
                 f"{format_count(number, 'new VM')} of {pool} {select_word_form(number, 'was', 'were')} predicted "
@@ -231,8 +229,9 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
 
 
 def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[VerifiedPrediction]:
-    """Yield the verified predictions of single VMs. VMs of a pool are interchangeable, so a VM on a machine counts for
-    the prediction with the highest certainty there. Only a machine predicted in every sample was certain.
+    """Yield the verified predictions of single VMs: rack, machine, and tied machines (equally good by the placement
+    rule). VMs of a pool are interchangeable, so a VM on a machine counts for the most certain prediction of this
+    machine. Only a machine predicted in every sample (simulated placement) was certain.
     """
     racks = Counter(placement.rack for _, placement in observed)  # VMs not yet counted for a prediction
     machines = Counter(placement.machine for _, placement in observed)
@@ -240,7 +239,8 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
         observed, key=lambda pair: (-pair[0].certainty.machine, -pair[0].certainty.rack)
     ):
         certainty = prediction.certainty
-        unreduced = certainty.measured or (None, None, None)  # shares before a reduction by the accuracy
+        # Shares of rack, machine and rack count before a reduction by the accuracy of earlier predictions.
+        unreduced = certainty.measured or (None, None, None)
         rack_chance, machine_chance, _ = (1 / max(number, 1) for number in certainty.tied)  # of a correct guess
         is_certain = certainty.machine >= 1 and prediction.is_machine_certain
         result = f"but runs on {placement.machine}"
@@ -252,7 +252,7 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
             MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, unreduced[1], is_certain, text
         )
         if prediction.tied_machines and not is_certain:
-            # The rule must allow the machine for the pool. This has no skill: its chance is 1.
+            # The rule always allows the tied machines, so a guess is correct, too: its chance is 1.
             count = len(prediction.tied_machines)
             names = f"{'one of ' if count > 1 else ''}{format_first_items(prediction.tied_machines, _MAX_TIED)}"
             tie_text = f"{prediction.object} was predicted on {names}, {result}"

@@ -46,13 +46,13 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         self._count = count
         self._call = call
         self._is_idle = is_idle
-        self._slots = Semaphore(count)
-        self._idle_count = 0
+        self._slots = Semaphore(count)  # one per active call
+        self._idle_count = 0  # calls only waiting, without a slot
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
         self._outbox: SimpleQueue[CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]] = SimpleQueue()
         self._threads: list[Thread] = []
-        self._running_count = 0
-        self._ended_count = 0  # of the running calls
+        self._running_count = 0  # calls submitted and not collected
+        self._ended_count = 0  # those of them with an answer in the outbox
         self._count_lock = Lock()
 
     @property
@@ -107,8 +107,8 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             self._outbox.put(completed_call)
 
     def _run_call(self, task: Task) -> CompletedCall[Task, Answer]:
-        """Run a call in the current thread and slot; it frees its slot when it becomes idle, else at its end. Return
-        its answer, or the problem raised by the provider. Any other exception of the provider becomes a problem, too.
+        """Run a call in the current thread; return its answer, or the problem raised by the provider. Other exceptions
+        of the provider become a problem, too. The call frees its slot once it is idle (only waits), else at its end.
         """
         is_resting = False  # idle: the slot is free for another call
 

@@ -133,7 +133,7 @@ def build_answer_result(
     comparison = compare_answer(address, schema, planned, answer.attributes, observed_paths, answer.accepted_paths)
     unknown = list(list_unknown_paths(comparison.attributes))
     attributes = replace_unknown(comparison.attributes) if unknown else comparison.attributes
-    disagreement = _format_answer_problems(call, comparison, answer.attributes, unknown)
+    disagreement = _format_answer_problems(call, comparison, answer.attributes, unknown)  # "" if as planned
     instance = _build_instance(call, attributes, before, is_tainted=False)
     if instance.current is not None and call.step.kind is not StepKind.RELEASE:
         note = {**answer.note, NOT_VERIFIED_KEY: answer.not_verified or None}

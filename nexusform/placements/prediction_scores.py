@@ -92,8 +92,7 @@ class ShareClassScore(Struct, frozen=True):
         )
 
 
-# By subject and share class.
-PredictionRecord: TypeAlias = Mapping[tuple[str, int], ShareClassScore]
+PredictionRecord: TypeAlias = Mapping[tuple[str, int], ShareClassScore]  # by subject and share class
 
 
 class PredictionRecordScore(Struct, frozen=True):
@@ -151,7 +150,9 @@ _ClassFigures = tuple[_Figure, _Figure, _Figure, _Figure]  # those of ShareClass
 def add_predictions_to_note(
     private: Mapping[str, Any] | None, predictions: Iterable[VerifiedPrediction]
 ) -> Mapping[str, Any] | None:
-    """Return a private note with the results of predictions added to its record; the same note without predictions."""
+    """Return a private note with the results of predictions added to its record (counts by subject and class of shares,
+    {"machine": {"100": [correct, incorrect, ...]}}). Without predictions, return the same note.
+    """
     prediction_list = list(predictions)
     if not prediction_list:
         return private

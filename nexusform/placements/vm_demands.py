@@ -146,8 +146,7 @@ class VmDemand(Struct, frozen=True):
 # Demand of an object without requested VMs, or with unknown ones.
 NO_DEMAND: Final = VmDemand(site_id="", owner="", cluster="", pools=())
 
-# Provenance of an observed placement.
-OBSERVED: Final = "observed"
+OBSERVED: Final = "observed"  # provenance of an observed placement
 
 
 class PlacedVm(Struct, frozen=True):

@@ -191,7 +191,7 @@ def _fill_pod_template(spec: Object) -> None:
             _fill_container(container)
     for volume in list_objects(pods, "volumes"):
         for source in ("configMap", "secret", "projected", "downwardAPI"):
-            _fill_defaults_if_mapping_exists(volume, source, {"defaultMode": 420})
+            _fill_defaults_if_mapping_exists(volume, source, {"defaultMode": 420})  # 0o644, rw-r--r--
         _fill_defaults_if_mapping_exists(volume, "hostPath", {"type": ""})
 
 

@@ -76,7 +76,7 @@ class ManifestCorrections:
     def __init__(self, file: str, *, allowed: bool) -> None:
         self.file = file
         self.allowed = allowed
-        self._problems: dict[bool, list[Problem]] = {True: [], False: []}
+        self._problems: dict[bool, list[Problem]] = {True: [], False: []}  # by whether they widen the selection
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -194,7 +194,7 @@ def read_fleet_object(
 
 
 def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -> str:
-    """Report a wrong kind or version; return the version to read by, the newest one if it is not supported."""
+    """Report a wrong kind or version. Return the version of the object, or the newest one if it is not supported."""
     version = root.get_node("apiVersion")
     group, _, version_name = version.text.rpartition("/")
     if group != api.group or version_name not in api.versions:
@@ -209,8 +209,8 @@ def _check_kind_and_version(root: Node, api: ApiKind, notes: DocumentFindings) -
 
 
 def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
-    """Return the object with misspelled top-level keys corrected and other unknown ones left out, after reporting them:
-    so a misspelled `spec` is not reported as missing too.
+    """Report unknown top-level keys; return the object with misspelled ones corrected, and others left out. So a
+    misspelled `spec` is not reported as missing, too.
     """
     data: dict[str, Any] = {}
     locations: dict[str | int, TextPosition] = {}
@@ -253,8 +253,8 @@ class _FleetObjectReader:
         self.notes = notes
         self.corrections = corrections
         self.version = version
-        self.locations: dict[Path, TextPosition] = {}
-        self.reported_paths: set[Path] = set()
+        self.locations: dict[Path, TextPosition] = {}  # by path of the argument
+        self.reported_paths: set[Path] = set()  # of arguments with a finding, for one finding per value
 
     def read_metadata(self, metadata: Node) -> dict[str, Any]:
         """Read the supported metadata."""
@@ -374,8 +374,9 @@ class _FleetObjectReader:
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str:
-        """Return the field of a key in a mapping: the key itself, or the new name of an old one (a correction). Report
-        other keys; a misspelled one counts as its field, so this is not reported as missing too. "" if there is none.
+        """Return the field of a key in a mapping, "" if there is none. It is the key itself, or the new name of an old
+        key (a correction). Other keys are reported. A misspelled one counts as its field, unless the mapping has that
+        as well: so the field is not reported as missing, too.
         """
         value, path = part.node.get_node(key), f"{part.display_path}.{key}"
         field_shape = shape.fields.get(key)
@@ -464,9 +465,7 @@ class _FleetObjectReader:
 
 
 def _build_empty_spec_arguments(schema: BlockSchema) -> dict[str, Any]:
-    """Return the arguments of an empty spec: the defaults of attributes, None for an absent block, and [] for absent
-    repeated blocks.
-    """
+    """Return the arguments of an empty spec: defaults of attributes, None for a block, and [] for repeated blocks."""
     values: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         if not attribute.computed:

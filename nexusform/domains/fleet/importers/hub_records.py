@@ -240,9 +240,7 @@ def _find_item(items: Node, kind: str) -> Node:
 
 
 def _is_older_than_limit(time: datetime | None, now: datetime | None) -> bool:
-    """Return True if a time is missing (None), or more than five minutes before `now`. If `now` is unknown (None), no
-    time counts as too old.
-    """
+    """Return True if a time is missing (None), or over five minutes before `now`. With `now` None none is too old."""
     return time is None or (now is not None and now - time > timedelta(minutes=5))
 
 

@@ -193,8 +193,8 @@ def _build_current_binding_row(
 def _determine_binding_action(
     placement: PlacementPlan, prior: Binding | None, binding: Binding, members: Mapping[str, FleetMemberState]
 ) -> tuple[PlacementAction, str, str]:
-    """Return the action on a binding after the plan (place, update or keep), its trigger, "" for none, and the reason
-    as text. `prior` is the binding before the plan; None for a new binding.
+    """Return (action, trigger, reason) for a binding after the plan. The action is place, update or keep; the trigger
+    is "" if there is none. `prior` is the binding before the plan; None for a new binding.
     """
     cluster = binding.cluster
     if prior is None:
@@ -220,12 +220,12 @@ def _determine_binding_action(
 
 
 def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
-    """Return the trigger and the reason of a kept binding, "" for none. Triggers are a staged run still to reach it, a
-    move on the hub, or a member change not allowed to move it. Rows without a trigger are listed with all kept ones.
+    """Return (trigger, reason) for a kept binding; each is "" if there is none. Triggers are a staged run still to
+    reach the binding, a move on the hub, and a change of the member without an effect on the binding.
     """
-    rollout_step = placement.find_rollout_step(binding.cluster)
-    if rollout_step[1].status == LATER:  # (cause, step)
-        return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', rollout_step)}: not reached by this plan"
+    cause, step = placement.find_rollout_step(binding.cluster)
+    if step.status == LATER:
+        return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', (cause, step))}: not reached by this plan"
     # Changed resources or overrides need a staged run with strategy External.
     if placement.current.staged_trigger is not None and binding.has_resources:
         change = CHANGE_REASONS[placement.current.staged_trigger]

@@ -78,8 +78,8 @@ def build_excluded_rows(
 def list_forgotten_object_losses(
     blocks: BlockPlanner, vms: Sequence[VmObject], clusters: Mapping[str, NodeCluster]
 ) -> Iterator[PlacementChange]:
-    """Yield a row for every binding and pod of objects forgotten by a `removed` block (removed from state only), if the
-    plan removes or re-creates the member of the binding, or the node of the pod.
+    """Yield the lost bindings and pods of objects forgotten by a `removed` block (removed from state only). They are
+    lost because the plan removes or re-creates the member of the binding, or the node of the pod.
     """
     forgotten = {
         address: instance.before
@@ -96,8 +96,8 @@ def list_forgotten_object_losses(
 def forget_on_forgotten_members(
     rows: Iterable[PlacementChange], blocks: BlockPlanner, vms: Sequence[VmObject], clusters: Mapping[str, NodeCluster]
 ) -> Iterator[PlacementChange]:
-    """Return the rows with removals on forgotten members replaced by `forget`: their objects keep running
-    unmanaged. Pods on removed nodes are not kept.
+    """Yield the rows, with the action `forget` for removals on forgotten members (only removed from state): bindings
+    and pods keep running unmanaged. Pods on removed nodes are not kept.
     """
     # Cluster ids of forgotten members, by member name for rows of bindings, and by cluster name for rows of pods.
     forgotten_cluster_ids: dict[str, str] = {}
@@ -136,11 +136,10 @@ def _build_exclusion_context(
     known_members: AbstractSet[str] | None,
     reason: str = _EXCLUDED_REASON,
 ) -> _ExclusionContext:
-    """Build the context. Members in state are never missing; with `known_members` None (unread hub), no member is."""
+    """Build the context. Members in state are never missing. With `known_members` None (unread hub), none is."""
     instances, registries = blocks.prior.instances, blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
-    # The node names before the plan, by cluster id.
-    existing_nodes: dict[str, set[str]] = {}
+    existing_nodes: dict[str, set[str]] = {}  # the node names before the plan, by cluster id
     for vm_object in vms:
         if vm_object.prior.demand is not None:  # None: no VMs before the plan
             names = existing_nodes.setdefault(vm_object.prior.demand.cluster_id, set())
@@ -273,7 +272,9 @@ def _build_excluded_pod_rows(
     context: _ExclusionContext,
     member_reason: str = "",
 ) -> Iterator[PlacementChange]:
-    """Build the rows of pods on one cluster: kept, or lost with their node, or with the member (`member_reason`)."""
+    """Build the rows of pods on one cluster: kept, lost with their node, or lost with the member. `member_reason`
+    explains the loss of the member, "" if it exists.
+    """
     known_cluster = context.clusters.get(cluster_id)
     cluster, site_id = cluster_id.rpartition("/")[2], ""  # without known nodes
     if known_cluster is not None:

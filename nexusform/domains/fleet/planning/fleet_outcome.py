@@ -65,8 +65,7 @@ class FleetOutcome(Struct, frozen=True):
     clusters: Mapping[str, NodeCluster] = field(default_factory=dict)
 
 
-# Per placement; larger fleets use `explain`.
-_MAX_REJECTED_CLUSTERS: Final = 40
+_MAX_REJECTED_CLUSTERS: Final = 40  # per placement; larger fleets use `explain`
 # Start of the hub's message about invalid selectors.
 _INVALID_SELECTORS: Final = "The resource selectors are invalid: failed to process the request due to a client error"
 
@@ -297,7 +296,9 @@ def _collect_planned_namespaces_by_cluster(
 
 
 def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: ObservedHub) -> None:
-    """Add the namespaces of clusters with available objects: the placement's own, and those of its latest snapshot."""
+    """Add to `namespaces` (by cluster) those of placements observed as available there: a placement's own one, and
+    those in its latest snapshot.
+    """
     for (_type, key), attributes in observed.placements.items():
         namespace, _, _name = key.rpartition("/")  # "" for a cluster-scoped placement
         names = {namespace}  # "" matches no namespace

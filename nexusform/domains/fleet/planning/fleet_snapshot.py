@@ -30,10 +30,8 @@ from nexusform.state.objects import InstanceState
 
 T = TypeVar("T")
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
-# Record of a member not processed by any placement yet.
-UNPROCESSED: Final[Mapping[str, Any]] = {"seen": False}
-# in such a record: placements that did not process its leaving either
-UNNOTIFIED_PLACEMENTS: Final = "left_without"
+UNPROCESSED: Final[Mapping[str, Any]] = {"seen": False}  # record of a member not processed by any placement yet
+UNNOTIFIED_PLACEMENTS: Final = "left_without"  # in such a record: placements that did not process its leaving either
 
 
 class FleetPodPredictor(Protocol):
@@ -71,14 +69,15 @@ class FleetPodPredictor(Protocol):
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
     """Build a member as reported by the hub. With a cluster (known nodes), its properties and resources derive from
-    the nodes and the `requests` of its pods: thousandths of a CPU, and bytes. Without an id, configured ones win.
+    the nodes and the `requests` of its pods: thousandths of a CPU, and bytes. Configured properties have priority, and
+    so have configured resources without a cluster id.
     """
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:
         sku_counts = Counter(sku.name for sku in cluster.skus)
         derived = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
         derived[NODE_COUNT] = str(len(cluster.nodes))
-        properties = {**derived, **configuration.properties}  # configured ones win
+        properties = {**derived, **configuration.properties}
         if configuration.cluster_id or resources == ResourceUsage():
             requested_cpu, requested_memory = requests
             cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
@@ -140,10 +139,9 @@ def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
 
 
 class FleetMemberState(Struct):
-    """One member during a plan. `previous` is its record in state (None: new or unknown), `planned` its
-    planned form (None: removed). A removed member has only its name in `configuration`. `address` is None for observed
-    members only. `is_rejoining`: the plan re-creates it; `unnotified_placements` (addresses) have not processed an
-    earlier re-creation.
+    """One member during a plan. `previous` is its record in state (None: new or unknown), `planned` its planned form
+    (None: removed). A removed member has only its name in `configuration`. `address` is None for observed members only.
+    `is_rejoining`: the plan re-creates it. `unnotified_placements` (addresses) have not processed an earlier one.
     """
 
     address: Address | None
@@ -218,9 +216,11 @@ class ObservedHub(Struct, frozen=True):
 
 
 def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:
-    """Read the hubs of the configuration's data blocks into one; later blocks win. Unread blocks only set a flag."""
+    """Read the hubs of the configuration's data blocks into one; later blocks win. Blocks not read before the plan set
+    `is_unread`, and have no other effect.
+    """
     all_reads = [attributes for _, attributes in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)]
-    names = ("placements", "member_clusters")  # None in an unread block
+    names = ("placements", "member_clusters")  # each is None in an unread block
     hub = ObservedHub(is_unread=any(get_value_at_path(*pair) is None for pair in product(all_reads, names)))
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):

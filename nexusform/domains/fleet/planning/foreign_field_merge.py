@@ -149,8 +149,8 @@ def _merge_mapping(
 
 
 def _index_named_elements(value: Any) -> dict[str, Any]:
-    """Return the elements of a list by their field `name`; {} if the value is no list, or an element has no name. An
-    example are the containers of a pod: [{"name": "app", ...}] becomes {"app": {"name": "app", ...}}.
+    """Return the elements of a list by their field `name`: the containers [{"name": "app", ...}] of a pod become
+    {"app": {"name": "app", ...}}. Return {} if the value is no list, or an element has no name.
     """
     elements = value if isinstance(value, list | tuple) else ()
     by_name: dict[str, Any] = {}

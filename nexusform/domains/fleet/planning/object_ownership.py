@@ -56,7 +56,9 @@ class SharedObjects(Struct, frozen=True):
 
 
 def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjects, live: LiveObjects) -> SharedObjects:
-    """Return the objects possibly applied by several placements, by a placement and directly (`direct`), or `live`."""
+    """Return the objects with several possible owners: several placements, a placement and a block (`direct`: objects
+    added to a cluster without a placement), or a placement and an observed workload (`live`).
+    """
     seen_objects: set[ObjectIdentity] = set().union(*direct.values())
     live_keys: set[str] = set().union(*live.values())
     shared_objects: set[ObjectIdentity] = set()
@@ -76,8 +78,8 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
 
 
 def assign_object_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
-    """Write the conflicts of each placement with other owners of its objects, and duplicates (objects kept, but owned
-    by another placement, too), to its `ownership`.
+    """Set `ownership` of each placement: conflicts with other owners of its objects, and duplicates. A duplicate is
+    kept on the cluster, but another placement owns it, too.
     """
     results = {placement.address: ObjectOwnership() for placement, _, _ in placement_bindings}
     for (cluster, object_id), contenders in _collect_contenders(placement_bindings, shared.objects).items():
@@ -111,8 +113,8 @@ def _collect_contenders(
 def _find_existing_object(
     shared: SharedObjects, cluster: str, object_id: ObjectIdentity
 ) -> tuple[str, Manifest | LiveWorkload] | None:
-    """Return an object on a cluster added without a placement, and its owner: its manifest with the address, or else
-    the observed workload with the names of its owners. Return None without one.
+    """Return (owner, object) for an object on a cluster added without a placement; None without one. An object of a
+    block has the block's address and its manifest. Otherwise these are the owners' names and the observed workload.
     """
     live = shared.live.get(cluster, {}).get(f"{object_id.namespace}/{object_id.kind}/{object_id.name}")
     observed_object = (format_list(live.owners), live) if live is not None else None
@@ -122,7 +124,9 @@ def _find_existing_object(
 def _record_ownership_conflicts(
     contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, ObjectOwnership]
 ) -> None:
-    """Determine an object's owner: the oldest placement with it, or else the first contender. Record all conflicts."""
+    """Record the conflicts of `contenders`, the placements with the same object on a cluster. The owner has none: it is
+    the oldest placement already with the object, or else the first contender.
+    """
     current_owners = [contender.placement for contender in contenders if contender.is_existing]
     owner = min(current_owners, key=lambda p: p.spec.creation_order) if current_owners else contenders[0].placement
     for contender in contenders:

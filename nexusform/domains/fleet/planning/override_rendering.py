@@ -135,9 +135,9 @@ def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> b
 
 
 def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
-    """Return the webhook errors of overrides by position in the list, each as (index of the selector, None for the
-    whole override; text). `overrides` have a flag: True if the plan creates them. Existing ones have priority. Source:
-    KubeFleet pkg/webhook and pkg/utils/validator, {clusterresourceoverride,resourceoverride}.go.
+    """Return the webhook errors of overrides by position in the list, each as (index of the selector, text); the index
+    is None for the whole override. An override has the flag True if the plan creates it; existing ones have priority.
+    Source: KubeFleet pkg/webhook and pkg/utils/validator, {clusterresourceoverride,resourceoverride}.go.
     """
     conflicts: dict[int, list[tuple[int | None, str]]] = {}
     owners: dict[tuple[str, ObjectSelector], str] = {}  # names of overrides by namespace and selector
@@ -223,10 +223,10 @@ class ClusterRenderer:
         self._manifests = manifests
         self._objects = tuple(expand_envelopes(manifests))  # for the selection of overrides
         self._overrides = overrides
-        self._labels = labels
+        self._labels = labels  # of members by name
         self._envelope_failure = _explain_invalid_envelope_content(manifests)
         self._unchanged = RenderedResources(manifests, failure=self._envelope_failure)
-        self._cache: dict[str, RenderedResources] = {}
+        self._cache: dict[str, RenderedResources] = {}  # by cluster
 
     def render_cluster(self, cluster: str) -> RenderedResources | None:
         """Return the resources of a cluster; None without such a member."""

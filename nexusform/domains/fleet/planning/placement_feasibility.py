@@ -114,9 +114,9 @@ _ReplicaFigures = dict[int, tuple[Sequence[object], int, bool]]
 def _build_unassessed_row(
     placement: PlacementPlan, binding: Binding, reason: str, figures: _ReplicaFigures
 ) -> Feasibility:
-    """Build the row of a binding without an assessment, for this reason: its pods are unknown. If only the nodes are
-    not known and no pod needs one (0 replicas), the placement runs. `figures` of a placement are computed once per
-    list of objects: clusters without overrides share one.
+    """Build the row of a binding with unknown pods, for this reason. If only the nodes are not known and no pod needs
+    one (0 replicas), the placement runs. `figures` is the cache of a placement by the id of a list of objects: clusters
+    without overrides share one list.
     """
     resources = placement.compute_resources(binding, placement.rollout.clusters)
     if resources is None:  # the plan does not reach the cluster: as if the newest snapshot was rolled out
@@ -144,7 +144,7 @@ def _build_unassessed_row(
 def _build_rows_with_loss_effects(
     rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase
 ) -> Iterator[Feasibility]:
-    """Yield the rows with the effects of one machine and one rack down; without known nodes or pods, as they are."""
+    """Yield the rows with the effects of one machine and one rack down. Rows without known nodes or pods have none."""
     losses_by_cluster: dict[str, ClusterLossEffects] = {}
     for row in rows:
         cluster = outcome.clusters.get(row.cluster)
@@ -245,8 +245,8 @@ _MAX_OTHER_CLUSTERS: Final = 2  # other clusters tried per binding
 def suggest_feasibility_fixes(
     rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], limit: int
 ) -> Iterator[ProposedFix]:
-    """Yield proposals for rows with pods without a node: pool counts (the missing nodes, then one more each), other
-    clusters for the first `limit` of the rows, and affinities leaving out the clusters of such rows.
+    """Yield proposals for waiting rows (with pods without a node). Some raise pool counts by the missing nodes, or by
+    one more. Some replace the cluster of a row, for the first `limit` rows. Some exclude the clusters by an affinity.
     """
     waiting = [row for row in rows if row.is_waiting]
     extendable = [row for row in waiting if row.missing_pools and row.site_capacity != "no"]
@@ -260,9 +260,7 @@ def suggest_feasibility_fixes(
 def _suggest_pool_counts(
     rows: Iterable[Feasibility], outcome: FleetOutcome, vms: Sequence[VmObject], extra: int
 ) -> Iterator[ProposedFix]:
-    """Yield a proposal per cluster and pools with missing nodes, for all rows with these pools: their missing nodes,
-    and `extra` ones.
-    """
+    """Yield a proposal per cluster and pools for all rows with these pools: their missing nodes and `extra` ones."""
     for (cluster, pools), group in group_by(rows, lambda row: (row.cluster, tuple(row.missing_pools))).items():
         candidates = [_find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools]
         adjustable_pools = [candidate for candidate in candidates if candidate is not None]

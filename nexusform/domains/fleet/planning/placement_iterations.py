@@ -49,8 +49,7 @@ from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import Rejection
 
-# Far above the need of any fleet; guards against an endless loop.
-MAX_ITERATIONS = 1000
+MAX_ITERATIONS = 1000  # far above the need of any fleet; guards against an endless loop
 
 
 def _ignore_progress_report(_stage: PlanningStage, _done: int, _of: int) -> None:
@@ -120,9 +119,9 @@ def _plan_rejoining_members(
     previous_members: list[Member],
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Plan placements without their re-created members first, like a hub between leaving and joining. A member is
-    re-created by this plan, or was by an earlier one excluding some placements (-target). If all were re-created
-    earlier, only the excluded placements are planned. Afterwards all members are present.
+    """Plan placements first without their re-created members, like a hub after these left and before they join again.
+    Members are re-created by this plan, or were by an earlier one for all but excluded placements (-target). If all
+    were re-created earlier, only these placements are planned. Afterwards all members are present.
     """
     bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
     rejoining: dict[str, Member | None] = {}  # the members after the plan, by name
@@ -311,7 +310,9 @@ def _predict_binding_pods(
     pods: FleetPodPredictor,
     iterations: PlacementIterations,
 ) -> None:
-    """Predict the pods of a binding with resources after the rollout to `reached`, and record pods and binding."""
+    """Predict the pods of a binding with resources after the rollout to the clusters in `reached`. Record the pods in
+    the placement, and the binding in `iterations.placed`.
+    """
     cluster = binding.cluster
     resources = placement.compute_resources(binding, reached)
     if resources is None:
@@ -360,9 +361,9 @@ _OBSOLETE_REASONS: Final = (
 
 
 def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tuple[MemberChange, ...]:
-    """Return the members to be picked now by an observed hub: eligible, without a binding, and rejected by the hub for
-    an obsolete reason, or (PickAll only) not reported at all. There are none for a fulfilled PickN or PickFixed, since
-    a hub's watcher does not queue these.
+    """Return the members to be picked now by an observed hub. These are eligible, have no binding, and were rejected
+    for an obsolete reason, or (PickAll only) not reported at all. A fulfilled PickN or PickFixed has none, since a
+    hub's watcher does not queue it.
     """
     picks_all = placement.spec.configuration.placement_type is PlacementType.PICK_ALL
     if not placement.spec.observed_attributes or (placement.scheduling.is_fulfilled and not picks_all):

@@ -49,8 +49,7 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.plans.plan import Rollout, RolloutStep
 
-# Of a cluster without a rollout: group 0.
-NO_ROLLOUT_STEP: Final = ("", RolloutStep(kind="", stage="", group=0))
+NO_ROLLOUT_STEP: Final = ("", RolloutStep(kind="", stage="", group=0))  # of a cluster without a rollout: group 0
 
 
 class SchedulingResult(Struct, frozen=True):
@@ -306,9 +305,8 @@ class PlacementPlan(Struct):
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
-        """Return a cluster's resources after the plan: new ones if the rollout reaches the cluster, else those applied
-        before (`previous`); None without any. Objects of other owners are included. `reached` are the clusters that the
-        rollout reaches.
+        """Return a cluster's resources after the plan, None without any. They are new if the cluster is in `reached`
+        (by the rollout), else those applied before (`previous`). Objects of other owners are included.
         """
         if not binding.has_resources:
             return None
@@ -348,7 +346,8 @@ class PlacementPlan(Struct):
     def departed_clusters(self) -> frozenset[str]:
         """Bound clusters that left or are leaving the fleet; their resources are removed with them."""
         bound = collect_clusters(self.bindings)
-        return frozenset(bound - self.selection.clusters.labels.keys() | bound & self.selection.clusters.leaving)
+        members, leaving = self.selection.clusters.labels.keys(), self.selection.clusters.leaving
+        return frozenset((bound - members) | (bound & leaving))
 
     @property
     def previously_failed_clusters(self) -> frozenset[str]:

@@ -156,7 +156,9 @@ def _select_objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> 
 
 
 def write_applied_resources(applied: AppliedResources, bindings: Iterable[Binding]) -> dict[str, Any]:
-    """Return the applied resources on the clusters of `bindings` as members of a note (see the top of this file)."""
+    """Return the applied resources on the clusters of `bindings` as members of a note (see the top of this file). Of
+    the keys, "picked" has names of overrides, and "refused" has objects with other owners.
+    """
     bodies = _ObjectBodyCollector()
     snapshots = [
         {"index": snapshot.index, "hash": snapshot.hash, "objects": bodies.add_manifests(snapshot.objects)}

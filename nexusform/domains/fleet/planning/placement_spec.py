@@ -63,8 +63,8 @@ class PlacementSpec(Struct, frozen=True):
 
     @property
     def is_first_scheduling(self) -> bool:
-        """Whether the scheduler processes the placement for the first time: it is new, or an existing one was never
-        scheduled (no bindings, and pending on its hub or without a policy snapshot).
+        """Whether the scheduler processes the placement for the first time: it is new, or was never scheduled. The
+        latter has no bindings, and is pending on its hub or has no policy snapshot.
         """
         is_unscheduled = self.is_pending or read_policy_snapshot(self.prior_attributes) is None
         return self.is_new or (not self.prior_bindings and is_unscheduled)
@@ -167,8 +167,8 @@ def build_placement_spec(
 
 
 def rename_policy_properties(policy: Policy, member_list: MemberList) -> Policy:
-    """Return the policy with the old name of node-count replaced. Return the same object if nothing changes: the policy
-    does not have the old name, or a member has the old property.
+    """Return the policy with the old name of node-count replaced. Return the same object if the policy does not have
+    the old name, or if a member still has the old property.
     """
     required, preferred = policy.required_terms, policy.preferred_terms
     renamed = replace(

@@ -45,8 +45,7 @@ from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
 
-# Key of an override's snapshot number in its note; absent for the first.
-OVERRIDE_SNAPSHOT = "override_snapshot"
+OVERRIDE_SNAPSHOT = "override_snapshot"  # key of an override's snapshot number in its note; absent for the first
 MISSING_NAMESPACE = "missing-hub-namespace"
 _MAX_NAMES = 4
 _WRITE_ACTIONS = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -247,9 +246,9 @@ class PlannedHub(Struct, dict=True):
             self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
 
     def _add_staged_run(self, instance: Instance, run: FleetUpdateRun) -> None:
-        """Add a staged run: to `runs` if this plan executes it, else to `waiting_runs`. Leave out a run with an invalid
-        state transition, or already ended on the hub (with a warning if it failed there). This plan executes a run
-        that it writes or that the hub has or is to get. Runs started by an earlier plan and not ended count, too.
+        """Add a staged run: to `runs` if this plan executes it, else to `waiting_runs`. This plan executes the runs
+        written by it, existing or pending on the hub, or started by an earlier plan and not ended. Left out are runs
+        with an invalid state transition, and those ended on the hub (with a warning about a failure there).
         """
         key = run.build_key(run.name)
         if instance.before is not None and not instance.is_replaced:  # an existing run
@@ -267,7 +266,7 @@ class PlannedHub(Struct, dict=True):
                 self.diagnostics.append(_build_failed_run_warning(instance, reason))
             return
         is_written = instance.action in _WRITE_ACTIONS
-        is_requested = key in self.observed.pending_requests  # not yet processed by the hub
+        is_requested = key in self.observed.pending_requests  # sent, but not yet processed by the hub
         # The note of a run has the values fixed at its start by an earlier plan, and whether it ended.
         is_started = bool(instance.prior_note) and not instance.prior_note.get("ended")
         if is_written or observed_run is not None or is_requested or is_started:

@@ -52,9 +52,9 @@ def build_members(
     observed: Mapping[str, FleetMember],
     missing_members: AbstractSet[str],
 ) -> tuple[dict[str, FleetMemberState], list[Diagnostic]]:
-    """Return the members by name (kept, added or removed by the plan), and errors about unknown clusters.
-    `clusters` are possible clusters of members, by id; `observed` are all members of a hub, by name, even without
-    configuration; `missing_members` are names of members in state, not found by a provider.
+    """Return the members by name, including those removed by the plan, and errors about unknown clusters.
+    `clusters` are possible clusters of members, by id. `observed` are all members of a hub, by name, even without
+    configuration. `missing_members` are names of members in state, not found by a provider.
     """
     members: dict[str, FleetMemberState] = {}
     member_instances = select_instances(instances, PlanningKind.MEMBER)
@@ -65,7 +65,7 @@ def build_members(
         if instance.before is not None and instance.loses_prior_object:
             name_only = FleetMember(str(instance.before.get("name")))
             leaving_member = parse_member_record(name_only.name, instance.prior_note)
-            # Another instance may join a cluster of this name, before or after.
+            # Another instance may join a cluster of this name, before or after: it has priority.
             members.setdefault(name_only.name, FleetMemberState(instance.address, name_only, previous=leaving_member))
         if instance.is_invalid or instance.planned is None:
             continue  # no valid member after the plan

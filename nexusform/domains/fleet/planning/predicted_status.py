@@ -109,7 +109,7 @@ def _has_new_availability(placement: PlacementPlan) -> bool:
     waiting = _find_clusters_with_waiting_pods(placement)
     unavailable = placement.find_reported_clusters("Available", FALSE)
     available = placement.find_reported_clusters("Available", TRUE)
-    return bool(unavailable - waiting or available & waiting)
+    return bool((unavailable - waiting) or (available & waiting))
 
 
 def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:
@@ -140,8 +140,8 @@ def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> 
 
 
 def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
-    """Return the progress of the rollout on each picked cluster: each step (overridden, work_synchronized, applied,
-    available) is TRUE, FALSE or UNKNOWN. Failed overrides, conflicting objects and waiting pods make steps FALSE.
+    """Return the progress of the rollout on each picked cluster. Its steps overridden, work_synchronized, applied and
+    available are TRUE, FALSE or UNKNOWN. Failed overrides, conflicting objects and waiting pods make steps FALSE.
     """
     compute_progress = _compute_staged_progress if placement.spec.is_external else _compute_rolling_progress
     final_resources = placement.compute_final_resources()

@@ -224,8 +224,8 @@ class SnapshotStore:
     def __init__(self, selection: ResourceSelection, snapshots: tuple[ResourceSnapshot, ...] = ()) -> None:
         self.snapshots = snapshots
         self._selection = selection
-        self._renderers: dict[int | None, ClusterRenderer] = {}
-        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}
+        self._renderers: dict[int | None, ClusterRenderer] = {}  # by index of the snapshot
+        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}  # of a staged run: (index, ...) by cluster
 
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
         """Return the snapshot of the current selection: the newest one if its objects are the same, else a new one. A

@@ -222,8 +222,8 @@ def _read_observed_resources(
     spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub, note: Mapping[str, Any]
 ) -> AppliedResources:
     """Return the resources observed on a hub: its resource snapshots, and the resources of each binding. Without
-    captured snapshots, assume one with the newest index in the bindings, and the objects last recorded in state, or
-    else selected now.
+    captured snapshots, assume one snapshot with the newest index in the bindings. Its objects are the last ones
+    recorded in state, or else those selected now.
     """
     observed_snapshots: list[ResourceSnapshot] = []
     selected_hashes = set(map(compute_comparable_hash, selection.manifests))
@@ -257,7 +257,7 @@ def _render_observed_clusters(
             continue  # unknown snapshot, or nothing placed
         observed = observed_bindings[binding.cluster]
         names = tuple(get_list(observed, "overrides"))  # in the binding's order: cluster overrides first
-        overrides = _get_captured_overrides(override_snapshots, names)
+        overrides = _get_captured_overrides(override_snapshots, names)  # None if one was not captured
         if (snapshot.index, names) not in renderers:
             known_overrides = selection.overrides if overrides is None else overrides
             renderer = ClusterRenderer(snapshot.objects, known_overrides, selection.clusters.labels)
@@ -298,8 +298,8 @@ def _build_assumed_resources(
 
 
 def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
-    """Record the resources on each cluster and the trigger of each binding in the private note (data in state beside
-    the attributes), after all rollouts. `serial` is that of the state after the apply.
+    """Record the resources on each cluster and the trigger of each new binding, after all rollouts. The record is the
+    private note: data in state next to the attributes. `serial` is that of the state after the apply.
     """
     prior_note = get_prior_note(placement.spec)
     prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # not replaced
@@ -318,8 +318,8 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
 
 
 def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, float]:
-    """Return the clusters able to be picked by a PickN instead of others, each with the share of picks: the number of
-    new clusters, divided by the eligible ones without a binding before. {} if it picks all of them, or none.
+    """Return the clusters among which a PickN chooses, each with the chance of a random choice. With 2 new clusters out
+    of 3 eligible ones without a binding before, each has 2/3. {} if it picks all of them, or none.
     """
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:

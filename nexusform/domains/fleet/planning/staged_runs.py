@@ -130,7 +130,7 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
 
 def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
     """Yield the clusters with a binding changed by a run. A binding stays as it is, with the message of an earlier run,
-    only if everything it names is the same already: state, resource snapshot, overrides and apply strategy.
+    if its state, resource snapshot, overrides and apply strategy are those of this run already.
     """
     prior = index_by_cluster(placement.spec.prior_bindings)
     changed_before = placement.rollout.clusters | placement.released_clusters | placement.clusters_with_unknown_rollout
@@ -234,8 +234,8 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 
 
 def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
-    """Return the clusters of a run with failing resources, each with the cause: failing overrides, or else apply
-    failures of an unfinished cluster, configured there or reported by the hub for the run's snapshot.
+    """Return the clusters of a run with failing resources, each with the cause. An override may fail on any of them. An
+    apply counts only on unfinished clusters: as configured there, or as reported by the hub for the run's snapshot.
     """
     failures: dict[str, str] = {}
     if not placement.spec.configuration.is_report_only:  # else nothing is applied

@@ -112,6 +112,7 @@ class _ChangedIndex:
                 self._add_member(item)
 
     def _add_member(self, member: _ChangedInstance) -> None:
+        """Add the position of a member to the lists of remaining, changed and relabeled members."""
         if not member.instance.is_removed:
             self.remaining_members.append(member.position)
         if len(member.versions) > 1:  # neither new nor removed
@@ -138,9 +139,8 @@ class _ChangedIndex:
 
 
 def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs) -> Iterator[int]:
-    """Yield the positions of the steps to be completed before the step of a changed object, for one affected placement
-    (that of the rollout). A hub evaluates an eviction against the existing bindings, so all rollouts of its placement
-    follow it.
+    """Yield the positions of the steps to be completed before the step of a changed object, for the placement of the
+    rollout. A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
     """
     requested = changed.versions[-1]  # the object after the plan; the former one if removed
     evictions = index.list_steps(FleetEviction, rollout.placement)
@@ -211,8 +211,8 @@ def _find_inputs_of_started_rollout(index: _ChangedIndex, rollout: _RolloutInput
 def _find_overrides_before_content(
     index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
 ) -> Iterator[int]:
-    """Yield the overrides awaited by content, to be rolled out with it. There are none for content of a new placement,
-    since this waits itself; and content with the new namespace of an override must be first.
+    """Yield the overrides awaited by content, to be rolled out with it. Content of a new placement awaits none, since
+    the placement waits itself. Content with the new namespace of an override does not await it: the namespace is first.
     """
     if rollout.is_new:
         return
@@ -236,8 +236,8 @@ def _get_placement_key(version: FleetObject) -> str:
 def compute_step_order(
     instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
-    """Return the addresses to complete before the step of each address (run, approval, eviction, or start of a
-    rollout), and warnings about overrides created after the start of a rollout.
+    """Return for each address the addresses to complete before its step, and warnings about overrides created after
+    the start of a rollout. Such a step is a run, an approval, an eviction, or the start of a rollout.
     """
     changed_objects = list(_list_changed_objects(instances))
     index = _ChangedIndex(changed_objects)
@@ -293,8 +293,9 @@ class _RolloutIndex:
 
     def __init__(self, index: _ChangedIndex, placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> None:
         self._placements, self._hub = placements, hub
-        self._inputs: dict[str, _RolloutInputs] = {}
-        # Overrides of all placements, before and after, with their position. Others start a rollout themselves.
+        self._inputs: dict[str, _RolloutInputs] = {}  # by key of the placement, filled by `get`
+        # Overrides without a placement (for all), before and after the plan, with their position in the index. An
+        # override naming its placement starts a rollout itself.
         self._overrides: list[tuple[int, FleetOverride]] = []
         self._new_namespace_positions: set[int] = set()  # those with a namespace created by this plan
         ordered: dict[str, None] = {}  # keys of placements, an ordered set: those with an eviction come first
@@ -368,9 +369,9 @@ def _is_switching_to_runs(placement: PlacementPlan) -> bool:
 
 
 def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex, hub: PlannedHub) -> Iterator[str]:
-    """Yield the keys of the placements affected by a step. For content and overrides, yield only those with a reason to
-    wait: an eviction, an override of all placements, new labels of members, or a switch to staged runs. For
-    overrides, also yield "": they wait for their namespace in any case.
+    """Yield the keys of the placements affected by a step. For content and overrides these are only placements with a
+    reason to wait: an eviction, an override of all placements, new labels of members, or a switch to staged runs.
+    Overrides also have the key "" (no placement), since each waits for its namespace.
     """
     requested = changed.versions[-1]
     match requested:
@@ -425,9 +426,7 @@ def check_step_order(
 
 
 def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedInstance]:
-    """Yield the instances of fleet objects with a step in this plan, in planning order. Each has its versions: the
-    object before the plan, the planned one, or both.
-    """
+    """Yield the fleet objects with a step in this plan, in planning order, with the versions before and after it."""
     for position, instance in enumerate(instances):
         build = instance.type.build_fleet_object  # None: not a fleet object
         if build is None or instance.is_invalid:

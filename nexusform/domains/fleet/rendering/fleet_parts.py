@@ -151,8 +151,8 @@ def list_fleet_members(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str, str], MatrixCell]:
-    """Return the cells of placements with bindings by (placement, cluster): the binding; else the rejection by a rule,
-    or by the scheduler; else the message in the placement's status. The first one found counts (`setdefault`).
+    """Return the cells of placements with bindings, by (placement, cluster). A cell has the first of: the binding,
+    the rejection by a rule, the rejection by the scheduler, the message in the placement's status.
     """
     cells: dict[tuple[str, str], MatrixCell] = {}
     placements: set[str] = set()

@@ -409,9 +409,7 @@ def _describe_uncertainty(reason: PodPlacementReason) -> str:
 
 
 def _build_node_scores_section(reason: PodPlacementReason) -> Section:
-    """Build the section with the points of feasible nodes by rule; nodes with equal points share a row. The chosen node
-    has a row of its own.
-    """
+    """Build the section with the points of feasible nodes by rule: a row for the chosen node, others by points."""
     feasible = [verdict for verdict in reason.nodes if verdict.total is not None]  # rejected ones have no total
     rules = dict.fromkeys(rule for verdict in feasible for rule in verdict.points)  # in order, each once
     groups: dict[tuple[str, ...], list[str]] = {}  # node names by ("chosen" or "", points by rule, total)

@@ -27,8 +27,7 @@ MISCONFIGURED = (
     " specified or MinAvailable is specified as a percentage for PickAll ClusterResourcePlacement"
 )
 
-# Key of the predicted result in the note of an eviction.
-PREDICTED_EVICTION = "predicted"
+PREDICTED_EVICTION = "predicted"  # key of the predicted result in the note of an eviction
 
 
 class PlacementDisruptionBudget(Struct, frozen=True):

@@ -46,20 +46,20 @@ class MemberList:
 
     @cached_property
     def members_by_label(self) -> dict[str, dict[str, Mask]]:
-        """Masks of members by label key and value."""
+        """Bit masks of members by label key and value: bit 2 is the third member."""
         index: dict[str, dict[str, Mask]] = {}
-        for i, member in enumerate(self.members):
+        for position, member in enumerate(self.members):
             for key, value in member.labels.items():
                 by_value = index.setdefault(key, {})
-                by_value[value] = by_value.get(value, 0) | 1 << i
+                by_value[value] = by_value.get(value, 0) | 1 << position
         return index
 
     @cached_property
     def members_by_taints(self) -> dict[tuple[Taint, ...], Mask]:
-        """Members by their exact list of taints."""
+        """Bit masks of members by their exact list of taints: bit 2 is the third member."""
         index: dict[tuple[Taint, ...], Mask] = {}
-        for i, member in enumerate(self.members):
-            index[member.taints] = index.get(member.taints, 0) | 1 << i
+        for position, member in enumerate(self.members):
+            index[member.taints] = index.get(member.taints, 0) | 1 << position
         return index
 
     def select_by_labels(self, selector: LabelSelector | None) -> Mask | str:
@@ -110,25 +110,24 @@ def build_mask(positions: Iterable[int]) -> Mask:
 
 
 def iterate_ascending(mask: Mask) -> Iterator[int]:
-    """Yield the positions of a set in name order."""
+    """Yield the positions of the 1 bits in a mask, the lowest first. Bits are members, in name order."""
     while mask:
-        lowest = mask & -mask
+        lowest = mask & -mask  # the lowest 1 bit alone
         yield lowest.bit_length() - 1
         mask ^= lowest
 
 
 def iterate_descending(mask: Mask) -> Iterator[int]:
-    """Yield the positions of a set, largest name first."""
+    """Yield the positions of the 1 bits in a mask, the highest first. Bits are members, in name order."""
     while mask:
-        position = mask.bit_length() - 1
+        position = mask.bit_length() - 1  # of the highest 1 bit
         yield position
         mask ^= 1 << position
 
 
 class BindingTable:
-    """Bindings by cluster and as sets of members by class. Classes in order of the test: deleting (dropped),
-    unscheduled, dangling (cluster missing or leaving: marked Unscheduled), obsolete, scheduled, bound. Health
-    is ignored.
+    """Bindings by cluster and as sets of members by class. Classes in order of test: deleting (dropped), unscheduled,
+    dangling (cluster missing or leaving: marked Unscheduled), obsolete, scheduled, bound. Health is ignored.
     """
 
     def __init__(self, prior: Iterable[Binding], member_list: MemberList, policy_snapshot: int) -> None:
@@ -136,10 +135,11 @@ class BindingTable:
         self.policy_snapshot = policy_snapshot
         self.changes: list[BindingChange] = []
         self.by_cluster: dict[str, Binding] = {}
+        # Bit masks: the bit 1 << position is 1 for a member with such a binding.
         self.scheduled: Mask = 0
         self.bound: Mask = 0
-        self.obsolete: Mask = 0
-        self.unscheduled: Mask = 0
+        self.obsolete: Mask = 0  # picked under an earlier policy
+        self.unscheduled: Mask = 0  # to be removed
         for binding in prior:
             self._add_binding(binding)
 
@@ -184,14 +184,14 @@ class BindingTable:
         """Bind a picked member: reuse its obsolete or unscheduled binding, else create one. Return the action."""
         name = self.member_list.members[position].name
         bit = 1 << position
-        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None  # resource snapshot
+        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None  # None: no resources yet
         existing = self.by_cluster.get(name)
         if existing is not None and self.obsolete & bit:
             action, state, snapshot = BindingAction.REPOINTED, existing.state, existing.resource_snapshot
         elif existing is not None and self.unscheduled & bit:
             action, state = BindingAction.RECOVERED, existing.previous_state or BindingState.SCHEDULED
             snapshot = existing.resource_snapshot
-        self.obsolete &= ~bit
+        self.obsolete &= ~bit  # the member's bit moves to the set of the new state
         self.unscheduled &= ~bit
         if state is BindingState.BOUND:
             self.bound |= bit
@@ -202,7 +202,7 @@ class BindingTable:
         return action
 
     def release_member(self, position: int, cause: ChangeCause) -> None:
-        """Mark a member's binding Unscheduled."""
+        """Mark a member's binding Unscheduled, and move the member's bit to that set."""
         bit = 1 << position
         self.scheduled &= ~bit
         self.bound &= ~bit

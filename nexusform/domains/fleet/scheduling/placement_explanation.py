@@ -90,9 +90,8 @@ class ClusterExplanation(Struct, frozen=True):
 
 
 class PlacementExplanation(Struct, frozen=True):
-    """Explanation of one placement over the whole fleet: members in name order, then unknown names. `number`
-    is N (None: all eligible, or a list of names), `batches` are the picked clusters, best first; `abort` is
-    the scheduler's error.
+    """Explanation of one placement over the whole fleet: members in name order, then unknown names. `number` is N
+    (None: all eligible, or a list of names), `batches` are the picked clusters, best first; `abort`: the error.
     """
 
     policy: Policy
@@ -143,8 +142,8 @@ def explain(
     snapshot: PolicySnapshot,
     namespace: str = "",
 ) -> PlacementExplanation:
-    """Explain every cluster: its pick in a replay of the cycles from `prior_bindings`, and each rule's verdict at the
-    start of the last cycle (a cycle picks a batch of clusters).
+    """Explain every cluster by a replay of the scheduling cycles from `prior_bindings`; each picks a batch of clusters.
+    An explanation has the cluster's pick in any cycle, and the verdict of each rule at the start of the last one.
     """
     request = PlacementRequest(policy, namespace)
     bindings = tuple(prior_bindings)
@@ -241,7 +240,7 @@ def _explain_members(
         rank, margin = ranks.get(member.name, (None, None))
         # The number of the cycle that picked the cluster, from 1; None if none did.
         batch = next((number for number, picks in enumerate(replay.batches, 1) if member.name in picks), None)
-        is_bound = bool(bound_mask_at_start >> position & 1)
+        is_bound = bool(bound_mask_at_start >> position & 1)  # the bit of this member
         binding = replay.final_bindings.get(member.name) if is_bound or batch else None
         if binding is not None:  # bound or picked: report the recorded scores
             affinity, spread = binding.affinity_score, binding.topology_spread_score

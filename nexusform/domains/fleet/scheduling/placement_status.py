@@ -221,9 +221,8 @@ def build_placement_status(
     is_external: bool = False,
     status_namespace: str = "",
 ) -> PlacementStatus:
-    """Build the status of a placement and its clusters. `number` is N of a PickN; clusters without progress have not
-    started. `prefix` is the placement's kind; `is_external`: staged runs roll it out. `status_namespace` has a copy of
-    the status ("": none).
+    """Build the status of a placement and its clusters. `number` is N of a PickN. Clusters without progress have not
+    started. `prefix` is the placement's kind; `is_external`: staged runs roll it out. `status_namespace` gets a copy.
     """
     if scheduling is None:  # no scheduling cycle yet
         text = "Scheduling has not completed"
@@ -246,9 +245,8 @@ def build_placement_status(
 
 
 def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: str) -> Iterable[Condition]:
-    """Yield the conditions of the placement, one per step of the rollout. The first step that is not True on all
-    clusters is the last one. Their texts have the number of clusters with this status. `prefix` is the kind in
-    condition types.
+    """Yield the conditions of the placement, one per step of the rollout. The first step not True on all clusters is
+    the last one. Texts have the number of clusters with this status. `prefix` is the kind in condition types.
     """
     if not progresses:
         return  # no cluster is picked
@@ -272,10 +270,11 @@ def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: s
 def _build_external_condition(
     clusters: Sequence[str], progresses: Sequence[ClusterProgress], prefix: str
 ) -> Condition | None:
-    """Build the condition of a placement with staged runs, if its clusters have different resource snapshots, or none,
-    or the rollout of one is unknown; else, or without picked clusters, None: the usual conditions apply.
+    """Build the condition of a placement with staged runs; None if the usual conditions apply. These apply without
+    picked clusters, or if all clusters have one resource snapshot and a known rollout. Otherwise the rollout of the
+    placement is unknown, because that of a cluster is unknown, the snapshots differ, or there are none.
     """
-    versions = {progress.resource_snapshot for progress in progresses}
+    versions = {progress.resource_snapshot for progress in progresses}  # None: a cluster without one
     unknown_clusters = [
         cluster for cluster, progress in zip(clusters, progresses, strict=True) if progress.rollout_started == UNKNOWN
     ]

@@ -1,6 +1,4 @@
-"""Cluster properties: values, comparisons and contradictions. Source: KubeFleet
-pkg/scheduler/framework/plugins/clusteraffinity.
-"""
+"""Properties of clusters. Source: KubeFleet pkg/scheduler/framework/plugins/clusteraffinity."""
 
 import operator
 from collections.abc import Callable, Iterable
@@ -103,9 +101,7 @@ class _PropertyBound(Struct, frozen=True):
 
 
 def find_contradictory_requirements(requirements: Iterable[PropertyRequirement]) -> str | None:
-    """Return why requirements on one property contradict each other; None if they do not. Malformed requirements
-    are left out; other checks report them.
-    """
+    """Return why the well-formed requirements on one property contradict each other; None if they do not."""
     lower_bounds: list[_PropertyBound] = []
     upper_bounds: list[_PropertyBound] = []
     equal: Quantity | None = None

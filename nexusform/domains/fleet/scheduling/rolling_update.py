@@ -187,8 +187,8 @@ class _WaveState(Struct, frozen=True):
 
 
 def _group_pending_clusters(by_cluster: dict[str, Binding], latest: int, outdated: set[str]) -> _PendingClusters:
-    """Return the clusters to delete (unscheduled), update (bound, but `outdated` or without the `latest` resource
-    snapshot) and bind, in name order.
+    """Return (clusters to delete, to update, to bind), each in name order. Those to delete are unscheduled. Those to
+    update are bound, but in `outdated` or without the `latest` resource snapshot.
     """
     delete: list[str] = []
     update: list[str] = []

@@ -303,7 +303,9 @@ def _sort_bindings_worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, 
 def _pick_missing_clusters(
     request: PlacementRequest, binding_table: BindingTable, number: int, missing_count: int
 ) -> _CycleOutcome:
-    """Pick one batch: a single cluster with spread constraints (each pick changes the next), else all missing ones."""
+    """Pick one batch of clusters. With spread constraints it is a single cluster, since each pick changes the scores
+    of the next one. Otherwise the batch has all missing clusters.
+    """
     limit = 1 if request.policy.spread_constraints else missing_count
     filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
     if isinstance(filter_result, CycleAbort):
@@ -320,7 +322,7 @@ def _pick_missing_clusters(
     if isinstance(picked_bindings, CycleAbort):
         return _CycleOutcome(abort=picked_bindings)
     if missing_count > limit and len(picked_bindings) == limit:  # a full batch: the next cycle picks the next one
-        return _CycleOutcome(needs_requeue=True)
+        return _CycleOutcome(needs_requeue=True)  # only the last cycle writes a status
     selected = (*picked_bindings, *_list_bindings(binding_table, *kept_groups))
     # The eligible members that were not picked, best first.
     members = binding_table.member_list.members
@@ -341,8 +343,9 @@ def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[
 def _bind_picked_clusters(
     binding_table: BindingTable, picks: list[ScoredMember], targets: Mask, *, has_scores: bool = True
 ) -> tuple[Binding, ...] | CycleAbort:
-    """Bind the picks, release obsolete bindings of members outside `targets`, and return the bindings of the picks:
-    created, repointed, recovered. An unrecoverable binding stops the cycle before any change.
+    """Bind the picks, and release obsolete bindings (of an earlier policy) of members outside `targets`. Return the
+    bindings of the picks: created, repointed to the new policy, or recovered from a removal. An unrecoverable binding
+    stops the cycle before any change.
     """
     for pick in picks:
         if binding_table.is_unrecoverable(pick.position):

@@ -209,10 +209,9 @@ class StagedRunOutcome(Struct, frozen=True):
 
 
 def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = frozenset()) -> tuple[RunStep, ...]:
-    """Return every step of a run: tasks before each stage, its clusters by group, tasks after it; deletions
-    last. Tasks of one stage run in parallel. A stage without clusters is skipped with its tasks. A run starts
-    the next cluster once one is ready, so at most `concurrency` are in progress; the groups assume equal
-    durations. A cluster in `failing` is never ready and keeps its slot.
+    """Return every step of a run: by stage the tasks before it, its clusters by group, and the tasks after it; at the
+    end the deletions. A run starts the next cluster once one is ready, so at most `concurrency` are in progress. The
+    groups assume equal durations, and tasks run in parallel. A cluster in `failing` is never ready and keeps its slot.
     """
     steps: list[RunStep] = []
     for stage in plan.stages:
@@ -254,9 +253,9 @@ def simulate_staged_run(
     failing: frozenset[str] = frozenset(),
     finished: frozenset[str] = frozenset(),
 ) -> StagedRunOutcome:
-    """Execute a run as far as possible. `approved` None: all approvals are granted. Clusters in `finished`
-    are not updated again, even if changed since. A cluster in `failing` gets the resources but is never
-    ready: its stage continues in the remaining slots and does not end.
+    """Execute a run as far as possible; return its steps taken, the bindings, and the reason for an early end. With
+    `approved` None all approvals are granted. Clusters in `finished` are not updated again. Clusters in `failing` get
+    the resources but are never ready: their stage continues in the remaining slots and does not end.
     """
     active = index_by_cluster(list_active_bindings(bindings))
     completed_steps: list[RunStep] = []

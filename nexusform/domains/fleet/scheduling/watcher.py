@@ -69,9 +69,8 @@ _RELEASE_TRIGGERS = {
 
 
 def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> Trigger:
-    """Return the trigger of a binding change. For a release, its cause decides. For a pick, the first of these applies:
-    a new placement or policy, a lost binding or a change of its cluster, a trigger of the whole placement, and last a
-    change of any member.
+    """Return the trigger of a binding change. For a release, its cause decides. For a pick, the first of these counts:
+    a new placement or policy, a lost binding or change of its cluster, a trigger of the placement, any member's change.
     """
     if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
         return _RELEASE_TRIGGERS[change.cause]
@@ -109,8 +108,8 @@ class MemberChange(Struct, frozen=True):
 
 
 def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> Trigger | None:
-    """Return the trigger of a member's change; None if it queues nothing. A new member queues placements once eligible,
-    a member in deletion only after its removal; added taints, heartbeats and a loss of eligibility never do.
+    """Return the trigger of a member's change; None if it queues no placement for scheduling. New members do so once
+    eligible, and members in deletion only after their removal. Added taints, heartbeats and lost eligibility never do.
     """
     if new_member is None:
         return Trigger.CLUSTER_LEFT
@@ -146,8 +145,8 @@ def find_member_changes(old_members: Iterable[Member], new_members: Iterable[Mem
 def enqueue_placements(
     old_members: Iterable[Member], new_members: Iterable[Member], placements: Iterable[WatchedPlacement]
 ) -> dict[str, tuple[MemberChange, ...]]:
-    """Return the placements queued by changes between two member lists: by key of the placement, the changes that queue
-    it, in the order of member names. Placements that nothing queues are missing.
+    """Return the placements queued for scheduling by changes between two member lists. The changes queuing a placement
+    are by its key, in the order of member names. Other placements are missing.
     """
     all_changes = find_member_changes(old_members, new_members)
     departures = tuple(change for change in all_changes if change.trigger is Trigger.CLUSTER_LEFT)
@@ -170,8 +169,8 @@ class IneffectiveMemberChange(Struct, frozen=True):
 def find_member_observations(
     old_member: Member, new_member: Member, request: PlacementRequest
 ) -> tuple[IneffectiveMemberChange, ...]:
-    """Return the changes of a bound member sufficient to reject it in a new pick; of a PickFixed, only a loss of
-    eligibility, since taints and labels do not count there.
+    """Return the changes of a bound member, each sufficient to reject it in a new pick. For a PickFixed only a loss of
+    eligibility counts, since it ignores taints and labels.
     """
     results: list[IneffectiveMemberChange] = []
     ineligibility = cluster_eligibility.explain_ineligibility(new_member)

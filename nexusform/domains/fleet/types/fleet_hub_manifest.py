@@ -247,7 +247,9 @@ def find_secret_paths(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def build_hub_objects(attributes: Mapping[str, Any]) -> HubObjects:
-    """Return the objects and their cluster. Another version of a write-only body is another content."""
+    """Return the objects and their cluster. State has no text of a write-only body, so each object gets the version of
+    the body: another version makes it another object, and a rollout starts.
+    """
     manifests = _read_manifests(attributes).manifests
     version = attributes.get(_VERSION)
     if version is not None:

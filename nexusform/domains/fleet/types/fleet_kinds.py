@@ -151,9 +151,9 @@ def build_fleet_type(
     manifest: AttributeSchema = MANIFEST,
     goes_beside: tuple[str, ...] = (),
 ) -> ResourceType:
-    """Build a resource type of the fleet API. `read(attributes, arguments)` returns its object,
-    `findings(object, arguments)` its problems; `values` are attributes outside the manifest. `goes_beside`: see
-    `concurrent_types` of ResourceType.
+    """Build a resource type of the fleet API. `read(attributes, arguments)` returns its object, and `findings(object,
+    arguments)` its problems. `values` are attributes outside the manifest. `goes_beside` are types with objects waiting
+    for those of this type, such as a run for its approval: both start together (`concurrent_types`).
     """
     schema = BlockSchema(
         {

@@ -129,8 +129,8 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
 
 
 def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator[Problem]:
-    """Yield errors for selected kinds with another scope than the placement: a cluster scoped placement selects kinds
-    without a namespace, a namespaced one only the others. Kinds of custom resources have unknown scopes: no errors.
+    """Yield errors for selected kinds of another scope. A cluster-scoped placement selects kinds without a namespace, a
+    namespaced one (`is_namespaced`) only the others. Kinds of custom resources have unknown scopes, so no errors.
     """
     invalid_kinds = _CLUSTER_KINDS
     explanation = "a cluster scoped resource"

@@ -108,7 +108,7 @@ _APPROVED: Final = make_placement_argument(
 
 
 def _read_approval(attributes: Values, arguments: Values, fleet: FleetKind) -> FleetApprovalRequest:
-    """Return an approval request. It is approved by argument, else by its manifest's condition, without both always."""
+    """Return an approval request. The argument `approved` decides, else the manifest; without both it is approved."""
     document, is_approved = fleet.read_document(attributes), attributes.get("approved")
     if not isinstance(is_approved, bool):
         is_approved = document is None or ("Approved", "True") in document.conditions

@@ -120,24 +120,23 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 class ManifestReader:
-    """Reader of manifest files; collects objects and problems. `is_observed`: objects come from a hub, which
-    may include generated objects and duplicates.
-    """
+    """Reader of manifest files. With `is_observed`, objects of a hub may include generated ones and duplicates."""
 
     def __init__(self, *, lenient: bool, is_observed: bool = False) -> None:
         self.lenient = lenient
         self.is_observed = is_observed
         self.manifests: list[Manifest] = []
         self.problems: list[Problem] = []
-        self._files: set[str] = set()
 
-    def add_file(self, name: str, content: bytes, path: Path) -> None:
-        """Read a file; `path` is the path of its argument."""
+    def add_file(self, name: str, content: bytes, argument_path: Path) -> None:
+        """Add the objects and problems of a file. Problems show its `name`, and refer to the argument with this name:
+        ("directory",) or ("files", 0).
+        """
         reading = parse_manifests(name, content)
         self.manifests += reading.manifests
-        self.report_findings(reading.findings, path)
+        self.report_findings(reading.findings, argument_path)
         for manifest in reading.manifests:
-            self.report_findings(self._check_manifest(manifest), path)
+            self.report_findings(self._check_manifest(manifest), argument_path)
 
     def report_findings(self, findings: Iterable[Problem], path: Path) -> None:
         """Report findings about a file at the path of its argument."""
@@ -190,8 +189,8 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
 def read_files(
     reader: ManifestReader, attributes: Mapping[str, Any], context: ReadContext, empty_reason: str
 ) -> Path | None:
-    """Read the files and return the path of their argument, for problems; None if the directory cannot be read.
-    `empty_reason` completes the message about files without objects.
+    """Read the files into `reader`; return the path of their argument for problems: ("directory",) or ("files",).
+    None if the directory cannot be read. `empty_reason` completes the message about files without objects.
     """
     directory = attributes.get("directory")
     try:
@@ -217,8 +216,8 @@ def read_files(
 
 
 def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the computed attributes: objects by kind, and members. The first of some duplicates counts; later ones are
-    reported, unless the objects were observed on a hub.
+    """Return the computed attributes: objects by kind, and members. Of duplicates the first counts. Later ones are
+    reported, unless they were observed on a hub. Problems refer to `argument`.
     """
     texts: dict[str, dict[str, str]] = {name: {} for name in (*ATTRIBUTES.values(), "hub_objects")}
     members: dict[str, Manifest] = {}

@@ -98,8 +98,9 @@ _MAX_NAMES = 20
 def explain_pods(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
 ) -> tuple[tuple[PodPlacementReason, ...], list[Diagnostic]] | None:
-    """Return reasons for the pods called `name` ("": the only pod), and diagnostics; () if the name suits no pod; None
-    without pods. A prefix selects one cluster or workload (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
+    """Return reasons for the pods called `name` ("": the only pod), and diagnostics. Reasons are () if no pod has the
+    name; the result is None if `pattern` has no pods. A name can start with a cluster or workload: `east/shop-0`,
+    `east/web/Deployment/shop/shop-0`.
     """
     errors = select_errors(result.diagnostics)
     addresses: dict[str, None] = {}  # of objects with pods after the plan, an ordered set
@@ -133,8 +134,8 @@ def explain_pods(
 def _check_pod_name(
     pattern: AddressPattern, name: str, names: list[str], rejected: Mapping[str, str]
 ) -> Diagnostic | None:
-    """Return an error if a name ("": the only pod) suits none of the pods with these `names`, or a pod not created:
-    `rejected` gives the reasons by name.
+    """Return an error if `name` ("": the only pod) is not one pod in `names`, or is in `rejected`: the reasons for pods
+    not created, by name.
     """
     if not name and len(names) > 1:
         text = f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."

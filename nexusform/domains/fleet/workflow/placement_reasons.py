@@ -53,7 +53,9 @@ def build_placement_reason(
     *,
     is_sensitive: bool,
 ) -> PlacementReason:
-    """Build the reason of a placement at one cluster, or ("") all, from the plan's rows; without sensitive objects."""
+    """Build the reason of a placement at one `cluster` ("" for all), from the plan's rows. With `is_sensitive`, the
+    objects of the placement are left out.
+    """
     bindings = index_by_cluster(select_scheduled_bindings(placement.bindings))
     note = placement.spec.instance.prior_note
     origins = {name: find_placement_origin(note, name) for name in bindings}  # (trigger, state serial), None if unknown
@@ -109,9 +111,8 @@ def _get_snapshot_and_cluster_resources(
 
 
 class PodPlacementReason(Struct, frozen=True):
-    """Reasons for one pod on one cluster. `nodes` are the verdicts of all nodes, best first; `is_current`:
-    they describe the present state of a kept pod, not a decision. `machine` and `zone` are "" for a Pending
-    pod.
+    """Reasons for one pod on one cluster. `nodes` are the verdicts of all nodes, best first. `is_current`: they show
+    the present state of a kept pod, not a decision. `machine` and `zone` are "" for a Pending pod.
     """
 
     address: str

@@ -30,11 +30,10 @@ class CollectionCache:
         self._timing = timing
         self._lock = Lock()
         self._bodies: dict[ObjectName, dict[str, Any]] = {}
-        self._change_counts: dict[ObjectName, int] = {}
-        # by the placement of each object
-        self._by_placement: dict[ObjectName, dict[ObjectName, dict[str, Any]]] = {}
+        self._change_counts: dict[ObjectName, int] = {}  # of changes received, for callers waiting for one
+        self._by_placement: dict[ObjectName, dict[ObjectName, dict[str, Any]]] = {}  # bodies by placement and name
         self._version = 0  # latest version received
-        self.is_active = False
+        self.is_active = False  # True while the watch runs
         Thread(target=self._run_watch, daemon=True, name=f"watch {collection}").start()
 
     def get(self, name: ObjectName) -> dict[str, Any] | None:
@@ -119,8 +118,8 @@ class HubCache:
     def __init__(self, hub: HubClient, timing: ClientClock) -> None:
         self._hub = hub
         self._timing = timing
-        self._requested: dict[str, set[ObjectName]] = {}
-        self._caches: dict[str, CollectionCache] = {}
+        self._requested: dict[str, set[ObjectName]] = {}  # by collection; many requested names start its cache
+        self._caches: dict[str, CollectionCache] = {}  # by collection
         self._lock = Lock()
 
     def find_cache(self, path: str) -> tuple[CollectionCache | None, ObjectName]:

@@ -130,10 +130,9 @@ class HubClient:
         self.server = account.server
         self.unverified_server = account.explain_unverified_server()
         self.context = account.context
-        # clients with expired credentials; other threads may still use them
-        self._expired_clients: list[ApiClient] = []
+        self._expired_clients: list[ApiClient] = []  # credentials expired; other threads may still use them
         self._credentials_lock = Lock()
-        self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
+        self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}  # by group and version; (plural, is_namespaced)
         self._discovery_lock = Lock()
         self._send_slots = Semaphore(_MAX_CONCURRENT)
         self._webhook_failed_at: float | None = None  # start of webhook timeouts in dry runs
@@ -232,8 +231,8 @@ class HubClient:
         return self.list_at_version(path, **query).items
 
     def list_at_version(self, path: str, version: str = "", **query: str) -> ObjectList:
-        """Return all objects of a collection with their version: the latest ("", also if it expires during the list:
-        another attempt), or `version`. Raises ApiError and HubProblem.
+        """Return all objects of a collection at a `version`, with this version. "" is the latest one: if it expires
+        between the pages of the list, list again. Raises ApiError and HubProblem.
         """
         if version:
             return self._list_pages(path, query, {"resourceVersion": version, "resourceVersionMatch": "Exact"})
@@ -348,8 +347,9 @@ class HubClient:
         content_type: str = _JSON,
     ) -> tuple[ApiResponse, dict[str, Any]]:
         """Send a request; return the answer and its object. Temporary failures are retried until a deadline, and
-        rejected credentials are renewed once. Raises ApiError and HubProblem. The pause between attempts doubles, from
-        half a second to 15 seconds, unless the server requests one (`retry_after`). Only a missing answer is reported.
+        rejected credentials are renewed once. The pause between attempts doubles, from half a second to 15 seconds,
+        unless the server requests one (`retry_after`). A hub without an answer is reported once to the running step.
+        Raises ApiError and HubProblem.
         """
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         request = ApiRequest(method, path, query, content, {"Accept": _JSON, "Content-Type": content_type})

@@ -1,6 +1,5 @@
 """Snapshot of all fleet objects on a hub, and of other objects for selectors. Kinds listed at different times are
-inconsistent: a deleted placement still names clusters without bindings. The first list fixes the resource version, and
-the others request it.
+inconsistent: a deleted placement still names clusters without bindings. So all lists request the version of the first.
 """
 
 from __future__ import annotations
@@ -106,9 +105,9 @@ class _ListForbidden(Exception):
 
 
 def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> list[dict[str, Any]]:
-    """Return the objects of all kinds, at one resource version with `is_fixed`; all missing permissions are one
-    problem. A tenant (`scope.namespaces`) without permission for a whole kind reads it by namespace. Raises
-    _ResourceVersionExpired, ExternalQueryProblem and HubProblem.
+    """Return the objects of all kinds; with `is_fixed`, all at the resource version of the first list. A tenant
+    (`scope.namespaces`) without permission for a whole kind reads it by namespace. Missing permissions are one
+    problem. Raises _ResourceVersionExpired, ExternalQueryProblem and HubProblem.
     """
     items: list[dict[str, Any]] = []
     forbidden: list[str] = []  # messages about missing permissions

@@ -76,9 +76,9 @@ class ContentVerifier:
         return "the hub has not taken a snapshot of all changes yet"
 
     def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
-        """Return `verification`, together with the clusters with other objects than planned: at a resource snapshot, or
-        after overrides. Staged runs have checks of their own. The snapshots of a new placement are not read. Works have
-        the objects after overrides: they are read if the plan has overrides and the rollout is complete.
+        """Return `verification` extended by the clusters with other objects than planned. The objects before overrides
+        are in the resource snapshot, not read for a new placement. Those after overrides are in the Works, read if the
+        plan has overrides and the rollout is complete. Staged runs have checks of their own.
         """
         resources, latest_index = self._get_planned_resources(), final.latest_snapshot
         is_rolled_out = not final.message and not self._is_run_managed
@@ -299,8 +299,9 @@ def find_wrong_objects(
     applied: AppliedObjects,
     kept_titles: AbstractSet[str] = frozenset(),
 ) -> str:
-    """Return how the objects of a resource snapshot differ from the planned ones; "" without a difference,
-    or for a snapshot deleted by the hub. `snapshots`: all of the placement. `kept_titles`: kept foreign objects.
+    """Return how the objects of a resource snapshot differ from the planned ones. "" means no difference, or a
+    snapshot deleted by the hub. `snapshots`: all of the placement. `applied`: the objects written by this
+    apply. `kept_titles`: kept objects of others.
     """
     manifests = build_manifests(snapshots)
     objects = read_snapshot_objects(manifests, index)
@@ -323,8 +324,9 @@ def find_wrong_objects(
 
 
 def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified predictions of a run: its end, the updated clusters if it stops early, and the place
-    of each cluster in the order of its stage. `note`: the predicted end, updated clusters and stages.
+    """Return the verified predictions of a run: its end, the updated clusters if it stops early, and the place of each
+    cluster in the order of its stage. `note` has the predicted end, updated clusters and stages. The `chance` of a
+    prediction is that of a random guess.
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages"):
@@ -342,7 +344,7 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
             results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
             predictions.append(_build_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
         place = places.get(cluster)
-        if place is not None and (planned_place.size > 1 or place != planned_place):  # the only place is certain
+        if place is not None and (planned_place.size > 1 or place != planned_place):  # a single place counts if wrong
             texts = (planned_place.text, place.text)
             predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size))
     return tuple(predictions)

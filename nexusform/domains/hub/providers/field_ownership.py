@@ -33,8 +33,7 @@ OBJECT_RECREATED: Final = "object-recreated-by-others"
 _MAX_NAMES: Final = 4
 # An API server's owner of fields from before it recorded owners, as in Namespaces.
 _UNKNOWN_MANAGER: Final = "before-first-apply"
-# Key of the uids of a manifest's objects in its private note.
-UIDS: Final = "uids"
+UIDS: Final = "uids"  # key of the uids of a manifest's objects in its private note
 Body = Mapping[str, Any]
 ExistingObject = tuple[HubObject, Body]  # an object to send, and its existing body
 _UNTRACKED_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
@@ -162,8 +161,8 @@ def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
 
 
 def find_released_fields(sent_body: Body, existing: Body, manager: str) -> dict[Path, tuple[str, ...]]:
-    """Return the fields no longer applied by a manager, with their other owners: with an owner a field stays,
-    without one it is removed.
+    """Return the fields no longer applied by a manager, each with its other owners. A field without other owners is
+    removed by the apply; others stay.
     """
     released: dict[Path, tuple[str, ...]] = {}
     for path in sorted(find_own_fields(existing, manager)):
@@ -205,9 +204,9 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
 def build_hub_record(
     type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Build the record for state of a resource's objects on the hub: uids, objects being deleted, and for a placement
-    the foreign fields (applied by others) with their managers. Other entries of the prior record are kept, but not
-    those of a manifest. {} if no object has a uid: none exists.
+    """Build the record for state about a resource's objects on the hub; {} if none exists (has a uid). It has uids,
+    objects being deleted, and for a placement the foreign fields (applied by others) with their managers. Other entries
+    of the prior record are kept, except for a manifest.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
@@ -235,9 +234,7 @@ def build_hub_record(
 
 
 def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:
-    """Return the fields set by other managers only, with the managers; "" without any. Labels, annotations and default
-    values are omitted.
-    """
+    """Return the fields set by other managers only, with the managers; "" without any. Default values are omitted."""
     if type_name == MEMBER_TYPE:
         return ""  # its agent and the join script own the rest
     fields_by_manager: dict[str, list[str]] = {}

@@ -198,8 +198,8 @@ def build_observed_attributes(
     hub_objects: Sequence[HubObject],
     observed: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the attributes of a resource with the values observed in sent fields. `hub_objects` are its objects as
-    sent, `observed` the bodies of the existing ones.
+    """Return the attributes of a resource with the values observed in its sent fields. Other fields do not count.
+    `hub_objects` are its objects as sent, `observed` the bodies of the existing ones.
     """
     by_identity = {HubObject(dict(body), path="").identity: body for body in observed}
     parts = [
@@ -275,7 +275,7 @@ def get_spec_schema(type_name: str) -> BlockSchema:
 
 
 def _fill_schema_defaults(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with all names of a schema: absent arguments have their default, absent blocks are None, or [] if
+    """Return values with all names of a schema. Absent arguments have their default; absent blocks are None, or [] if
     they may repeat. Nested blocks are filled as well.
     """
     result: dict[str, Any] = {}

@@ -81,7 +81,7 @@ class HubDryRun:
         self._new_namespaces: set[str] = set()  # created by the plan
         self._new_groups: set[str] = set()  # API groups of CustomResourceDefinitions created by the plan
         self._existing: dict[str, dict[str, Any] | None] = {}  # listed objects by path
-        self._remaining_count = _MAX_DRY_RUNS
+        self._remaining_count = _MAX_DRY_RUNS  # of dry runs
         self.verdict = ""  # how many changes the hub accepts, as text
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
@@ -267,9 +267,9 @@ class HubDryRun:
     def _validate_object(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, prior: HubObject | None
     ) -> Iterator[Problem]:
-        """Yield the problems of one object: only the first obstacle to an apply (unserved kind, missing member, object
-        in deletion or not in state), or else warnings, followed by a dry run of the apply. `prior`: the object in
-        state, None if new. Raises ApiError for a rejection.
+        """Yield the problems of one object. The first obstacle to an apply is the only problem: an unserved kind, a
+        missing member, an object in deletion or not in state. Otherwise warnings and a dry run of the apply follow.
+        `prior` is the object in state, None if new. Raises ApiError for a rejection.
         """
         path = find_object_path(hub, hub_object)
         if not path:
@@ -341,8 +341,8 @@ class HubDryRun:
     def _warn_released_fields(
         self, hub_object: HubObject, prior: HubObject | None, body: Mapping[str, Any]
     ) -> Iterator[Problem]:
-        """Yield one warning about fields not applied anymore and kept by other owners, and one about removed fields
-        never in this configuration (`prior`: the object in state, None if new).
+        """Yield warnings about fields no longer applied. One is about fields kept by other owners. Another is about
+        fields removed by the apply, but never in this configuration (`prior`: the object in state, None if new).
         """
         manager = self._options.manager
         kept_fields: list[str] = []
@@ -371,8 +371,8 @@ class HubDryRun:
     def _build_rejection_problem(
         self, hub: HubClient, api_error: ApiError, hub_object: HubObject, request: ChangeRequest
     ) -> Problem:
-        """Return the problem of a rejected dry run: validated only during the apply (_DEFERRED), a conflict of field
-        owners, skipped if these credentials cannot validate (DRY_RUN_SKIPPED), or a refusal.
+        """Return the problem of a rejected dry run. Its id is _DEFERRED if only the apply can validate the object, and
+        DRY_RUN_SKIPPED if these credentials cannot. Others are conflicts of field owners, and refusals.
         """
         api_error = hide_sensitive_values(api_error, hub_object, request)
         namespace = get_text(hub_object.body, "metadata", "namespace")
@@ -430,23 +430,25 @@ def _build_conflict_problem(
     return Problem((), FIELD_CONFLICT, detail)
 
 
-def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[str, Any]) -> str:
-    """Return the hub's values of conflicting fields, and ours: ` (hub: 1, configuration: 2)`; "" without a body."""
-    if not body:
+def _describe_values(api_error: ApiError, own_object: HubObject, hub_body: Mapping[str, Any]) -> str:
+    """Return both values of each conflicting field: ` (hub: 1, configuration: 2)`; "" without the hub's body."""
+    if not hub_body:
         return ""  # sensitive, or missing
     values: list[str] = []
     for cause in api_error.causes:
         path = tuple(cause.field.strip(".").split("."))
-        own_value = get_part(hub_object.body, path)
-        if cause.manager and own_value is not None:  # ours is found at the path
-            values.append(f"hub: {json.dumps(get_part(body, path))}, configuration: {json.dumps(own_value)}")
+        own_value = get_part(own_object.body, path)  # None for a path into a list: `containers[name="web"]` is no key
+        if cause.manager and own_value is not None:  # other causes are no conflicts
+            values.append(f"hub: {json.dumps(get_part(hub_body, path))}, configuration: {json.dumps(own_value)}")
     return enclose(" (", format_first_items(values, _MAX_NAMES, separator="; "), ")")
 
 
 def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -> Iterator[Finding]:
-    """Yield the findings: skipped validations combined in one of `severity`, deferred ones (in the verdict) omitted."""
-    skipped_numbers: dict[int, None] = {}
-    causes: dict[str, None] = {}
+    """Yield the findings, with all skipped validations combined into one of `severity`. Deferred validations are
+    omitted, since the verdict reports them.
+    """
+    skipped_numbers: dict[int, None] = {}  # of changes; a dict as an ordered set
+    causes: dict[str, None] = {}  # an ordered set, too
     for number, problem in findings:
         if problem.id == DRY_RUN_SKIPPED:
             skipped_numbers[number] = None
@@ -462,7 +464,7 @@ def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -
 
 
 def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Sequence[Finding]) -> str:
-    """Return how many of the changes sent to the hub it takes, and those deferred to the apply; "" for neither."""
+    """Return a text about the changes accepted by the hub (of `sent`), and those deferred to the apply; "" for none."""
     skipped: set[int] = set()
     rejected: set[int] = set()
     deferred: set[int] = set()
@@ -495,8 +497,8 @@ SelectionIndex = Mapping[tuple[str, str, str, str], Sequence[Body]]
 def find_affected_placements(
     hub: HubClient, requests: Sequence[ChangeRequest], hub_objects: Mapping[int, Sequence[HubObject]]
 ) -> Iterator[tuple[int, Problem]]:
-    """Yield a warning for each manifest with objects selected by placements outside the plan. `hub_objects` are the
-    objects to send by number of their change. Raises HubProblem.
+    """Yield (number of the change, warning) for each manifest with objects selected by placements outside the plan.
+    `hub_objects` are the objects to send by number of their change. Raises HubProblem.
     """
     changed_objects: dict[int, list[HubObject]] = {}  # new or changed ones of manifests, by number of the change
     for number, objects in hub_objects.items():
@@ -530,9 +532,7 @@ def find_affected_placements(
 
 
 def _index_selections(placements: Iterable[Body]) -> SelectionIndex:
-    """Return the placements by each object they select. A namespace selected with its content has one more entry, for
-    all objects in it.
-    """
+    """Return the placements by each selected object. A namespace selected with content has another entry for that."""
     index: dict[tuple[str, str, str, str], list[Body]] = {}
     for placement in placements:
         includes_content = any(

@@ -48,10 +48,10 @@ class FleetHubProvider:
         self.sends_changes = not options.is_read_only
         self._connection = connection
         self._options = options
-        self._verdict = ""
-        self._findings = HubReadFindings()
+        self._verdict = ""  # how many changes the hub accepts in dry runs
+        self._findings = HubReadFindings()  # of all reads, for `list_warnings`
         self._existing_addresses: frozenset[str] = frozenset()  # rejected because of an existing object
-        self._plan_figures: Mapping[str, Figures] = {}
+        self._plan_figures: Mapping[str, Figures] = {}  # of members at planning, by URL of the hub
         self._cache: HubCache | None = None
         self._cache_lock = Lock()
         self._coordination = ApplyCoordination()

@@ -122,14 +122,15 @@ def read_objects(
 def _read_object(
     reader: _HubObjectReader, options: HubOptions, request: ReadRequest, findings: HubReadFindings
 ) -> ReadResult:
-    """Read a resource and its new note from the hub; add warnings and missing resources to `findings`. The
-    attributes stay as recorded where the hub has the same.
+    """Read a resource from the hub; return its attributes, and its note (record of its objects) for state. Attributes
+    stay as recorded if the hub has the same. Add warnings and missing resources to `findings`.
     """
     key, recorded = request.key, request.known_attributes
     if key.type in APPROVAL_TYPES:
         approval = reader.hub.get(build_hub_objects(key.type, recorded)[0].path)
         is_granted = is_approved(get_mapping(approval))
-        # In state an approval stays, even without its request; one of an interrupted step is absent until granted.
+        # An approval in state stays, even without its request. One of an interrupted step (planned) is absent until
+        # it is granted, so the step is repeated.
         return ReadResult(recorded if is_granted or request.planned is None else None, is_observed=True)
     hub_objects = build_hub_objects(key.type, recorded)
     if not hub_objects:  # it has no objects on a hub
@@ -197,8 +198,9 @@ def _select_managed_objects(
     hub_objects: Sequence[HubObject],
     findings: HubReadFindings,
 ) -> list[tuple[HubObject, dict[str, Any]]]:
-    """Return the existing objects of a resource, without those re-created by others unless `takes_ownership`. With
-    `is_read_only` others create all of them. Add findings about re-created objects and foreign fields.
+    """Return the existing objects of a resource, with their bodies. Objects re-created by others are left out unless
+    `takes_ownership`; with `is_read_only` others create all, so none is. Add findings about re-created objects and
+    foreign fields.
     """
     type_name, address = request.key.type, request.address
     managed: list[tuple[HubObject, dict[str, Any]]] = []

@@ -115,9 +115,9 @@ class HubWaiter(Struct, frozen=True):
         sent: Values,
         describe_outdated: Callable[[PlacementProgress], str],
     ) -> tuple[PlacementProgress, PlacementProgress]:
-        """Wait until a placement is rolled out (only scheduled, if staged update runs roll it out); return its progress
-        at the first scheduling decision and at the end. `predicted`: planned attributes, `sent`: the object as sent
-        ({} if nothing was). `describe_outdated`: message about a resource snapshot of older objects, "" for none.
+        """Wait until a placement is rolled out (only scheduled, if staged update runs roll it out). Return its progress
+        at the first scheduling decision and at the end. `predicted` are the planned attributes; `sent` is the object
+        as sent, or {}. `describe_outdated` returns a message about a resource snapshot of older objects, "" for none.
         """
         planned, failing = get_mapping(predicted, "bindings"), list_predicted_failures(predicted)
         path = KINDS[kind].build_path(name, namespace)
@@ -167,8 +167,8 @@ class HubWaiter(Struct, frozen=True):
     def _read_cached_placement(
         self, placement: Values, planned: Values
     ) -> tuple[ObservedPlacementObjects | None, bool]:
-        """Return a placement with its cached bindings (None if these do not suffice, or the cache is not usable), and
-        whether the cache is older than the placement.
+        """Return a placement with its cached bindings, and whether the cache is older than the placement. Without a
+        usable cache, or if bindings do not suffice to show the progress, the first one is None.
         """
         if not _is_status_sufficient(placement, planned):
             return None, False
@@ -273,15 +273,13 @@ class HubWaiter(Struct, frozen=True):
         return progress
 
     def wait_for_rescheduling(self, name: str, former_count: int) -> None:
-        """Wait until a placement is rolled out again after an eviction (or its rollout is blocked), with the former
-        number of clusters if the hub picks them soon. Return as well after a timeout.
+        """Wait until a placement is rolled out again after an eviction, or its rollout is blocked. Wait for the former
+        number of clusters only for a while: the hub may have no other cluster. Return as well after a timeout.
         """
         kind = "ClusterResourcePlacement"
 
         def check_replacement(elapsed: float) -> tuple[bool, str]:
-            """Return whether the placement is rolled out again after an eviction, and pending work. It is to have as
-            many clusters as before (`former_count`). A blocked rollout is an end, too.
-            """
+            """Return (done, pending work): done is a finished or blocked rollout to as many clusters as before."""
             placement_objects = read_placement_objects(self.hub, kind, namespace="", name=name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 return True, ""  # deleted, or no cluster takes over in time

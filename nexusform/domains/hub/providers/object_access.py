@@ -86,8 +86,8 @@ def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]
 def list_in_namespaces(
     hub: HubClient, kind: HubKind, namespaces: Collection[str], **query: str
 ) -> list[dict[str, Any]]:
-    """Return the objects of a kind, of a namespaced one at least those in `namespaces`: several are read by one list of
-    all namespaces if permitted, else one by one. Raises ApiError and HubProblem.
+    """Return the objects of a kind; of a namespaced kind at least those in `namespaces`. Several namespaces are read by
+    one list of all namespaces, if permitted, else one by one. Raises ApiError and HubProblem.
     """
     collections = [kind.build_collection(namespace) for namespace in sorted(namespaces)]
     if not kind.is_namespaced:
@@ -260,9 +260,7 @@ def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
 
 @contextmanager
 def convert_lost_connection(address: str) -> Iterator[None]:
-    """Convert a lost connection during a step: the result is unknown, so the step is neither done nor failed.
-    Raises StepPending.
-    """
+    """Raise StepPending for a connection lost during a step: its result is unknown, so it is not done, nor failed."""
     try:
         yield
     except HubProblem as problem:
@@ -276,9 +274,7 @@ def convert_lost_connection(address: str) -> Iterator[None]:
 
 @contextmanager
 def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
-    """Convert a rejected read after a write: the object exists, so the step is neither done nor failed. Raises
-    StepPending.
-    """
+    """Raise StepPending for a rejected read after a write: the object exists, so the step is not done, nor failed."""
     try:
         yield
     except ApiError as api_error:

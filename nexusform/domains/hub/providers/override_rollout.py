@@ -51,8 +51,8 @@ class OverrideRollout:
         self.blocked_message = ""  # message about a blocked rollout, "" if it continues
 
     def check_progress(self, _elapsed: float = 0.0) -> tuple[bool, str]:
-        """Return whether nothing is left to wait for, and else the pending work: the override's snapshot, the pick of
-        clusters, and the rollout to each of them. (True, "") also means that waiting is useless, as when blocked.
+        """Return (done, pending work). Pending are first the override's snapshot, then the pick of clusters, then the
+        rollout to each of them. (True, "") also means a useless wait, for example for a blocked rollout.
         Raises ApiError and HubProblem.
         """
         if not self._is_deleted:

@@ -48,8 +48,7 @@ _PICK_TEXTS: Final = {True: "picked", False: "not picked"}
 _MAX_RECORDED: Final = 12
 _MAX_NAMES: Final = 3
 Bindings = Mapping[str, Mapping[str, Any]]
-# Figures of members that affect placement, by member.
-Figures = Mapping[str, Mapping[str, Any]]
+Figures = Mapping[str, Mapping[str, Any]]  # figures of members that affect placement, by member
 
 
 class WrongClusterPrediction(Struct, frozen=True):
@@ -194,8 +193,8 @@ class PredictionVerifier(Struct, frozen=True):
     def _verify_picks(
         self, name: str, clusters: AbstractSet[str], predicted: AbstractSet[str], observed: AbstractSet[str]
     ) -> VerificationResult:
-        """Compare for each of the `clusters` whether it was predicted to be picked, and whether it is. A right
-        prediction counts only for clusters with an open decision, with the chance of a random choice.
+        """Compare for each of the `clusters` whether it was predicted to be picked, and whether it is. A correct
+        prediction counts only with an alternative (`open_clusters`: the chance of a random pick, by cluster).
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
@@ -228,12 +227,13 @@ class PredictionVerifier(Struct, frozen=True):
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
-        kinds = _SCORES if self.compares_spread else _SCORES[:1]
+        kinds = _SCORES if self.compares_spread else _SCORES[:1]  # affinity alone
         for cluster, (predicted_binding, observed_binding) in bindings.items():
             predicted, observed = tuple(map(predicted_binding.get, kinds)), tuple(map(observed_binding.get, kinds))
             if None in predicted:
                 continue  # not predicted
             is_correct = predicted == observed
+            # A correct score counts only if it was open: an alternative pick, and a score other than 0.
             if (cluster in self.open_clusters and any(predicted)) or not is_correct:
                 predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, chance, was_correct=is_correct))
             if not is_correct:

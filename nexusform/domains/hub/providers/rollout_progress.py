@@ -146,8 +146,8 @@ def check_placement_progress(
     is_external: bool,
     failing: AbstractSet[str] = frozenset(),
 ) -> PlacementProgress:
-    """Return the progress of a placement; clusters with a predicted failure are not waited for. `planned` are the
-    predicted bindings, `failing` the predicted failures (list_predicted_failures).
+    """Return the progress of a placement. With `is_external` (staged runs roll it out) it is done once scheduled.
+    `planned` are the predicted bindings. Clusters with a failure predicted in `failing` are not waited for.
     """
     body = placement_objects.placement
     scheduled_condition = find_condition(body, f"{body.get('kind')}Scheduled")

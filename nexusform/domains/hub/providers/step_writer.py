@@ -391,8 +391,8 @@ class HubStepWriter(Struct, frozen=True):
         return verifier.verify_bindings(name, planned, best_progress.bindings)
 
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
-        """Wait until the clusters of an override's placement have it, or have lost it; report a blocked rollout, and do
-        not wait without permission to read it.
+        """Wait until the clusters of an override's placement have it, or (`is_removed`) have lost it. A blocked rollout
+        is reported. Without permission to read the objects, report that and do not wait.
         """
         try:
             rollout = OverrideRollout(self.hub, self._type_name, attributes, is_deleted=is_removed)

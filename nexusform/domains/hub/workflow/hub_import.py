@@ -173,8 +173,7 @@ def _build_object_id(block: ResourceBlock) -> str:
     for an expression that is no literal.
     """
     expressions = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
-    # Only a literal has a value.
-    namespace = str(getattr(expressions.get("namespace"), "value", ""))
+    namespace = str(getattr(expressions.get("namespace"), "value", ""))  # only a literal has a value
     name = str(getattr(expressions.get("name"), "value", block.name))
     return "/".join(filter(None, (namespace, name)))
 
@@ -221,8 +220,9 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
 
 
 def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
-    """Write the objects to state by a plan without changes; return its diagnostics. Nothing is written for another
-    hub, or if configuration and objects differ even with predicted attributes; both are errors.
+    """Write the objects to state by a plan without changes; return its diagnostics. Another hub than in state is an
+    error, and so are objects still different from the configuration with their predicted attributes. After an error
+    nothing is written.
     """
     identity_problems = run.check_identities()
     if has_errors(identity_problems):
@@ -262,8 +262,8 @@ def _list_changes(plan: Plan) -> list[Change]:
 
 
 def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Address, ImportedObject]:
-    """Return the objects of manifests in the configuration; others may depend on them. Manifests without all
-    objects on the hub are left out.
+    """Return the objects of manifests in the configuration: other objects may depend on them. Manifests without all
+    objects on the hub are left out. Creation numbers continue after `last_creation`.
     """
     imports: dict[Address, ImportedObject] = {}
     request = build_base_request(run.project, run.stored)

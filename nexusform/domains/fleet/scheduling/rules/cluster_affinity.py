@@ -163,7 +163,7 @@ def _score_term(term: PreferredTerm, member_list: MemberList) -> tuple[tuple[int
         share = interpolate_score(value, extremes, sorter.sort_order)
         if isinstance(share, str):
             failing[position] = share
-        elif share is not None:
+        elif share is not None:  # None: equal values of all members, so no points
             column[position] = round_half_away(share * float(term.weight))
     return tuple(column), failing
 

@@ -26,7 +26,7 @@ def find_untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleratio
 
 
 def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:
-    """Return the members with all taints tolerated."""
+    """Return the members with all taints tolerated. Masks of different lists of taints are disjoint, so add them."""
     tolerations = request.policy.tolerations
     return member_list.get_cached(
         ("tolerated", tolerations),
