@@ -1,6 +1,4 @@
-"""Doubts about a cluster snapshot: facts missing in it, or changed after it. Each is named in a
-warning, and its pods are not certain.
-"""
+"""Doubts about a cluster snapshot: missing facts, or later changes. Each has a warning and makes pods uncertain."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,9 +49,7 @@ _DEVICE_KINDS: Final = ("ResourceSlice", "DeviceClass", "ResourceClaim", "Resour
 
 
 class SnapshotUncertainty(Struct, frozen=True):
-    """Doubt about a snapshot: the assumption behind pods, the warning about it (id and text), and a
-    check of the affected pods.
-    """
+    """Doubt about a snapshot: the assumption behind pods, its warning (id and text), a check of the affected pods."""
 
     assumption: str
     id: str

@@ -226,9 +226,7 @@ class DeviceSlicePool(Struct, frozen=True):
 
 
 class DeviceAllocation(Struct, frozen=True):
-    """Devices by claim. `score` counts the preferred alternatives. `is_random`: another order of the slices may
-    give other devices.
-    """
+    """Devices by claim; `score` counts preferred alternatives. `is_random`: they may depend on the order of slices."""
 
     uses: tuple[tuple[AllocatedDevice, ...], ...]
     score: int = 0
