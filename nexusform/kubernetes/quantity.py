@@ -115,9 +115,8 @@ def build_cpu_quantity(milli: int) -> Quantity:
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str) -> Quantity | InvalidQuantity:
-    """Parse a quantity as in Kubernetes; InvalidQuantity contains the error.
-
-    Kubernetes parses a small amount and a large one (or one finer than a nano) differently, and so does this function.
+    """Parse a quantity as in Kubernetes; InvalidQuantity contains the error. Kubernetes parses a small amount and a
+    large one (or one finer than a nano) differently, and so does this function.
     """
     match = _QUANTITY_PATTERN.fullmatch(text)
     if not text or match is None:
@@ -248,9 +247,8 @@ def _compute_power_of_ten(exponent: int) -> float:
 
 
 def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
-    """Add two quantities (sign 1) or subtract the right one (sign -1).
-
-    As in Kubernetes, the result has the format of the left quantity, unless it is 0.
+    """Add two quantities (sign 1) or subtract the right one (sign -1). As in Kubernetes, the result has the format of
+    the left quantity, unless it is 0.
     """
     quantity_format = right.format if left.nano == 0 else left.format
     scale = min(left.scale, right.scale)  # the finer one
@@ -260,9 +258,8 @@ def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
 
 
 def _format_canonical(quantity: Quantity) -> str:
-    """Format a quantity as a whole number with the largest suffix without a fraction: `1536Mi`, `1500m`.
-
-    Kubernetes formats binary amounts below 1024 or with a fraction as decimal.
+    """Format a quantity as a whole number with the largest suffix without a fraction: `1536Mi`, `1500m`. Kubernetes
+    formats binary amounts below 1024 or with a fraction as decimal.
     """
     if quantity.nano == 0:
         return "0"

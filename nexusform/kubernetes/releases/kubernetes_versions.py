@@ -93,9 +93,8 @@ class VersionStep(StrEnum):
 
 
 def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> VersionStep:
-    """Determine the kind of a change from a running version (`start`) to a requested one.
-
-    `end` may leave out the patch (-1) or the bundle (""): then the running one stays as it is.
+    """Determine the kind of a change from a running version (`start`) to a requested one. `end` may leave out the patch
+    (-1) or the bundle (""): then the running one stays as it is.
     """
     if (end.major, end.minor) < (start.major, start.minor):
         return VersionStep.DOWNGRADE

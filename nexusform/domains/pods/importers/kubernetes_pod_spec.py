@@ -162,6 +162,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
     if group_key:
         detail = "is a gang: its pods are scheduled together or not at all, which is not predicted."
         spec.report(group_key, detail, Severity.WARNING, id=GANGS)
+    containers = (*spec.list_mappings("initContainers"), *spec.list_mappings("containers"))
     return PodSpec(
         namespace=owner.namespace,
         labels=tuple(sorted(labels.items())),
@@ -187,7 +188,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         quota_figures=_collect_quota_figures(spec, priorities),
         can_preempt=spec.get_text("preemptionPolicy") != NEVER
         and _get_priority_class(spec, priorities) not in priorities.non_preempting,
-        images=_list_images(spec),
+        images=tuple(add_default_tag(container.get_text("image")) for container in containers),
         # Those of the containers alone, if the pod has requests of its own, else None.
         container_scored_requests=_compute_requests(spec, _SCORE_DEFAULTS, has_pod_level=False)
         if spec.get_mapping("resources").data
@@ -202,11 +203,6 @@ def _sum_container_requests(spec: Fields) -> tuple[int, int]:
     for container in spec.list_mappings("containers"):
         _add_amounts(total, _get_effective_requests(container, is_reported=True))
     return total.get("cpu", 0), total.get("memory", 0)
-
-
-def _list_images(spec: Fields) -> tuple[str, ...]:
-    containers = (*spec.list_mappings("initContainers"), *spec.list_mappings("containers"))
-    return tuple(add_default_tag(container.get_text("image")) for container in containers)
 
 
 def parse_containers(spec: Fields) -> tuple[Container, ...]:

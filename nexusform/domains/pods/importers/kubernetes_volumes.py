@@ -139,9 +139,8 @@ def _collect_reserved_volumes(
 
 
 def _is_same_claim(claim_reference: Fields, claim: Manifest | None, *, is_complete: bool) -> bool:
-    """Return whether the claimRef of a volume refers to this claim, not to a deleted claim of the same name.
-
-    `claim` is None if no claim with this name was read. `is_complete`: all claims of the cluster were read.
+    """Return whether the claimRef of a volume refers to this claim, not to a deleted claim of the same name. `claim` is
+    None if no claim with this name was read. `is_complete`: all claims of the cluster were read.
     """
     uid = claim_reference.get_text("uid")
     if not uid:
@@ -482,9 +481,8 @@ def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, sto
 
 
 def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
-    """Return a claim without a volume; None if it limits no node.
-
-    It limits none if its volume is unknown (reported at `reference`), or every node can use the new volume.
+    """Return a claim without a volume; None if it limits no node. It limits none if its volume is unknown (reported at
+    `reference`), or every node can use the new volume.
     """
     configured_class = claim.data.get("storageClassName")
     class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")

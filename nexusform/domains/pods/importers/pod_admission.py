@@ -151,9 +151,8 @@ def _find_excess_request(container: Fields) -> str:
 
 
 def _find_bounds_violation(bounds: LimitRangeBounds, requests: _NanoAmounts, limits: _NanoAmounts) -> str:
-    """Return why a container or pod is outside the bounds of a LimitRange; "" if it is inside.
-
-    A minimum requires a request, and a maximum requires a limit. The other amount is compared only if it is set.
+    """Return why a container or pod is outside the bounds of a LimitRange; "" if it is inside. A minimum requires a
+    request, and a maximum requires a limit. The other amount is compared only if it is set.
     """
     by_noun = {"request": requests, "limit": limits}
     rows = (("minimum", bounds.minimum, ("request", "limit")), ("maximum", bounds.maximum, ("limit", "request")))

@@ -63,11 +63,10 @@ class ExternalClusters(Struct):
 
 
 class ObservedCluster(Struct, frozen=True):
-    """Cluster with its registered nodes and running pods. `unknown_nodes` match no VM of the plan;
-    `lost_pod_count` counts pods on nodes removed or re-created in this plan. `objects` affect pods;
-    `is_complete`: there are no others. `nominated_pods` wait for capacity on their node. `replaced_pods` ran
-    before pods the plan has predicted since. `waiting_pods` have no node. `unlisted_usage`: that of
-    quotas by pods missing in the snapshot.
+    """Cluster with its registered nodes and running pods. `unknown_nodes` match no VM of the plan; `lost_pod_count`
+    counts pods on nodes removed or re-created in this plan. `objects` affect pods; `is_complete`: there are no others.
+    `nominated_pods` wait for capacity on their node. `replaced_pods` ran before pods the plan has predicted since.
+    `waiting_pods` have no node. `unlisted_usage`: that of quotas by pods missing in the snapshot.
     """
 
     cluster: NodeCluster
@@ -93,8 +92,10 @@ class ObservedCluster(Struct, frozen=True):
 def match_cluster_snapshot(
     cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]
 ) -> ObservedCluster:
-    """Return the cluster with observed nodes and pods in place of those derived from its VMs. Nodes removed or
-    re-created in this plan are left out; their pods count as lost. Without `planned_cluster` all nodes are observed.
+    """Return the cluster with observed nodes and pods in place of those derived from its VMs.
+
+    Nodes removed or re-created in this plan are left out; their pods count as lost. Without `planned_cluster` the
+    cluster has the observed nodes only.
     """
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
     plan_names: dict[str, str] = {}  # by the observed names of nodes
@@ -204,8 +205,8 @@ def _build_existing_pods(
     names: Mapping[str, str],
     charged_budgets: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType({}),
 ) -> list[ExistingPod]:
-    """Return the existing pods, numbered per workload (StatefulSets by ordinal), with the budgets charged for their
-    evictions. `names` maps observed names of nodes to names in the plan.
+    """Return the existing pods, numbered per workload (StatefulSets by ordinal). `names` maps observed names of nodes
+    to names in the plan. `charged_budgets` are the budgets already charged for the eviction of a pod, by its name.
     """
     # Ages by start time: -1 for the last start, -2 for the one before it, and so on.
     times = sorted({pod.start_time for pod in pods} - {""})
@@ -255,8 +256,8 @@ def merge_observed_pods(
 ) -> dict[str, list[ExistingPod]]:
     """Replace the pods of one cluster (`existing_pods`, from state) by the observed ones; return these by workload.
 
-    Pods in state are kept if the plan knows better: further predicted pods are newer than the observation. A pod in
-    state also replaces an observed one evicted by a NoExecute taint, or matched by `is_replaced`.
+    Further pods in state are kept: they were predicted after the observation. An observed pod is left out if
+    `is_replaced` matches it. So is one evicted by a NoExecute taint, if state has pods of its workload.
     """
     predicted_nodes: dict[str, dict[int, str]] = {}  # by workload: the node of each number
     for (workload, number), pod in existing_pods.items():
@@ -278,9 +279,8 @@ def merge_observed_pods(
 
 
 def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]) -> list[ExistingPod]:
-    """Return the pods of one workload with numbers of the prediction in state (`predicted_nodes`: node by number).
-
-    A pod gets the number of a pod predicted for its node, another pod the lowest free number.
+    """Return the pods of one workload with numbers of the prediction in state (`predicted_nodes`: node by number). A
+    pod gets the number of a pod predicted for its node, another pod the lowest free number.
     """
     if "/StatefulSet/" in pods[0].workload:
         return list(pods)  # numbered by their ordinals

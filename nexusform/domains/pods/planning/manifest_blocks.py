@@ -106,8 +106,8 @@ def collect_prior_members(instances: Mapping[Address, InstanceState], registries
 
 
 def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external: ExternalClusters) -> PodPhase:
-    """Return the pod phase of a plan, on the nodes of its planned VMs and of clusters of other states. Pods of removed
-    objects are removed, or kept running if the objects are only forgotten.
+    """Return the pod phase of a plan, on the nodes of its planned VMs (`objects`) and of clusters in other states. Pods
+    of removed objects are removed. They are kept running if the objects are only forgotten.
     """
     registries = blocks.request.registries
     members = collect_prior_members(blocks.prior.instances, registries)
@@ -226,7 +226,7 @@ def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
 
 
 def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]:
-    """Return the `workloads` of every instance with a cluster, cluster by cluster, older objects first."""
+    """Place the pods of manifests cluster by cluster, older objects first; return the attribute `workloads` of each."""
     by_cluster: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = {}
     for cluster_id, instance in _list_applied_manifests(instances):
         body = get_value_at_path(instance.config, "yaml_body")

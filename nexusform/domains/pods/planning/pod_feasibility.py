@@ -177,8 +177,8 @@ def _try_more_nodes(
 def find_candidate_feasibility(
     pods: PodPhase, cluster: NodeCluster, workloads: Sequence[Workload], *, tries_nodes: bool = True
 ) -> ObjectFeasibility:
-    """Return the feasibility of additional workloads on a cluster, next to its pods of the plan. Without
-    `tries_nodes`, waiting pods mean CANNOT_RUN.
+    """Return the feasibility of additional workloads on a cluster, next to its pods of the plan. `tries_nodes`: if pods
+    wait, find additional nodes for them. Without it, waiting pods mean CANNOT_RUN.
     """
     inputs = pods.build_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
@@ -251,7 +251,7 @@ def find_additions(
         return waiting_pods[added_nodes]
 
     def is_enough(others: Mapping[str, int], pool: str, count: int) -> bool:
-        """Return whether all pods of the workloads run with `count` nodes added to a pool, and `others` by pool."""
+        """Return whether all pods of the workloads run with `count` nodes added to `pool`, `others` to the others."""
         counts = {name: number for name, number in {**others, pool: count}.items() if number}
         return not any(predict_waiting(counts)[workload] for workload in keys)
 

@@ -129,7 +129,7 @@ def find_pods_in_doubt(
     manifests: Sequence[Manifest],
     now: str,
 ) -> dict[PodKey, PodDoubt]:
-    """Return the doubt about each pod with at least one; pods without doubt have no entry.
+    """Return the doubt about each pod, by workload and number; pods without doubt have no entry.
 
     If several apply, the first counts: adopted pods, an autoscaler, a gap in the snapshot, a webhook. `manifests` are
     the objects on the cluster, planned ones included; `now` is the time of planning (ISO 8601).
@@ -152,7 +152,7 @@ def find_pods_in_doubt(
             assumptions += [doubt.assumption for doubt in snapshot_doubts if doubt.is_affected(outcome)]
             workload = workloads.get(outcome.workload)
             if workload is not None:  # else it is removed by this plan
-                # Existing pods may show the effect of the other webhooks.
+                # If existing pods show the changes of the installed webhooks, only webhooks of this plan are unknown.
                 hooks = new_hooks if workload.is_admission_known else webhooks
                 if workload.is_rewritten or _can_be_changed(hooks, outcome.spec, workload.kind, namespace_labels):
                     assumptions.append(WEBHOOKS)

@@ -279,7 +279,6 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 
 def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield `samples` scenes with other orders of arrival and other random choices, each with its condition as a text.
-
     First one workload arrives after the other, in several orders. Then the times of arrival of all pods are drawn.
     """
     if len(scene.workloads) < 2 and not any(map(pod_orders.has_differing_concurrent_pods, scene.workloads)):
@@ -424,9 +423,8 @@ def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
 
 
 def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene under other facts, each with its assumption as a text: first at later times.
-
-    Then pods of equal or unknown start have other orders (at most `samples`).
+    """Yield the scene under other facts, each with its assumption as a text: first at later times. Then pods of equal
+    or unknown start have other orders (at most `samples`).
     """
     conditions = [pod.condition for pod in scene.existing_pods]
     latest_change = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)

@@ -206,9 +206,8 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
-    """Return how many of `further` more pods of the scheduler's spec fit on the nodes.
-
-    Minimum and maximum are equal, unless the number depends on the order of placement.
+    """Return how many of `further` more pods of the scheduler's spec fit on the nodes. Minimum and maximum are equal,
+    unless the number depends on the order of placement.
     """
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
@@ -379,9 +378,8 @@ def _compute_affinity_range(
 def _compute_placeable_bounds(
     scheduler: PodSpecScheduler, capacity: Mapping[int, int], further: int, own_counters: _OwnCounters
 ) -> PlaceablePodRange:
-    """Return bounds of the number of placeable `further` pods, if it depends on the order of placement.
-
-    The upper bound is the smallest limit of a single counter. The lower one is known to fit in the worst order.
+    """Return bounds of the number of placeable `further` pods, if it depends on the order of placement. The upper bound
+    is the smallest limit of a single counter. The lower one is known to fit in the worst order.
     """
     maximum = min([further, *_list_single_limits(capacity, own_counters)])
     if own_counters.spread or len(scheduler.counts.affinity) > 1:

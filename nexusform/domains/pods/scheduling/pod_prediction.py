@@ -300,9 +300,8 @@ class PodPredictor:
             workload_progress.drop_rejected_pods(progress, quota_usage)
 
     def _place_workloads(self, progress_list: Sequence[WorkloadProgress]) -> None:
-        """Place the pods of all workloads one by one: workload by workload, or as they arrive.
-
-        `_place_workload` is a generator: each step places one pod, so the pods of several workloads can alternate.
+        """Place the pods of all workloads one by one: workload by workload, or as they arrive. `_place_workload` is a
+        generator: each step places one pod, so the pods of several workloads can alternate.
         """
         steps = {progress.workload.key: self._place_workload(progress) for progress in progress_list}
         if self._arrival == QUEUE_ORDER:

@@ -312,10 +312,8 @@ class PodSpecScheduler:
         return {node: own_points + traits[node] for node, own_points in points.items()}
 
     def _create_topology_axes(self) -> None:
-        """Create an axis per topology key with counters.
-
-        An axis with many domains puts nodes into buckets by the counts of their domains. If a further pod changes these
-        counts, the axis also lists the nodes of each domain.
+        """Create an axis per topology key with counters. An axis with many domains puts nodes into buckets by the
+        counts of their domains. If a further pod changes these counts, the axis also lists the nodes of each domain.
         """
         # Counters of one key share the list of domains.
         counters_by_topology = group_by(self.counts.list_counters(), lambda counter: id(counter.domain_by_node))
@@ -366,10 +364,8 @@ class PodSpecScheduler:
         return [_count_bucket_domains(counter, scored_buckets) for counter in self.counts.soft_spread]
 
     def _compute_rule_scores(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
-        """Return by rule the weighted points of each node, in the order of `nodes`.
-
-        Each rule normalizes its raw scores over all nodes before they are weighted. `sizes` has the number of domains
-        per soft spread constraint.
+        """Return by rule the weighted points of each node, in the order of `nodes`. Each rule normalizes its raw scores
+        over all nodes before they are weighted. `sizes` has the number of domains per soft spread constraint.
         """
         counts, points = self.counts, self.facts.points
         columns: dict[str, list[int]] = {}

@@ -259,7 +259,6 @@ def find_drain_obstacles(
     budgets: Sequence[PodDisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
 ) -> DrainObstacles:
     """Return the obstacles for draining nodes: exhausted budgets, workloads with a single pod, and protected workloads.
-
     A workload is protected if a budget covers its pods alone, and does not allow to evict all running ones at once.
     """
     running_pods = [pod for pod in existing_pods if pod.node]

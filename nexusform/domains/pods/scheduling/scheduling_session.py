@@ -448,7 +448,6 @@ class SchedulingSession:
 
     def _has_uncertain_spread(self, scheduler: PodSpecScheduler) -> bool:
         """Return whether an earlier random choice may have placed pods counted by the soft spread constraints of a pod.
-
         These are the selected pods on a node with its bit set in `_uncertain_nodes`.
         """
         if not self._uncertain_nodes:

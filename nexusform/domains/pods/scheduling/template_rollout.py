@@ -349,9 +349,8 @@ class TemplateRollout:
                 progress.removals.append((pod.build_pending_pod(workload), pod_outcomes.SCALE_IN))  # one too many
 
     def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
-        """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers.
-
-        `verdicts` are those of the pods placed before the replacement. The progress of the workload is updated.
+        """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers. `verdicts`
+        are those of the pods placed before the replacement. The progress of the workload is updated.
         """
         progress, workload = self._progress, self._progress.workload
         pending_pods = {pod.number: pod for pod in progress.pending_outdated_pods}

@@ -43,12 +43,11 @@ class PodToPlace(Struct, frozen=True, order=True):
 
 
 class WorkloadProgress(Struct):
-    """Progress of one workload: kept pods, pods to place, decisions. `failed_pods` are permanently rejected
-    by kubelet. `pending_outdated_pods` wait with their former template. `placed_outdated` are outdated pods
-    that got a node before the rollout began (number, certainty, trigger). `surge_pods` are daemons waiting
-    for capacity besides those they replace. `deferred_removals` are surplus pods of an ordered set, removed
-    once all others run. `has_started`: its placement has begun. `evicted_numbers`: placed pods evicted since.
-    `permitted_nodes` are those of a DaemonSet.
+    """Progress of one workload: kept pods, pods to place, decisions. `failed_pods` are permanently rejected by kubelet.
+    `pending_outdated_pods` wait with their former template. `placed_outdated` are outdated pods that got a node before
+    the rollout began (number, certainty, trigger). `surge_pods` are daemons waiting for capacity besides those they
+    replace. `deferred_removals` are surplus pods of an ordered set, removed once all others run. `has_started`: its
+    placement has begun. `evicted_numbers`: placed pods evicted since. `permitted_nodes` are those of a DaemonSet.
     """
 
     workload: Workload
@@ -141,9 +140,8 @@ def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> N
 def select_surplus_pods(
     workload: Workload, pods: Sequence[ExistingPod], is_running: Callable[[ExistingPod], bool], now: int
 ) -> list[ExistingPod]:
-    """Return the pods to remove by scaling. `now`: seconds since 1970.
-
-    Of a StatefulSet, they are those outside its ordinals, else the first in its controller's order of removal.
+    """Return the pods to remove by scaling. `now`: seconds since 1970. Of a StatefulSet, they are those outside its
+    ordinals, else the first in its controller's order of removal.
     """
     if workload.kind == "StatefulSet":
         ordinals = range(workload.first_ordinal, workload.first_ordinal + workload.replicas)
