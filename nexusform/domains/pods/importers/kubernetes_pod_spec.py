@@ -516,8 +516,10 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstr
 
 
 def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
-    """Return the tolerations of a pod spec, with those added by admission (300 seconds on unready nodes), or for a
-    DaemonSet by its controller (no time limit, and further ones).
+    """Return the tolerations of a pod spec, with those added later. `kind` is the kind of its controller.
+
+    Admission adds tolerations of unready and unreachable nodes for 300 seconds. The controller of a DaemonSet adds
+    them without a time limit, and further ones.
     """
     tolerations = []
     for fields in spec.list_mappings("tolerations"):

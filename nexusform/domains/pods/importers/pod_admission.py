@@ -266,8 +266,8 @@ def _replace_data(spec: Fields, data: RawAmounts) -> Fields:
 
 
 def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec with the node selector, tolerations and overhead of its RuntimeClass; unchanged without one, in
-    doubt if it is unknown. An unknown class, and a contradiction of node selectors, is reported.
+    """Return the spec with the node selector, tolerations and overhead of its RuntimeClass; unchanged without one. An
+    unknown class is reported and makes the pod doubtful. Contradicting node selectors are reported.
     """
     name = spec.get_text("runtimeClassName")
     if not name:
@@ -301,8 +301,8 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
 
 
 def _apply_limit_ranges(spec: Fields, ranges: Sequence[LimitRangeDefaults]) -> Fields:
-    """Return the spec with the LimitRange defaults of its namespace. Kubernetes applies them in random order: they are
-    tried with each of them first, and the pod is in doubt if the results differ.
+    """Return the spec with the LimitRange defaults of its namespace. Kubernetes applies the LimitRanges in random
+    order. So each is tried first, and if the results differ, the pod is in doubt.
     """
     changed_specs = []
     for first in ranges:
@@ -357,8 +357,8 @@ def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, ru
 
 
 def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
-    """Return namespace and name of each network, once per interface: from `ns/name@interface, ...`, or from JSON. The
-    default namespace is the one of the pod.
+    """Return namespace and name of each network, once per interface, from the networks annotation of a pod. The
+    annotation is `ns/name@interface, ...` or JSON. The default namespace is the one of the pod.
     """
     text = annotations.get_text(NETWORKS).strip()
     names: list[tuple[str, str]] = []

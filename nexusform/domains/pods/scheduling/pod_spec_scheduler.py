@@ -286,7 +286,9 @@ class PodSpecScheduler:
         return map(_NodeBucket.list_nodes, self._get_domain_buckets().values())
 
     def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _NodeBucket]:
-        """Return the buckets by key, without nodes rejected by their usage. The first call creates them."""
+        """Return the buckets by key, without nodes rejected by their usage. The first call creates them. The nodes of a
+        bucket have equal points of all rules about nodes, and equal domains (or counts of domains).
+        """
         if not self._has_buckets:
             self._has_buckets = True
             self._create_topology_axes()
@@ -298,7 +300,7 @@ class PodSpecScheduler:
                 alike_nodes.setdefault((key, usage_numbers[node]), []).append(node)
             for nodes in alike_nodes.values():
                 score = self._compute_usage_score(nodes[0])  # equal for all of these nodes
-                if score >= 0:
+                if score >= 0:  # else the usage of the nodes rejects the pod
                     self._buckets[self._bucket_keys[nodes[0]]].put_all(nodes, score)
                     self._node_scores.update(dict.fromkeys(nodes, score))
         return self._buckets
@@ -446,8 +448,8 @@ class FeasibleNodesCache:
         self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))
 
     def get_feasible_nodes(self, spec: PodSpec) -> FeasibleNodes:
-        """Return the nodes feasible for a spec regardless of other pods, with their points. A pod rejected on
-        every node by a pod filter has none. Specs with equal inputs of all rules share one cached result.
+        """Return the nodes feasible for a spec regardless of other pods, with their points by each score rule. A spec
+        rejected by a pod filter has no feasible node. Specs with equal inputs of all rules share one result.
         """
         filter_keys = [rule.cache_key(spec) for rule in profile.NODE_FILTERS]
         score_keys = [rule.cache_key(spec) for rule in self.scores]

@@ -112,8 +112,8 @@ class _PodReplacement(Struct, frozen=True):
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
 
-        An ordered set (OrderedReady) also waits for each existing pod to be ready. The rollout stops at the first pod
-        that must wait (`is_blocked`), or below the partition.
+        An ordered set (OrderedReady) also waits until all existing pods are ready. The rollout ends at the partition,
+        or with `is_blocked` at the first pod that must wait.
         """
         state = self.state
         if self.workload.is_ordered and (state.stuck_numbers or select_stuck_pods(state.remaining_pods)):
@@ -129,7 +129,7 @@ class _PodReplacement(Struct, frozen=True):
             if state.is_blocked:
                 return
             self._remove_pod(pod)
-            state.uncreated = int(not self._create_pod(pod.number))
+            state.uncreated = int(not self._create_pod(pod.number))  # 1 if a quota or admission rejects it
         state.is_blocked = self._is_new_pod_missing()
 
     def _is_new_pod_missing(self) -> bool:
@@ -137,7 +137,9 @@ class _PodReplacement(Struct, frozen=True):
         return bool(self.state.list_unscheduled() or self.state.uncreated)
 
     def replace_with_surge(self) -> None:
-        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until one changes nothing."""
+        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until all are replaced. A
+        round first creates new pods, then deletes old ones. If a round changes nothing, the rollout is blocked.
+        """
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
         old_numbers = [*state.pending_specs, *list_numbers(state.remaining_pods)]
@@ -329,7 +331,7 @@ class TemplateRollout:
         if not workload.is_paused:  # all pods beyond those required to be available
             total = len(progress.kept_pods) + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
             deletable_count = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
-        # Sets with running pods count as older.
+        # ReplicaSets with running pods count as older than those without.
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
         old_set_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
         new_set_numbers = [number for number in new_specs if number not in old_set_numbers]
@@ -374,7 +376,7 @@ class TemplateRollout:
         if state.uncreated:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
-        # Numbers left without a pod: of removed old pods with a node, and of deleted ones without a node.
+        # Numbers left without a pod, so the plan removes their pods: old pods with a node, and Pending ones.
         removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
         deleted_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
         removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
@@ -393,9 +395,10 @@ class TemplateRollout:
         old_nodes: Mapping[int, str],
         pending_pods: Mapping[int, PodToPlace],
     ) -> dict[int, PodVerdict]:
-        """Return all verdicts of new pods by final number, and add the pods of this rollout to `pods_to_place`. A new
-        pod gets another number if the old pod with its number remains. `old_nodes` and `pending_pods` are the old pods
-        with and without a node before the rollout, by number.
+        """Return all verdicts of new pods by final number, and add the pods of this rollout to `pods_to_place`.
+
+        A new pod gets another number if the old pod with its number remains. `verdicts` are those before the rollout.
+        By number, `old_nodes` has the nodes of old pods before it, and `pending_pods` the old pods without a node.
         """
         progress, first_number = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {*list_numbers(state.remaining_pods), *state.pending_specs}
@@ -542,7 +545,6 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     Its controller processes the pods from the lowest ordinal. It creates the first missing pod and waits until it runs.
     Meanwhile later pods are not created, surplus pods are not deleted, and existing pods are kept. No pod is replaced,
     not even a Pending one of a broken template. A dropped pod with a node before the plan is recorded as removed.
-
     Source: kubernetes pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
     """
     if not progress.workload.is_ordered:
