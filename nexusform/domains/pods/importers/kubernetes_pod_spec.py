@@ -325,8 +325,8 @@ def _sort_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
-    """Return the requests of the pod itself (`spec.resources`), empty without any: its requests, else the sums of its
-    containers' CPU and memory, else its limits.
+    """Return the requests of the pod itself (`spec.resources`); empty without any resources of its own. A missing
+    request is the sum of its containers (CPU and memory), else the limit of the pod.
     """
     resources = spec.get_mapping("resources")
     if not resources.data:
@@ -478,8 +478,8 @@ def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], w
 def _merge_match_label_keys(
     fields: Fields, selector: LabelSelector | None, labels: Mapping[str, str]
 ) -> LabelSelector | None:
-    """Return a selector with requirements for the values of the pod's own labels by matchLabelKeys and
-    mismatchLabelKeys; keys without a label are ignored. None selects nothing.
+    """Return a selector that also requires the pod's own label values of matchLabelKeys, and excludes those of
+    mismatchLabelKeys. Keys without a label are ignored. None selects nothing.
     """
     keys = [(key, matching.IN) for key in fields.get_texts("matchLabelKeys")]
     keys += [(key, matching.NOT_IN) for key in fields.get_texts("mismatchLabelKeys")]

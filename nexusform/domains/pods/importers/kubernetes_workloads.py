@@ -261,8 +261,8 @@ class _WorkloadReader(Struct):
     def _build_spread_selector(
         self, manifest: Manifest, selector: LabelSelector | None, labels: Mapping[str, str]
     ) -> LabelSelector | None:
-        """Return the selector of pods for kube-scheduler's default spreading: by the Services of the pod and by its
-        controller, except for DaemonSets; None without any.
+        """Return the selector of pods for kube-scheduler's default spreading; None without any. It joins the selectors
+        of the Services of the pod and of its controller (but not of a DaemonSet).
         """
         pairs: dict[str, str] = {}
         for service_selector in self.services.get(manifest.namespace, ()):

@@ -321,8 +321,8 @@ def _find_value_at_path(value: Any, path: FieldPath) -> Any:
 
 
 def _set_value_at_path(value: Any, path: FieldPath, new_value: Any) -> Any:
-    """Return a copy of `value` with a value at a path: its steps are names of fields, or the identifying fields of an
-    item in a list. Missing parts are created.
+    """Return a copy of `value` with `new_value` at a path; missing parts are created. A step of the path is the name of
+    a field, or the identifying fields of an item in a list.
     """
     if not path:
         return new_value

@@ -116,7 +116,8 @@ def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules
     rejection = next(filter(None, rejections), "")
     if rejection or not rules.bounds.get(namespace):
         return rejection
-    # The LimitRanges of the namespace bound each container, and the pod as a whole. In `|` the right side wins.
+    # The LimitRanges of the namespace bound each container, and the pod as a whole. In `|` the right side wins: the
+    # pod's own request, else the sum of its containers, else its limit.
     container_amounts = [(_read_requests(container), _read_limits(container)) for container in containers]
     pod_requests = _read_limits(spec) | sum_container_amounts(spec, _read_requests)
     pod_requests |= _read_amounts(spec.data, *_REQUESTS)

@@ -163,7 +163,7 @@ def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Mani
 
 
 def _resolve_vm_name(node: ObservedNode, cluster: NodeCluster, removed_vms: AbstractSet[str]) -> str:
-    """Return the VM name of a node: by its name, else by its provider id; its own name without a VM."""
+    """Return the name of a node's VM, known by the node's name or provider id; without a VM, the name of the node."""
     for name in (node.name, node.provider_id.rpartition("/")[2]):
         vm_name = cluster.platform_names.get(name, name)
         if vm_name in cluster.node_by_name or vm_name in removed_vms:
@@ -397,8 +397,8 @@ def apply_observed_budget_status(
 def _apply_budget_status(
     budget: PodDisruptionBudget, observed_body: Mapping[str, Any], existing_pods: Sequence[ExistingPod]
 ) -> PodDisruptionBudget:
-    """Return one budget with its observed status: how far the disruptions allowed now differ from the computed ones,
-    and whether enough pods are healthy. It is unchanged if the plan changes its amounts.
+    """Return one budget with its observed status; unchanged if the plan changes its amounts. The status is whether
+    enough pods are healthy, and how many disruptions fewer are allowed now than computed.
     """
     status, spec = get_mapping(observed_body, "status"), get_mapping(observed_body, "spec")
     amounts = [format_scalar(spec.get(name)) for name in ("minAvailable", "maxUnavailable")]

@@ -49,6 +49,9 @@ class PodsByCluster:
         external_pods: Iterable[PriorPods] = (),
         observed_clusters: Mapping[str, ObservedCluster] = MappingProxyType({}),
     ) -> None:
+        """Load the pods in state (`prior`) and of other states (`external_pods`), then observed pods in their place.
+        `members` are the cluster ids by name of the Fleet member.
+        """
         self.clusters = clusters
         self.members = members
         self.findings: list[tuple[str, Problem]] = []  # with the address of the object

@@ -46,10 +46,9 @@ def parse_objects(body: str) -> tuple[Manifest, ...]:
 def list_prior_pods(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries, members: Mapping[str, str]
 ) -> Iterator[PriorPods]:
-    """Yield the pods recorded in state by object and cluster, in the order of creation of the objects.
-
-    A manifest has pods on one cluster, a placement on each of its member clusters. `members` has the cluster ids by
-    name of the Fleet member.
+    """Yield the pods recorded in state by object and cluster, in the order of creation of the objects. A manifest has
+    pods on one cluster, a placement on each of its member clusters. `members` has the cluster ids by name of the Fleet
+    member.
     """
     current_objects = [(address, item.current) for address, item in instances.items() if item.current is not None]
     current_objects.sort(key=lambda address_and_object: address_and_object[1].creation)

@@ -133,10 +133,9 @@ def _count_running(outcomes: Iterable[PodOutcome]) -> int:
 def _can_run(
     workloads: Iterable[Workload], keys: Container[str], inputs: PredictionInput, cluster: NodeCluster
 ) -> bool:
-    """Return whether the pods of the workloads with these keys may run with enough nodes.
-
-    Such a pod has no scheduling gates and no missing claims. It fits one of the nodes without other pods, or a further
-    node of a pool. The pods required by its affinity exist.
+    """Return whether the pods of the workloads with these keys may run with enough nodes. Such a pod has no scheduling
+    gates and no missing claims. It fits one of the nodes without other pods, or a further node of a pool. The pods
+    required by its affinity exist.
     """
     nodes = list(inputs.cluster.nodes)
     nodes += [copy_node(node, 0) for node in list_pool_nodes(cluster).values()]  # one more of each pool
@@ -209,9 +208,10 @@ class ClusterLossEffects:
 
 
 def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str, Counter[str]]:
-    """Count the waiting pods by workload after the loss of each place, a machine or a rack. `places` has the place of
-    each node, "" if unknown. The result is empty with an unknown place, and for a cluster with too many pods and
-    places.
+    """Count the waiting pods by workload after the loss of each place: a machine or a rack.
+
+    `places` has the place of each node, "" if unknown. The result is empty if a place is unknown, or if the cluster has
+    too many pods and places to predict all losses.
     """
     pod_count = len(inputs.existing_pods) + sum(workload.replicas for workload in inputs.workloads)
     if not all(places) or len(set(places)) * pod_count > MAX_LOST_PODS:
@@ -224,8 +224,8 @@ def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) 
 
 
 def find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffect | None:
-    """Return the loss with the most waiting pods of these workloads; an empty one if none waits, None without places.
-    `losses`: waiting pods by lost place and workload.
+    """Return the loss with the most waiting pods of the workloads `keys`; None without losses. `losses` has the waiting
+    pods by lost place and workload. If no pod waits, the result is an empty LossEffect.
     """
     waiting_by_place = Counter({place: sum(waiting[key] for key in keys) for place, waiting in losses.items()})
     if not waiting_by_place:

@@ -151,7 +151,7 @@ def _list_unsampled_doubts(
     scene: PredictionScenario, placed_pods: Iterable[PodOutcome], undecided_keys: Collection[PodKey]
 ) -> dict[PodKey, PodDoubt]:
     """Return the possible doubts about the undecided pods of a plan too large for samples: no assumption is tried."""
-    if len(scene.workloads) > 1:
+    if len(scene.workloads) > 1:  # their pods may arrive in another order
         return dict.fromkeys(undecided_keys, PodDoubt(ARRIVAL_ORDER))
     if scene.cluster.version:  # one workload and a known version: no other choice
         return {}
@@ -318,8 +318,10 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
 
 
 def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return orders of arrival of workloads, each with its condition. Workloads arrive in order of creation, or by the
-    hops of their controllers. Then one controller after the other is faster or later than all others.
+    """Return orders of arrival of workloads (`keys`, in order of creation), each with its condition as a text.
+
+    The first orders are by creation, and by the number of controllers between an object and its pods (hops). Then each
+    workload with such controllers arrives first, or last.
     """
     rankings: list[tuple[str, tuple[str, ...]]] = []
     for order in (keys, sorted(keys, key=pod_orders.count_controller_hops)):
@@ -391,7 +393,7 @@ def _list_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, 
 
 def _list_readiness_changes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with all unready pods recovered, and with none of the starting ones ready."""
-    recovered_pods = tuple(map(_mark_pods_recovered, scene.existing_pods))
+    recovered_pods = tuple(map(_mark_pod_recovered, scene.existing_pods))
     if recovered_pods != scene.existing_pods:
         yield "if its pods become ready", replace(scene, existing_pods=recovered_pods)
     stopped_pods = tuple(map(_mark_pod_not_starting, scene.existing_pods))
@@ -399,8 +401,8 @@ def _list_readiness_changes(scene: PredictionScenario, _: int) -> Iterator[tuple
         yield "if starting pods do not become ready", replace(scene, existing_pods=stopped_pods)
 
 
-def _mark_pods_recovered(pod: ExistingPod) -> ExistingPod:
-    """Return a stuck pod as ready; one stuck for a permanent reason, and any other, unchanged."""
+def _mark_pod_recovered(pod: ExistingPod) -> ExistingPod:
+    """Return a stuck pod as ready. A pod stuck for a permanent reason, or not stuck, is unchanged."""
     if pod.condition.stuck_reason in ("", *_PERMANENT_REASONS):
         return pod
     ready_condition = PodCondition(pod.condition.name, pod.condition.uid)

@@ -116,8 +116,8 @@ class PodPredictor:
         return not self._find_node_loss_trigger(pod)
 
     def _find_node_loss_trigger(self, pod: ExistingPod) -> str:
-        """Return why a pod leaves its node at once: NODE_REMOVED for a lost pod (also for one without a node),
-        NO_EXECUTE for one evicted by a taint; "" if it keeps its node.
+        """Return why a pod leaves its node at once; "" if it keeps its node. The reason is NODE_REMOVED for a lost pod
+        or one without a node. It is NO_EXECUTE for a pod evicted by a taint.
         """
         if pod.node not in self.nodes or pod.key in self.lost_pods:
             return pod_outcomes.NODE_REMOVED
@@ -398,8 +398,10 @@ class PodPredictor:
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
-        """Place a pod, with its former template if it has one, and return the verdict. An ordered set replaces a pod of
-        a former template once it has a node.
+        """Place a pod, with its former template if it has one, and return the verdict.
+
+        An ordered set replaces a pod of a former template as soon as it runs. So once the pod gets a node here, it is
+        removed and placed again with the current template.
         """
         workload = progress.workload
         if pod.required_node:

@@ -155,8 +155,8 @@ class PodSpecScheduler:
         return rejections
 
     def list_rejections(self, node: int) -> Iterator[Rejection]:
-        """Yield the rejections of a node with its nominated pods added; if it is feasible then, those without them, as
-        kube-scheduler requires both.
+        """Yield the rejections of a node with its nominated pods added. If there are none, yield those without these
+        pods: kube-scheduler requires a node to be feasible in both cases.
         """
         nominated_groups = self._nominated_groups.get(node)
         if nominated_groups:
@@ -241,8 +241,8 @@ class PodSpecScheduler:
         best_total = max(levels_by_total)
         tied_nodes = tuple(chain.from_iterable(levels_by_total[best_total]))
         feasible_count = sum(bucket.size for bucket, _ in open_buckets)
-        lead = None
-        if self.images_matter and len(tied_nodes) == 1:  # images may outweigh a lead; a tie has none
+        lead = None  # points ahead of the next total
+        if self.images_matter and len(tied_nodes) == 1:  # unknown images may outweigh a lead; a tie has none
             lead = _compute_score_lead(best_total, scored_buckets)
         return BestNodes(tied_nodes, feasible_count, lead)
 
@@ -343,10 +343,9 @@ class PodSpecScheduler:
         return score
 
     def _compute_usage_score(self, node: int) -> int:
-        """Return the usage score of the node with the pod, -1 if its usage rejects the pod.
-
-        Nodes of equal size and usage have one usage number, so their score is computed once. This does not hold for
-        specs with host ports, disks or other resources (`_has_plain_usage` is false).
+        """Return the usage score of the node with the pod, -1 if its usage rejects the pod. Nodes of equal size and
+        usage have one usage number, so their score is computed once. This does not hold for specs with host ports,
+        disks or other resources (`_has_plain_usage` is false).
         """
         spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
         usage_number = self.cache.usage_numbers[node]

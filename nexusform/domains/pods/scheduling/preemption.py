@@ -149,9 +149,8 @@ class _PreemptionTrial:
         self._allowances = allowances
 
     def find_candidate(self, node: int) -> _Candidate | None:
-        """Return a node with the victims to remove for the pod; None if no eviction helps.
-
-        All pods of lower priority are removed on trial. If the node is feasible then, as many as possible are put back.
+        """Return a node with the victims to remove for the pod; None if no eviction helps. All pods of lower priority
+        are removed on trial. If the node is feasible then, as many as possible are put back.
         """
         priority = self._scheduler.group.spec.priority
         node_pods = self._pods_by_node[node].values()

@@ -181,8 +181,8 @@ def _select_excess_pods(
 def _compute_pod_limit(
     workload: Workload, pods: Iterable[ExistingPod], pending_outdated_numbers: Collection[int]
 ) -> int:
-    """Return the maximum number of pods of a workload. It includes the surge while a rolling update is in progress:
-    some pod of a former template has a node, or waits for one (`pending_outdated_numbers`).
+    """Return the maximum number of pods of a workload. It includes the surge during a rolling update: while some pod of
+    a former template has a node, or waits for one (`pending_outdated_numbers`).
     """
     if not workload.has_rolling_update:
         return workload.replicas
@@ -316,8 +316,8 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
 
 
 def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
-    """Return the pods added to the ReplicaSets of a scaled Deployment during a rollout. These are the specs of new pods
-    of former templates, and the number of pods to add to the current ReplicaSet (negative: to remove).
+    """Return the pods added to the ReplicaSets of a Deployment scaled during a rollout, as two results. They are the
+    specs of new pods of former templates, and the growth of the current ReplicaSet (negative: to remove).
     """
     former_specs: list[PodSpec] = []
     current_growth = 0
