@@ -216,7 +216,7 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
 
 
 def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFields:
-    """Return the fields of a pod spec read by ResourceQuotas besides requests."""
+    """Return the fields of a pod spec read by ResourceQuotas, apart from its requests."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     unspecified = []
     # A pod with requests of its own needs none in its containers.
@@ -516,10 +516,9 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstr
 
 
 def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
-    """Return the tolerations of a pod spec, with those added later. `kind` is the kind of its controller.
-
-    Admission adds tolerations of unready and unreachable nodes for 300 seconds. The controller of a DaemonSet adds
-    them without a time limit, and further ones.
+    """Return the tolerations of a pod spec, with those added later. `kind` is the kind of its controller. Admission
+    adds tolerations of unready and unreachable nodes for 300 seconds. The controller of a DaemonSet adds them without a
+    time limit, and further ones.
     """
     tolerations = []
     for fields in spec.list_mappings("tolerations"):

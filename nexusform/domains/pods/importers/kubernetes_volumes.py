@@ -289,8 +289,8 @@ def _list_exclusive_claims(namespace: str, name: str, claim: Fields) -> tuple[st
 
 
 def _is_for_one_node(namespace: str, name: str, storage: Storage) -> bool:
-    """Return whether the volume of a claim can be attached to one node at a time, by its access modes as compared by
-    Kubernetes' attach controller. Volumes without a CSI driver, such as NFS and local ones, are not attached.
+    """Return whether the volume of a claim can be attached to one node at a time. Its access modes decide, as in the
+    attach controller of Kubernetes. Volumes without a CSI driver, such as NFS and local ones, are not attached.
     """
     claim = storage.claims.get((namespace, name))
     if claim is None:

@@ -280,7 +280,6 @@ class _WorkloadReader(Struct):
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
         """Return a workload with the replicas set by its autoscaler before the first measurement; report the bounds.
-
         With 0 replicas the autoscaler is disabled. Without an autoscaler the replicas stay, but a live autoscaler
         missing in the files is reported.
         """

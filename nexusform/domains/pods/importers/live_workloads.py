@@ -173,10 +173,9 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
 def find_current_revisions(
     template: Mapping[str, Any], live: LiveWorkload, replica_sets: Sequence[LiveWorkload]
 ) -> tuple[str, ...] | None:
-    """Return the revision labels of the live pods with a template: () if none has it, None if unknown.
-
-    The template is compared with those of the ReplicaSets (of a Deployment), else with the one of the live workload.
-    NEWEST_REVISION means the label of the newest pods.
+    """Return the revision labels of the live pods with a template: () if none has it, None if unknown. The template is
+    compared with those of the ReplicaSets (of a Deployment), else with the one of the live workload. NEWEST_REVISION
+    means the label of the newest pods.
     """
     if not replica_sets and not live.template:
         return None
@@ -285,7 +284,7 @@ def _select_pod_template_fields(template: Mapping[str, Any]) -> dict[str, dict[s
 
 
 def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
-    """Yield the paths of a tree of fieldsV1 with their values, as far as the value has them."""
+    """Yield the paths of a tree of fieldsV1, such as `{"f:replicas": {}}`, with their values in `value`, if there."""
     for key, subtree in tree.items():
         kind, _, name = key.partition(":")
         step: str | tuple[tuple[str, Any], ...] = name

@@ -244,7 +244,7 @@ def apply_pod_admission(namespace: str, metadata: Fields, spec: Fields, rules: A
 
 
 def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec, in doubt if the pod may be rejected (reported)."""
+    """Return the spec, marked as in doubt if admission or kubelet may reject the pod. The reasons are reported."""
     known_count = len(spec.findings)
     owner = rules.namespaces.get(namespace)
     level = owner.labels.get("pod-security.kubernetes.io/enforce") if owner else ""
@@ -255,7 +255,8 @@ def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fi
     if namespace in rules.counted_namespaces:
         detail = "may be rejected: the ResourceQuota of count/pods counts finished pods, too, and they are not known."
         spec.report("", detail, Severity.WARNING, id="finished-pods-in-quota")
-    if spec.get_mapping("os").get_text("name") == "windows" != spec.get_text_mapping("nodeSelector").get(_OS):
+    is_windows = spec.get_mapping("os").get_text("name") == "windows"
+    if is_windows and spec.get_text_mapping("nodeSelector").get(_OS) != "windows":
         detail = f"is windows: kubelet rejects the pod on other nodes, and no nodeSelector {_OS} excludes them."
         spec.report("os", detail, Severity.WARNING, id="pod-os-not-supported")
     is_doubtful = len(spec.findings) > known_count

@@ -92,10 +92,9 @@ class ObservedCluster(Struct, frozen=True):
 def match_cluster_snapshot(
     cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]
 ) -> ObservedCluster:
-    """Return the cluster with observed nodes and pods in place of those derived from its VMs.
-
-    Nodes removed or re-created in this plan are left out; their pods count as lost. Without `planned_cluster` the
-    cluster has the observed nodes only.
+    """Return the cluster with observed nodes and pods in place of those derived from its VMs. Nodes removed or
+    re-created in this plan are left out; their pods count as lost. Without `planned_cluster` the cluster has the
+    observed nodes only.
     """
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
     plan_names: dict[str, str] = {}  # by the observed names of nodes

@@ -104,7 +104,7 @@ class PodsByCluster:
         self._lost_pods[prior.cluster_id] = self._lost_pods.get(prior.cluster_id, frozenset()) | lost_pods
 
     def _load_observed_pods(self, cluster_id: str, observed_cluster: ObservedCluster) -> dict[str, list[ExistingPod]]:
-        """Load pods at their observed nodes, besides those predicted in state; return the observed ones by workload."""
+        """Load pods at their observed nodes, next to those predicted in state; return the observed ones by workload."""
         namespaces = self._namespaces.setdefault(cluster_id, set())
         namespaces |= list_namespaces(observed_cluster.objects)
         namespaces |= {pod.spec.namespace for pod in observed_cluster.existing_pods}

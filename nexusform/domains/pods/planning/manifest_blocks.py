@@ -319,7 +319,7 @@ def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
 
 
 def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
-    """Return each text once after its clusters; the subject appears only in the first."""
+    """Join the texts of warnings, each once after its clusters. The subject (the workload) is in the first one only."""
     clusters_by_text: dict[str, list[str]] = {}
     for cluster, warning in risks:
         clusters_by_text.setdefault(warning.detail, []).append(cluster)

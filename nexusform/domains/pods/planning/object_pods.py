@@ -46,10 +46,9 @@ class PriorPods(Struct, frozen=True):
     is_outside_targets: bool = False
 
     def list_existing_pods(self, workloads: Mapping[str, Workload]) -> Iterator[tuple[RecordedPod, ExistingPod]]:
-        """Yield the record in state and the existing pod of each pod. `workloads` have the known specs, by key.
-
-        Of a pod of another workload, only the namespace is known. A pod failed for good gets its recorded reason as
-        its rejection, so it is not placed again.
+        """Yield the record in state and the existing pod of each pod. `workloads` have the known specs, by key. Of a
+        pod of another workload, only the namespace is known. A pod failed for good gets its recorded reason as its
+        rejection, so it is not placed again.
         """
         for key, pods in self.workloads.items():
             spec = workloads[key].pod if key in workloads else PodSpec(namespace=key.partition("/")[0])

@@ -104,6 +104,7 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     feasibility = replace(_evaluate_outcomes(workloads, outcomes), is_certain=is_certain)
     if feasibility.result is FeasibilityResult.RUNS:
         maximum = capacity.compute_maximum_replicas(workloads, _count_running(outcomes))  # None: not computed
+        # The maximum depends on all pods of the cluster.
         is_certain = is_certain and (maximum is None or capacity.is_certain)
         return replace(feasibility, replicas_max=maximum, is_certain=is_certain)
     if object_pods.has_rejected_pods:
@@ -208,10 +209,9 @@ class ClusterLossEffects:
 
 
 def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str, Counter[str]]:
-    """Count the waiting pods by workload after the loss of each place: a machine or a rack.
-
-    `places` has the place of each node, "" if unknown. The result is empty if a place is unknown, or if the cluster has
-    too many pods and places to predict all losses.
+    """Count the waiting pods by workload after the loss of each place: a machine or a rack. `places` has the place of
+    each node, "" if unknown. The result is empty if a place is unknown, or if the cluster has too many pods and places
+    to predict all losses.
     """
     pod_count = len(inputs.existing_pods) + sum(workload.replicas for workload in inputs.workloads)
     if not all(places) or len(set(places)) * pod_count > MAX_LOST_PODS:
@@ -302,11 +302,9 @@ def _find_fewest_nodes(
 
 
 def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int], str, int], bool]) -> dict[str, int]:
-    """Find the fewest nodes of several pools together, by pool; empty without a result.
-
-    A pool needs at least the nodes it needs while all other pools have their maximum. These minimums are tried first,
-    then mixes with 1, 2 and more nodes added. `is_enough(nodes, pool, count)` checks `nodes` (by pool) with `count`
-    nodes in `pool`.
+    """Find the fewest nodes of several pools together, by pool; empty without a result. A pool needs at least the nodes
+    it needs while all other pools have their maximum. These minimums are tried first, then mixes with 1, 2 and more
+    nodes added. `is_enough(nodes, pool, count)` checks `nodes` (by pool) with `count` nodes in `pool`.
     """
     if len(maximum) < 2:
         return {}  # there are no mixes

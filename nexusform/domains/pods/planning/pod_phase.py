@@ -226,7 +226,9 @@ class PodPhase(PodsByCluster):
                 self._existing_pods[cluster_id].pop(pod.key, None)
 
     def _predict_changed_objects(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
-        """Predict the pods of the objects `keys`, then unstable objects of the cluster again until no pod moves."""
+        """Predict the pods of the objects `keys`, then unstable objects of the cluster again until no pod moves. An
+        object is unstable if some of its pods are not created, do not run, have a former template, or were evicted.
+        """
         self._predict_pods(keys, cluster)
         for _ in range(_MAX_PREDICTIONS):
             unstable_keys = [

@@ -201,7 +201,7 @@ def _has_matching_rule(
     namespace_selector, selector = parse_selector(fields, "namespaceSelector"), parse_selector(fields, "objectSelector")
     if namespace_selector is not None and not is_selected(namespace_selector, namespace_labels):
         return False
-    # Group and plural of the resources that the rules may select: the controller, and the pod by its labels.
+    # Group and plural of the resources that the rules may select: the controller (if any), and the pod by its labels.
     resources = {(_GROUPS.get(kind, "apps"), f"{kind.lower()}s")} - {("", "pods")}
     if selector is None or is_selected(selector, dict(spec.labels)):
         resources.add(("", "pods"))

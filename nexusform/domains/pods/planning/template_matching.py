@@ -54,10 +54,9 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
 def _find_matching_revisions(
     workload: Workload, pods_by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
 ) -> list[str]:
-    """Return the revisions with the containers of the template in some pod.
-
-    If the live template is another one, its revision (`replaced_revision`) does not count. Then all pods of a returned
-    revision must have the scheduling rules of the template, too.
+    """Return the revisions with the containers of the template in some pod. If the live template is another one, its
+    revision (`replaced_revision`) does not count. Then all pods of a returned revision must have the scheduling rules
+    of the template, too.
     """
     replaced_revision: str | None = workload.replaced_revision
     if replaced_revision == NEWEST_REVISION:  # its label is unknown
@@ -211,10 +210,9 @@ def _is_same_container(template_container: Container, observed_container: Contai
 def create_replacement_check(
     objects: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
 ) -> Callable[[ExistingPod], bool]:
-    """Return a check whether an applied plan has replaced a pod since the observation.
-
-    A replaced pod has another template than the workload in state (`prior_workloads`). State has no pod on its node
-    that the plan could still replace.
+    """Return a check whether an applied plan has replaced a pod since the observation. A replaced pod has another
+    template than the workload in state (`prior_workloads`). State has no pod on its node that the plan could still
+    replace.
     """
     outdated_nodes: dict[str, set[str]] = {}  # by workload: nodes with pods possibly of a former template in state
     for object_pods in objects:

@@ -80,7 +80,9 @@ def _compile(expression: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _create_environment() -> Any:
-    """Return the environment: the library's extensions, and the functions of Kubernetes for amounts and versions."""
+    """Return the environment for CEL expressions: the library's extensions, and Kubernetes' functions for amounts and
+    versions. CEL gets an amount as an integer (in thousandths), and a version as a map.
+    """
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 

@@ -169,7 +169,7 @@ class ClaimedDevices:
             self._random_nodes.add(pod.node)
         for claim in claims:
             self._add_claim_holder(pod, _build_claim_name(claim, pod))
-        self._needs.clear()
+        self._needs.clear()  # cached results for the devices in use before
 
     def _add_claim_holder(self, pod: ExistingPod, name: str) -> None:
         """Record that a pod uses a claim (name): it holds the devices until it is released."""

@@ -72,7 +72,7 @@ class NodeNumaCells:
         for container in pod.aligned_requests:
             cell_numbers = self._select_numa_cells(container)
             if not cell_numbers:
-                for share in shares:
+                for share in shares:  # give back the shares of the containers before
                     self._change_free_capacity(share, sign=1)
                 amounts = ", ".join(f"{amount} {name}" for name, amount in container)
                 location = "NUMA cell" if self._is_single else "narrowest set of NUMA cells"

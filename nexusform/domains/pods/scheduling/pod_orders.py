@@ -54,9 +54,9 @@ class ArrivalOrder(Struct, frozen=True):
     has_fast_replacements: bool = False
 
     def select_next_workload(self, counts: Mapping[str, int]) -> str:
-        """Return the workload of the next pod to arrive. `counts` has the number of arrived pods by workload, -1 before
-        the first step. Without a sample (0), workloads arrive one after the other by rank. With a sample, pods arrive
-        in a drawn order.
+        """Return the workload of the next pod to arrive. `counts` has the number of arrived pods by workload (-1: not
+        started). Without a sample (0), workloads arrive one after the other by rank. With one, pods arrive in a drawn
+        order.
         """
         # The next pod of an ordered set waits until the one before runs, unless only such sets are left.
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts

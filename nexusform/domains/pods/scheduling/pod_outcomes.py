@@ -305,10 +305,9 @@ def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int])
 
 
 def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) -> int:
-    """Return how many further pods fit on all nodes together, within the rules between them.
-
-    `capacity` is the number of further pods by node without these rules. There is at most one counter of anti-affinity
-    and one of spreading. Both count over the same topology key.
+    """Return how many further pods fit on all nodes together, within the rules between them. `capacity` is the number
+    of further pods by node without these rules. There is at most one counter of anti-affinity and one of spreading.
+    Both count over the same topology key.
     """
     anti_affinity, spread = own_counters
     if not anti_affinity and not spread:

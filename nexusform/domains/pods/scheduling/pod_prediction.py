@@ -201,7 +201,6 @@ class PodPredictor:
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
         """Return the progress of a workload at its start: its existing pods by their fate, and missing pods to place.
-
         Running pods are kept (current template) or outdated (a former one). Others are surplus, failed for good, or
         placed again.
         """
@@ -398,10 +397,9 @@ class PodPredictor:
         return verdicts
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
-        """Place a pod, with its former template if it has one, and return the verdict.
-
-        An ordered set replaces a pod of a former template as soon as it runs. So once the pod gets a node here, it is
-        removed and placed again with the current template.
+        """Place a pod, with its former template if it has one, and return the verdict. An ordered set replaces a pod of
+        a former template as soon as it runs. So once the pod gets a node here, it is removed and placed again with the
+        current template.
         """
         workload = progress.workload
         if pod.required_node:

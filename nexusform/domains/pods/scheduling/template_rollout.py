@@ -320,10 +320,9 @@ class TemplateRollout:
             progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
-        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first.
-
-        `new_specs` (by number) are pods just created by scaling. Deleted ones are removed from it, and their numbers
-        become spare numbers.
+        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first. `new_specs` (by
+        number) are pods just created by scaling. Deleted ones are removed from it, and their numbers become spare
+        numbers.
         """
         progress = self._progress
         workload = progress.workload
@@ -465,7 +464,7 @@ class DaemonRollout:
 
     def _replace_in_place(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
         """Delete old pods before their successors are created; block the rollout once `maximum` nodes wait for one."""
-        # Pods that are not ready are replaced first, and regardless of the maximum.
+        # Pods that are not ready are replaced first, and regardless of the maximum: their nodes are unavailable anyway.
         for pod in sorted(outdated_pods, key=lambda pod: not pod.is_stuck):
             if self._waiting_count >= maximum and not pod.is_stuck:
                 self._progress.is_blocked = True
