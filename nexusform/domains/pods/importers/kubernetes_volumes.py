@@ -439,7 +439,7 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     """Return why pods with this claim get no node, in the scheduler's words; "" if they may get one.
 
     UNBOUND: the volume named in the claim is missing, too small, or reserved for another claim. A missing volume
-    counts only if kubectl has listed all objects: otherwise it may exist.
+    counts only if kubectl has listed the claim and all other objects: otherwise the volume may exist.
     """
     metadata, name = read_silently(claim, "metadata"), claim.name
     spec, phase = read_silently(claim, "spec"), read_silently(claim, "status").get_text("phase")
