@@ -172,9 +172,8 @@ def validate_selector_requirement(requirement: Requirement) -> tuple[str, ...]:
 
 
 def validate_qualified_name(name: str) -> tuple[str, ...]:
-    """Return why a text is no label key, in the words of Kubernetes; () if it is one.
-
-    A key is a name of 1 to 63 characters, with an optional prefix: a DNS subdomain and "/".
+    """Return why a text is no label key, in the words of Kubernetes; () if it is one. A key is a name of 1 to 63
+    characters, with an optional prefix: a DNS subdomain and "/".
     """
     prefix, slash, name_part = name.rpartition("/")
     if "/" in prefix:

@@ -115,9 +115,8 @@ def build_cpu_quantity(milli: int) -> Quantity:
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str) -> Quantity | InvalidQuantity:
-    """Parse a quantity as in Kubernetes; InvalidQuantity contains the error.
-
-    Kubernetes parses a small amount and a large one (or one finer than a nano) differently, and so does this function.
+    """Parse a quantity as in Kubernetes; InvalidQuantity contains the error. Kubernetes parses a small amount and a
+    large one (or one finer than a nano) differently, and so does this function.
     """
     match = _QUANTITY_PATTERN.fullmatch(text)
     if not text or match is None:
@@ -187,7 +186,9 @@ def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:
 
 
 def _parse_small_quantity(number: _Number, quantity_format: QuantityFormat, exponent: int) -> tuple[int, int] | None:
-    """Return (unscaled, scale) as in the text; None if possibly beyond 64 bits, finer than a nano, or `1.5Gi`."""
+    """Return an amount as (unscaled, scale): unscaled * 10**scale, such as (15, -1) for 1.5. Return None if it may be
+    beyond 64 bits, is finer than a nano, or is binary with a fraction (`1.5Gi`).
+    """
     if quantity_format is QuantityFormat.BINARY:
         # The factor 2**exponent adds up to exponent * 3 // 10 + 1 decimal digits.
         spare_digits = _BINARY_DIGITS - len(number.integer_digits) - exponent * 3 // 10 - 1
@@ -203,8 +204,8 @@ def _parse_small_quantity(number: _Number, quantity_format: QuantityFormat, expo
 def _parse_large_quantity(
     text: str, number: _Number, quantity_format: QuantityFormat, exponent: int
 ) -> Quantity | InvalidQuantity:
-    """Parse an amount beyond 64 bits, finer than a nano, or binary with a fraction (`1.5Gi`) to exact nanos, within the
-    limits of Kubernetes: the largest binary amount is 2**63 - 1, and a binary amount below 1 becomes decimal.
+    """Parse an amount to exact nanos: beyond 64 bits, finer than a nano, or binary with a fraction (`1.5Gi`). As in
+    Kubernetes, the largest binary amount is 2**63 - 1, and a binary amount below 1 becomes decimal.
     """
     if not number.has_digits:
         return InvalidQuantity(text, WRONG_NUMBER)
@@ -236,8 +237,8 @@ def _convert_to_float(value: int) -> float:
 
 
 def _compute_power_of_ten(exponent: int) -> float:
-    """Compute 10**exponent as Go's math.Pow10 does, with its rounding: it multiplies two entries of tables, one of
-    1e0 to 1e31 and one of 1e0, 1e32, 1e64 and so on.
+    """Compute 10**exponent with the rounding of Go's math.Pow10. Go multiplies two entries of tables: one of 1e0 to
+    1e31, and one of 1e0, 1e32, 1e64 and so on.
     """
     if exponent < 0:
         return 1.0 / float(f"1e{-exponent}")
@@ -248,9 +249,8 @@ def _compute_power_of_ten(exponent: int) -> float:
 
 
 def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
-    """Add two quantities (sign 1) or subtract the right one (sign -1).
-
-    As in Kubernetes, the result has the format of the left quantity, unless it is 0.
+    """Add two quantities (sign 1) or subtract the right one (sign -1). As in Kubernetes, the result has the format of
+    the left quantity, unless it is 0.
     """
     quantity_format = right.format if left.nano == 0 else left.format
     scale = min(left.scale, right.scale)  # the finer one
@@ -260,9 +260,8 @@ def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
 
 
 def _format_canonical(quantity: Quantity) -> str:
-    """Format a quantity as a whole number with the largest suffix without a fraction: `1536Mi`, `1500m`.
-
-    Kubernetes formats binary amounts below 1024 or with a fraction as decimal.
+    """Format a quantity as a whole number with the largest suffix without a fraction: `1536Mi`, `1500m`. Kubernetes
+    formats binary amounts below 1024 or with a fraction as decimal.
     """
     if quantity.nano == 0:
         return "0"

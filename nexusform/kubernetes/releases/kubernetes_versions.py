@@ -93,9 +93,8 @@ class VersionStep(StrEnum):
 
 
 def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> VersionStep:
-    """Determine the kind of a change from a running version (`start`) to a requested one.
-
-    `end` may leave out the patch (-1) or the bundle (""): then the running one stays as it is.
+    """Determine the kind of a change from a running version (`start`) to a requested one. `end` may leave out the patch
+    (-1) or the bundle (""): then the running one stays as it is.
     """
     if (end.major, end.minor) < (start.major, start.minor):
         return VersionStep.DOWNGRADE
@@ -138,9 +137,10 @@ class VersionRejection(Struct, frozen=True):
 def find_upgrade_hops(
     cluster: str, current: str, target: str, offers: OfferedVersions, today: str
 ) -> tuple[KubernetesVersion, ...] | VersionRejection:
-    """Return the versions to install one after the other on a cluster to reach `target`, () if it already runs this
-    version, or the reason against the change. Plans and `simulate kubernetes-upgrade` both use it. `today` is RFC 3339
-    ("": ends of availability are not checked).
+    """Return the versions to install one after the other on a cluster to reach `target`, or the reason against it.
+
+    The versions are () if the cluster already runs `target`. Plans and `simulate kubernetes-upgrade` both use this
+    function. `today` is RFC 3339; with "" ends of availability are not checked.
     """
     start, end = parse_version(current), parse_version(target)
     if start is None or end is None:

@@ -60,12 +60,13 @@ def collect_appliance_claims(
     *,
     is_complete: bool = False,
 ) -> dict[str, ApplianceClaim]:
-    """Return the claims on the storage appliance among the objects of one cluster, by unique names. They are claims of
-    StatefulSets, existing objects (`namespace/name`), and ephemeral volumes of pods. `pod_counts` has the number of
-    pods by workload. `observed_names` are the claims (namespace and name) listed by kubectl; `is_complete`: there are
-    no others.
+    """Return the claims on the storage appliance among the objects of one cluster, by unique names.
+
+    They are claims of StatefulSets, existing objects (`namespace/name`), and ephemeral volumes of pods. `pod_counts`
+    has the number of pods by workload. `observed_names` are the claims (namespace and name) listed by kubectl;
+    `is_complete`: there are no others.
     """
-    default_binding = False if is_complete else None
+    default_binding = False if is_complete else None  # of claims not listed: certainly without a volume, or unknown
     reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, default_binding)
     claims: dict[str, ApplianceClaim] = {}
     for manifest in manifests:

@@ -266,8 +266,8 @@ class _DeviceClaimReader:
         return self._parse_claim(claim_name, objects[key], spec, is_own=is_own)
 
     def _parse_claim(self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool) -> DeviceClaim:
-        """Return the claim of an object or a template with this spec, with its first error; record other facts about it
-        not evaluated by this program in `self.problems`.
+        """Return the claim of an object or a template (`manifest`) with its first error; `is_own`: one for each pod.
+        Facts about it not evaluated by this program are recorded in `self.problems`.
         """
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
@@ -301,8 +301,8 @@ class _DeviceClaimReader:
     def _parse_alternative(
         self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
     ) -> DeviceSubRequest:
-        """Return an alternative of a request of a claim (`title`); `full_name` is `request` or `request/alternative`.
-        `errors` gets reasons why no pod gets a node, `self.problems` the facts not evaluated.
+        """Return an alternative of a request of the claim `title`; `full_name` is `request` or `request/alternative`.
+        The reasons why no pod gets a node are added to `errors`, facts not evaluated to `self.problems`.
         """
         class_name = get_text(fields, "deviceClassName")
         device_class = self._objects.classes.get(class_name)

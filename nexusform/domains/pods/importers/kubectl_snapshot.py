@@ -455,9 +455,7 @@ def _build_pod(
 
 
 def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
-    """Return kind and name of a pod's controller: for a ReplicaSet of a Deployment the latter, without a controller the
-    pod itself.
-    """
+    """Return kind and name of a pod's controller: a Deployment for its ReplicaSet; the pod itself without one."""
     kind, name = str(body["owner"].get("kind", "Pod")), str(body["owner"].get("name", pod))
     if kind == "Node":  # a static pod: kubelet runs it from a file on its node
         return "Pod", pod

@@ -73,8 +73,8 @@ def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_selector(spec: Node) -> Iterator[CheckFailure]:
-    """Yield a failure if the selector of a workload is empty or does not select the labels of its template. Missing or
-    invalid fields are reported by other checks.
+    """Yield a failure if the selector of a workload is empty or does not select the labels of its template. `spec` is
+    the spec of the workload. Its missing or invalid fields are reported by other checks.
     """
     selector = spec.get_node("selector")
     labels, expressions = selector.get_node("matchLabels"), selector.get_node("matchExpressions")

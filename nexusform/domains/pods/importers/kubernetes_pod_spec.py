@@ -162,6 +162,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
     if group_key:
         detail = "is a gang: its pods are scheduled together or not at all, which is not predicted."
         spec.report(group_key, detail, Severity.WARNING, id=GANGS)
+    containers = (*spec.list_mappings("initContainers"), *spec.list_mappings("containers"))
     return PodSpec(
         namespace=owner.namespace,
         labels=tuple(sorted(labels.items())),
@@ -187,7 +188,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         quota_figures=_collect_quota_figures(spec, priorities),
         can_preempt=spec.get_text("preemptionPolicy") != NEVER
         and _get_priority_class(spec, priorities) not in priorities.non_preempting,
-        images=_list_images(spec),
+        images=tuple(add_default_tag(container.get_text("image")) for container in containers),
         # Those of the containers alone, if the pod has requests of its own, else None.
         container_scored_requests=_compute_requests(spec, _SCORE_DEFAULTS, has_pod_level=False)
         if spec.get_mapping("resources").data
@@ -204,11 +205,6 @@ def _sum_container_requests(spec: Fields) -> tuple[int, int]:
     return total.get("cpu", 0), total.get("memory", 0)
 
 
-def _list_images(spec: Fields) -> tuple[str, ...]:
-    containers = (*spec.list_mappings("initContainers"), *spec.list_mappings("containers"))
-    return tuple(add_default_tag(container.get_text("image")) for container in containers)
-
-
 def parse_containers(spec: Fields) -> tuple[Container, ...]:
     """Return the containers of a pod; their problems are reported with the pod."""
     containers = []
@@ -220,7 +216,7 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
 
 
 def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFields:
-    """Return the fields of a pod spec read by ResourceQuotas besides requests."""
+    """Return the fields of a pod spec read by ResourceQuotas, apart from its requests."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     unspecified = []
     # A pod with requests of its own needs none in its containers.
@@ -329,8 +325,8 @@ def _sort_amounts(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
-    """Return the requests of the pod itself (`spec.resources`), empty without any: its requests, else the sums of its
-    containers' CPU and memory, else its limits.
+    """Return the requests of the pod itself (`spec.resources`); empty without any resources of its own. A missing
+    request is the sum of its containers (CPU and memory), else the limit of the pod.
     """
     resources = spec.get_mapping("resources")
     if not resources.data:
@@ -482,8 +478,8 @@ def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], w
 def _merge_match_label_keys(
     fields: Fields, selector: LabelSelector | None, labels: Mapping[str, str]
 ) -> LabelSelector | None:
-    """Return a selector with requirements for the values of the pod's own labels by matchLabelKeys and
-    mismatchLabelKeys; keys without a label are ignored. None selects nothing.
+    """Return a selector that also requires the pod's own label values of matchLabelKeys, and excludes those of
+    mismatchLabelKeys. Keys without a label are ignored. None selects nothing.
     """
     keys = [(key, matching.IN) for key in fields.get_texts("matchLabelKeys")]
     keys += [(key, matching.NOT_IN) for key in fields.get_texts("mismatchLabelKeys")]
@@ -520,8 +516,9 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstr
 
 
 def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
-    """Return the tolerations of a pod spec, with those added by admission (300 seconds on unready nodes), or for a
-    DaemonSet by its controller (no time limit, and further ones).
+    """Return the tolerations of a pod spec, with those added later. `kind` is the kind of its controller. Admission
+    adds tolerations of unready and unreachable nodes for 300 seconds. The controller of a DaemonSet adds them without a
+    time limit, and further ones.
     """
     tolerations = []
     for fields in spec.list_mappings("tolerations"):

@@ -104,7 +104,7 @@ def collect_storage(
                 if metadata.get_mapping("annotations").get_text(_DEFAULT_CLASS) == "true":
                     default_classes[manifest.name] = metadata.get_text("creationTimestamp")
     referenced_names = frozenset(read_silently(claim, "spec").get_text("volumeName") for claim in claims.values())
-    volumes_by_class: dict[str, list[Volume]] = {}  # free ones, without a claim
+    volumes_by_class: dict[str, list[Volume]] = {}  # free ones: neither named in a claim nor with a claimRef
     for name, manifest in volumes.items():
         if name not in referenced_names and not read_silently(manifest, "spec").get_mapping("claimRef").data:
             volume = _build_volume(manifest)
@@ -128,7 +128,7 @@ def collect_storage(
 def _collect_reserved_volumes(
     volumes: Mapping[str, Manifest], claims: Mapping[tuple[str, str], Manifest], *, is_complete: bool
 ) -> dict[tuple[str, str], Manifest]:
-    """Return the volumes reserved for or bound to a claim, by its namespace and name; not those of a deleted claim."""
+    """Return the volumes with a claimRef by namespace and name of the claim, without those of deleted claims."""
     reserved: dict[tuple[str, str], Manifest] = {}
     for manifest in volumes.values():
         claim = read_silently(manifest, "spec").get_mapping("claimRef")
@@ -138,13 +138,16 @@ def _collect_reserved_volumes(
     return reserved
 
 
-def _is_same_claim(reference: Fields, claim: Manifest | None, *, is_complete: bool) -> bool:
-    """Return whether a claimRef refers to this claim, not to a deleted one of the same name."""
-    uid = reference.get_text("uid")
+def _is_same_claim(claim_reference: Fields, claim: Manifest | None, *, is_complete: bool) -> bool:
+    """Return whether the claimRef of a volume refers to this claim, not to a deleted claim of the same name. `claim` is
+    None if no claim with this name was read. `is_complete`: all claims of the cluster were read.
+    """
+    uid = claim_reference.get_text("uid")
     if not uid:
-        return True  # reserved by name, for any claim
+        return True  # the volume is reserved by name alone, for any claim of this name
     if claim is None:
-        return not is_complete  # it may exist
+        return not is_complete  # not read: it may exist
+    # A claim without a uid (from a manifest, not from the cluster) counts as the same.
     return read_silently(claim, "metadata").get_text("uid", uid) == uid
 
 
@@ -233,8 +236,10 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
 
 
 def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Storage) -> PodVolumes:
-    """Return the volumes of one claim of a pod. In order: missing, only in a template of a StatefulSet, unusable, with
-    a volume, with one in creation for a chosen node, unbound.
+    """Return the volumes of one claim of a pod; `source` is the persistentVolumeClaim of the pod's volume.
+
+    The cases are, in order: the claim is missing, exists only as a template of a StatefulSet, is unusable, has a
+    volume, gets a volume on a chosen node, or is unbound.
     """
     reference = (source, "claimName")  # the place of findings
     claim_object = storage.claims.get((namespace, name))
@@ -261,7 +266,8 @@ def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Stor
     else:
         unbound_claim = _build_unbound_claim(f"{namespace}/{name}", claim, reference, storage)
         return PodVolumes(claims=_filter_unique([unbound_claim]), exclusive_claims=exclusive_claims)
-    bound_claims = _list_bound_claims(claim_object, storage)
+    driver = _find_claim_driver(claim_object, storage)
+    bound_claims = ((f"{namespace}/{name}", driver),) if driver else ()
     return PodVolumes(needs, exclusive_claims=exclusive_claims, bound_claims=bound_claims)
 
 
@@ -283,8 +289,8 @@ def _list_exclusive_claims(namespace: str, name: str, claim: Fields) -> tuple[st
 
 
 def _is_for_one_node(namespace: str, name: str, storage: Storage) -> bool:
-    """Return whether the volume of a claim can be attached to one node at a time, by its access modes as compared by
-    Kubernetes' attach controller. Volumes without a CSI driver, such as NFS and local ones, are not attached.
+    """Return whether the volume of a claim can be attached to one node at a time. Its access modes decide, as in the
+    attach controller of Kubernetes. Volumes without a CSI driver, such as NFS and local ones, are not attached.
     """
     claim = storage.claims.get((namespace, name))
     if claim is None:
@@ -297,18 +303,15 @@ def _is_for_one_node(namespace: str, name: str, storage: Storage) -> bool:
     return _SINGLE_NODE_MODE in modes and not _SHARED_MODES.intersection(modes)
 
 
-def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
-    """Return a claim with the CSI driver of its volume, else of its class; empty without a driver."""
+def _find_claim_driver(claim: Manifest, storage: Storage) -> str:
+    """Return the CSI driver of a claim's volume, or of its class if the volume is not known; "" without a driver."""
     spec = read_silently(claim, "spec")
+    # A claim without a volumeName gets the volume reserved for it: one with its name in the claimRef.
     reserved_volume = storage.reserved_volumes.get((claim.namespace, claim.name))
     volume = storage.volumes.get(spec.get_text("volumeName"), reserved_volume)
-    storage_class = storage.classes.get(spec.get_text("storageClassName"))
-    driver = (
-        csi_objects.find_volume_driver(volume)
-        if volume is not None
-        else csi_objects.find_csi_provisioner(storage_class)
-    )
-    return ((f"{claim.namespace}/{claim.name}", driver),) if driver else ()
+    if volume is not None:
+        return csi_objects.find_volume_driver(volume)
+    return csi_objects.find_csi_provisioner(storage.classes.get(spec.get_text("storageClassName")))
 
 
 def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
@@ -361,10 +364,10 @@ class ClusterStorage(Struct, frozen=True):
 def collect_cluster_storage(
     manifests: Sequence[Manifest], *, is_complete: bool = True, has_all_classes: bool = False
 ) -> ClusterStorage:
-    """Return a cluster's volumes, claims to bind at once, invalid claims (with the reason) and attach limits.
+    """Return a cluster's usable volumes, claims to bind at once, invalid claims (with the reason) and attach limits.
 
-    Free volumes and those of a claim are usable. A claim to bind at once has no volume yet, and does not wait for a
-    pod. Findings are reported with the pods that use a claim.
+    A volume is usable if it is free or has a claim. A claim to bind at once has no volume yet, and does not wait for
+    a pod. `is_complete`: the cluster has no other objects. `has_all_classes`: it has no other StorageClasses.
     """
     storage = collect_storage(manifests, is_complete=is_complete, has_all_classes=has_all_classes)
     claim_by_volume = {  # "": of claims without a volumeName
@@ -386,7 +389,7 @@ def collect_cluster_storage(
             invalid_claims.append((f"{namespace}/{name}", error))
         elif not _has_existing_volume(manifest, storage):
             claim = read_silently(manifest, "spec")
-            reference = (claim, "")  # place of findings: the claim itself
+            reference = (claim, "")  # findings at the claim are dropped: those of pods with the claim are reported
             claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage))
     immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
     attach_limits = csi_objects.build_attach_limits(storage.csi, storage.volumes)
@@ -433,9 +436,10 @@ def _has_existing_volume(claim: Manifest, storage: Storage) -> bool:
 
 
 def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
-    """Return why pods with this claim get no node, in the scheduler's words; "" if they may get one. A claim waits
-    (UNBOUND) for a missing or too small volume, or for one of another claim. A claim of a manifest, not yet observed
-    by kubectl, gets "" without a volume: it may exist unseen.
+    """Return why pods with this claim get no node, in the scheduler's words; "" if they may get one.
+
+    UNBOUND: the volume named in the claim is missing, too small, or reserved for another claim. A missing volume
+    counts only if kubectl has listed the claim and all other objects: otherwise the volume may exist.
     """
     metadata, name = read_silently(claim, "metadata"), claim.name
     spec, phase = read_silently(claim, "spec"), read_silently(claim, "status").get_text("phase")
@@ -464,7 +468,7 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
 
 
 def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
-    """Return the nodes in reach of the volume of a bound claim; None for all, or if unknown (then with a warning)."""
+    """Return the nodes in reach of the volume of a bound claim; None for all. If they are unknown, also warn."""
     volume_name = read_silently(claim, "spec").get_text("volumeName")
     # Without a name in the claim, a volume is reserved for it (claimRef).
     volume = storage.volumes.get(volume_name) if volume_name else storage.reserved_volumes[claim.namespace, claim.name]
@@ -477,7 +481,9 @@ def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, sto
 
 
 def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
-    """Return a claim without a volume; None if it limits no node: its volume is unknown (reported), or fits all."""
+    """Return a claim without a volume; None if it limits no node. It limits none if its volume is unknown (reported at
+    `reference`), or every node can use the new volume.
+    """
     configured_class = claim.data.get("storageClassName")
     class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
     unbound_claim = Claim(
@@ -489,7 +495,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
         selector=parse_selector(claim, "selector"),
     )
     if configured_class == "":
-        return unbound_claim  # nothing is provisioned: an existing volume is required
+        return unbound_claim  # "" provisions nothing: an existing volume is required
     class_object = storage.classes.get(class_name)
     if class_object is None:
         return _complete_claim_of_unknown_class(unbound_claim, reference, storage)

@@ -67,17 +67,18 @@ def collect_workloads(
     live_workloads: Mapping[str, LiveWorkload] = MappingProxyType({}),
     previous_manifests: Sequence[Manifest] = (),
 ) -> ParsedWorkloads:
-    """Return the workloads among the objects of one cluster. `is_complete`: objects missing here do not exist;
-    `has_all_classes`: this holds for StorageClasses. `live_workloads` by key give the fields a manifest leaves to
-    other managers; `previous_manifests` are those applied before. Services, autoscalers and admission rules are looked
-    up among `manifests` and `context_manifests` (objects of the same cluster with workloads read elsewhere).
+    """Return the workloads among `manifests`, the objects of one cluster.
+
+    Services, autoscalers and admission rules are also read from `context_manifests`: other objects of the cluster.
+    `is_complete`: objects missing here do not exist; `has_all_classes`: StorageClasses missing here do not exist.
+    `live_workloads` (by key) have the fields of other managers; `previous_manifests` are those applied before.
     """
     all_manifests = (*manifests, *context_manifests)
     selectors: dict[str, list[Mapping[str, str]]] = {}
     for manifest in select_manifests(all_manifests, "", "Service"):
         selector = read_silently(manifest, "spec").get_text_mapping("selector")
         selectors.setdefault(manifest.namespace, []).append(selector)
-    # Those of a Deployment: each names it as its owner.
+    # ReplicaSets of a Deployment: each names it as its owner.
     replica_sets = [workload for workload in live_workloads.values() if workload.owner]
     previous_by_title = {(item.kind, item.namespace, item.name): item for item in previous_manifests}
     reader = _WorkloadReader(
@@ -210,9 +211,10 @@ class _WorkloadReader(Struct):
         return bool(classes)
 
     def _add_revisions(self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]) -> Workload:
-        """Return a workload with the facts shown by its live objects. A Job gets the number of pods left to run. Others
-        get the revisions of their current template, or the revision replaced by a changed template. A Deployment scaled
-        since its last sync also gets its previous maximum of pods, 0 if unknown.
+        """Return a workload with the facts shown by its live objects: its revisions, or the remaining pods of a Job.
+
+        The revisions are those of the current template, or the one replaced if this plan changes the template. A
+        Deployment scaled since its last sync also gets its previous maximum of pods, 0 if unknown.
         """
         key = manifest.workload_key
         live, replica_sets = self.live_workloads.get(key, LiveWorkload(key)), self.replica_sets.get(key, ())
@@ -259,8 +261,8 @@ class _WorkloadReader(Struct):
     def _build_spread_selector(
         self, manifest: Manifest, selector: LabelSelector | None, labels: Mapping[str, str]
     ) -> LabelSelector | None:
-        """Return the selector of pods for kube-scheduler's default spreading: by the Services of the pod and by its
-        controller, except for DaemonSets; None without any.
+        """Return the selector of pods for kube-scheduler's default spreading; None without any. It joins the selectors
+        of the Services of the pod and of its controller (but not of a DaemonSet).
         """
         pairs: dict[str, str] = {}
         for service_selector in self.services.get(manifest.namespace, ()):
@@ -277,8 +279,9 @@ class _WorkloadReader(Struct):
         return None if spread_selector.is_empty else spread_selector
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
-        """Return a workload with the replicas set by its autoscaler before the first measurement, and report the
-        bounds. With 0 replicas the autoscaler is disabled. A workload without an autoscaler is returned unchanged.
+        """Return a workload with the replicas set by its autoscaler before the first measurement; report the bounds.
+        With 0 replicas the autoscaler is disabled. Without an autoscaler the replicas stay, but a live autoscaler
+        missing in the files is reported.
         """
         scalers = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name), ())
         if not scalers:
@@ -440,8 +443,8 @@ def _check_rollout_limits(rolling_update: Fields, surge_text: str, unavailable_t
 
 
 def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
-    """Return a number of pods, or a percentage of the replicas (surge rounds up, unavailability down), by default 25%;
-    an invalid value is reported.
+    """Return the value of a field: a number of pods, or a percentage of the replicas (by default 25%). A surge rounds
+    up, an unavailability down. An invalid value is reported.
     """
     value = fields.data.get(key)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
@@ -496,8 +499,8 @@ _OLD_VERSIONS: Final[Mapping[tuple[str, str], Mapping[str, Mapping[str, Any]]]] 
 
 
 def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Manifest:
-    """Return a workload of an old API version as one of apps/v1, with the defaults of the old version, and a
-    ReplicationController with a label selector. Other objects are returned unchanged; an old version is reported.
+    """Return a workload of an old API version as one of apps/v1, with the defaults of the old version; report it. The
+    selector of a ReplicationController becomes a label selector. Other objects are returned unchanged.
     """
     spec = manifest.body.get("spec")
     version = (manifest.group, manifest.version)  # such as ("extensions", "v1beta1")

@@ -71,7 +71,7 @@ class LiveWorkload(Struct, frozen=True):
 
 
 def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the required parts of a live workload as plain data, without environments and arguments."""
+    """Return the parts of a live workload required by `build_live_workload` as plain data, without environments."""
     metadata, spec = get_mapping(body, "metadata"), get_mapping(body, "spec")
     managers = list_mappings(metadata, "managedFields")
     is_scaled = _AUTOSCALER in [(item.get("manager"), item.get("subresource")) for item in managers]
@@ -80,7 +80,8 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     else:  # without known managers: the fields not set by the last manifest
         applied = _read_applied_spec(metadata)
         leaves = _list_leaf_values(_select_spec(spec))
-        fields = [(path, value, False) for path, value in leaves if _find_value_at_path(applied, path) is None]
+        is_kubectl = False
+        fields = [(path, value, is_kubectl) for path, value in leaves if _find_value_at_path(applied, path) is None]
     pod_counts: dict[str, int] = {}
     if spec.get("replicas"):  # a ReplicaSet without pods is not synced: its counts do not hold
         pod_counts = _read_pod_counts(get_mapping(metadata, "annotations"))
@@ -172,10 +173,9 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
 def find_current_revisions(
     template: Mapping[str, Any], live: LiveWorkload, replica_sets: Sequence[LiveWorkload]
 ) -> tuple[str, ...] | None:
-    """Return the revision labels of the live pods with a template: () if none has it, None if unknown.
-
-    The template is compared with those of the ReplicaSets (of a Deployment), else with the one of the live workload.
-    NEWEST_REVISION means the label of the newest pods.
+    """Return the revision labels of the live pods with a template: () if none has it, None if unknown. The template is
+    compared with those of the ReplicaSets (of a Deployment), else with the one of the live workload. NEWEST_REVISION
+    means the label of the newest pods.
     """
     if not replica_sets and not live.template:
         return None
@@ -212,10 +212,10 @@ def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
 
 def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> tuple[Manifest, set[str]]:
     """Return a manifest with the live fields it leaves to other managers, such as the replicas set by an autoscaler.
-    The second result has the names of fields of unknown managers: it is not clear whether they stay.
 
-    `previous` is the manifest applied before. The apply removes fields of this one alone, unless another manager
-    (not kubectl) is known to own them.
+    The second result has the names of fields of unknown managers: they may stay or not. `previous` is the manifest
+    applied before. The apply removes its fields, unless the manifest keeps them or another manager than kubectl is
+    known to own them.
     """
     unknown: set[str] = set()
     if not live.foreign_fields:
@@ -284,7 +284,7 @@ def _select_pod_template_fields(template: Mapping[str, Any]) -> dict[str, dict[s
 
 
 def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
-    """Yield the paths of a tree of fieldsV1 with their values, as far as the value has them."""
+    """Yield the paths of a tree of fieldsV1, such as `{"f:replicas": {}}`, with their values in `value`, if there."""
     for key, subtree in tree.items():
         kind, _, name = key.partition(":")
         step: str | tuple[tuple[str, Any], ...] = name
@@ -320,8 +320,8 @@ def _find_value_at_path(value: Any, path: FieldPath) -> Any:
 
 
 def _set_value_at_path(value: Any, path: FieldPath, new_value: Any) -> Any:
-    """Return a copy of `value` with a value at a path: its steps are names of fields, or the identifying fields of an
-    item in a list. Missing parts are created.
+    """Return a copy of `value` with `new_value` at a path; missing parts are created. A step of the path is the name of
+    a field, or the identifying fields of an item in a list.
     """
     if not path:
         return new_value

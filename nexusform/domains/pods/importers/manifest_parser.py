@@ -116,7 +116,7 @@ def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manif
 
 
 def build_manifest(body: Mapping[str, Any], file: str = "", position: TextPosition = NO_POSITION) -> Manifest | None:
-    """Return the manifest of a body, stored or with a text position; None if it is no object, or a list of several."""
+    """Return the manifest of a body. Return None unless the body is exactly one object (or a list of one)."""
     reader = _ManifestReader(file, findings=[])
     reader.add_document(YamlDocument(dict(body), position))
     return reader.manifests[0] if len(reader.manifests) == 1 else None
@@ -247,8 +247,8 @@ class _ManifestReader:
             self.manifests.append(manifest)
 
     def _build_manifest(self, body: dict[str, Any], document: YamlDocument) -> Manifest | None:
-        """Return an object with its labels; report and return None without version, kind, name or a metadata mapping.
-        Other invalid metadata is reported, too.
+        """Return the object of a document; None, with a report, if apiVersion, kind, name or metadata is invalid.
+        Other invalid metadata is only reported.
         """
         if not isinstance(body.get("metadata"), dict | None):
             self._report(document.find_position("metadata"), "metadata is a mapping.")
@@ -378,7 +378,7 @@ class Fields:
         return Fields(self.manifest, self.findings, value or _EMPTY, *self.path, key)
 
     def _get_valid_value(self, key: str, shape: FieldShape) -> Any:
-        """Return a value, a scalar as text if needed; None if it is absent or of another shape, then with a finding."""
+        """Return a value; None if it is absent, or has another shape (then with a finding)."""
         value = self.data.get(key)
         violation = None if value is None else validate_value(value, shape)
         if violation is None:

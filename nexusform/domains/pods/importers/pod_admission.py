@@ -116,7 +116,8 @@ def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules
     rejection = next(filter(None, rejections), "")
     if rejection or not rules.bounds.get(namespace):
         return rejection
-    # The LimitRanges of the namespace bound each container, and the pod as a whole. In `|` the right side wins.
+    # The LimitRanges of the namespace bound each container, and the pod as a whole. In `|` the right side wins: the
+    # pod's own request, else the sum of its containers, else its limit.
     container_amounts = [(_read_requests(container), _read_limits(container)) for container in containers]
     pod_requests = _read_limits(spec) | sum_container_amounts(spec, _read_requests)
     pod_requests |= _read_amounts(spec.data, *_REQUESTS)
@@ -151,9 +152,8 @@ def _find_excess_request(container: Fields) -> str:
 
 
 def _find_bounds_violation(bounds: LimitRangeBounds, requests: _NanoAmounts, limits: _NanoAmounts) -> str:
-    """Return why a container or pod is outside the bounds of a LimitRange; "" if it is inside.
-
-    A minimum requires a request, and a maximum requires a limit. The other amount is compared only if it is set.
+    """Return why a container or pod is outside the bounds of a LimitRange; "" if it is inside. A minimum requires a
+    request, and a maximum requires a limit. The other amount is compared only if it is set.
     """
     by_noun = {"request": requests, "limit": limits}
     rows = (("minimum", bounds.minimum, ("request", "limit")), ("maximum", bounds.maximum, ("limit", "request")))
@@ -244,7 +244,7 @@ def apply_pod_admission(namespace: str, metadata: Fields, spec: Fields, rules: A
 
 
 def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec, in doubt if the pod may be rejected (reported)."""
+    """Return the spec, marked as in doubt if admission or kubelet may reject the pod. The reasons are reported."""
     known_count = len(spec.findings)
     owner = rules.namespaces.get(namespace)
     level = owner.labels.get("pod-security.kubernetes.io/enforce") if owner else ""
@@ -255,7 +255,8 @@ def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fi
     if namespace in rules.counted_namespaces:
         detail = "may be rejected: the ResourceQuota of count/pods counts finished pods, too, and they are not known."
         spec.report("", detail, Severity.WARNING, id="finished-pods-in-quota")
-    if spec.get_mapping("os").get_text("name") == "windows" != spec.get_text_mapping("nodeSelector").get(_OS):
+    is_windows = spec.get_mapping("os").get_text("name") == "windows"
+    if is_windows and spec.get_text_mapping("nodeSelector").get(_OS) != "windows":
         detail = f"is windows: kubelet rejects the pod on other nodes, and no nodeSelector {_OS} excludes them."
         spec.report("os", detail, Severity.WARNING, id="pod-os-not-supported")
     is_doubtful = len(spec.findings) > known_count
@@ -267,8 +268,8 @@ def _replace_data(spec: Fields, data: RawAmounts) -> Fields:
 
 
 def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec with the node selector, tolerations and overhead of its RuntimeClass; unchanged without one, in
-    doubt if it is unknown. An unknown class, and a contradiction of node selectors, is reported.
+    """Return the spec with the node selector, tolerations and overhead of its RuntimeClass; unchanged without one. An
+    unknown class is reported and makes the pod doubtful. Contradicting node selectors are reported.
     """
     name = spec.get_text("runtimeClassName")
     if not name:
@@ -302,8 +303,8 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
 
 
 def _apply_limit_ranges(spec: Fields, ranges: Sequence[LimitRangeDefaults]) -> Fields:
-    """Return the spec with the LimitRange defaults of its namespace. Kubernetes applies them in random order: they are
-    tried with each of them first, and the pod is in doubt if the results differ.
+    """Return the spec with the LimitRange defaults of its namespace. Kubernetes applies the LimitRanges in random
+    order. So each is tried first, and if the results differ, the pod is in doubt.
     """
     changed_specs = []
     for first in ranges:
@@ -358,8 +359,8 @@ def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, ru
 
 
 def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
-    """Return namespace and name of each network, once per interface: from `ns/name@interface, ...`, or from JSON. The
-    default namespace is the one of the pod.
+    """Return namespace and name of each network, once per interface, from the networks annotation of a pod. The
+    annotation is `ns/name@interface, ...` or JSON. The default namespace is the one of the pod.
     """
     text = annotations.get_text(NETWORKS).strip()
     names: list[tuple[str, str]] = []

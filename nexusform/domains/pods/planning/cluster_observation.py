@@ -63,11 +63,10 @@ class ExternalClusters(Struct):
 
 
 class ObservedCluster(Struct, frozen=True):
-    """Cluster with its registered nodes and running pods. `unknown_nodes` match no VM of the plan;
-    `lost_pod_count` counts pods on nodes removed or re-created in this plan. `objects` affect pods;
-    `is_complete`: there are no others. `nominated_pods` wait for capacity on their node. `replaced_pods` ran
-    before pods the plan has predicted since. `waiting_pods` have no node. `unlisted_usage`: that of
-    quotas by pods missing in the snapshot.
+    """Cluster with its registered nodes and running pods. `unknown_nodes` match no VM of the plan; `lost_pod_count`
+    counts pods on nodes removed or re-created in this plan. `objects` affect pods; `is_complete`: there are no others.
+    `nominated_pods` wait for capacity on their node. `replaced_pods` ran before pods the plan has predicted since.
+    `waiting_pods` have no node. `unlisted_usage`: that of quotas by pods missing in the snapshot.
     """
 
     cluster: NodeCluster
@@ -94,7 +93,8 @@ def match_cluster_snapshot(
     cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]
 ) -> ObservedCluster:
     """Return the cluster with observed nodes and pods in place of those derived from its VMs. Nodes removed or
-    re-created in this plan are left out; their pods count as lost. Without `planned_cluster` all nodes are observed.
+    re-created in this plan are left out; their pods count as lost. Without `planned_cluster` the cluster has the
+    observed nodes only.
     """
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
     plan_names: dict[str, str] = {}  # by the observed names of nodes
@@ -162,7 +162,7 @@ def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Mani
 
 
 def _resolve_vm_name(node: ObservedNode, cluster: NodeCluster, removed_vms: AbstractSet[str]) -> str:
-    """Return the VM name of a node: by its name, else by its provider id; its own name without a VM."""
+    """Return the name of a node's VM, known by the node's name or provider id; without a VM, the name of the node."""
     for name in (node.name, node.provider_id.rpartition("/")[2]):
         vm_name = cluster.platform_names.get(name, name)
         if vm_name in cluster.node_by_name or vm_name in removed_vms:
@@ -204,8 +204,8 @@ def _build_existing_pods(
     names: Mapping[str, str],
     charged_budgets: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType({}),
 ) -> list[ExistingPod]:
-    """Return the existing pods, numbered per workload (StatefulSets by ordinal), with the budgets charged for their
-    evictions. `names` maps observed names of nodes to names in the plan.
+    """Return the existing pods, numbered per workload (StatefulSets by ordinal). `names` maps observed names of nodes
+    to names in the plan. `charged_budgets` are the budgets already charged for the eviction of a pod, by its name.
     """
     # Ages by start time: -1 for the last start, -2 for the one before it, and so on.
     times = sorted({pod.start_time for pod in pods} - {""})
@@ -255,8 +255,8 @@ def merge_observed_pods(
 ) -> dict[str, list[ExistingPod]]:
     """Replace the pods of one cluster (`existing_pods`, from state) by the observed ones; return these by workload.
 
-    Pods in state are kept if the plan knows better: further predicted pods are newer than the observation. A pod in
-    state also replaces an observed one evicted by a NoExecute taint, or matched by `is_replaced`.
+    Further pods in state are kept: they were predicted after the observation. An observed pod is left out if
+    `is_replaced` matches it. So is one evicted by a NoExecute taint, if state has pods of its workload.
     """
     predicted_nodes: dict[str, dict[int, str]] = {}  # by workload: the node of each number
     for (workload, number), pod in existing_pods.items():
@@ -278,9 +278,8 @@ def merge_observed_pods(
 
 
 def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]) -> list[ExistingPod]:
-    """Return the pods of one workload with numbers of the prediction in state (`predicted_nodes`: node by number).
-
-    A pod gets the number of a pod predicted for its node, another pod the lowest free number.
+    """Return the pods of one workload with numbers of the prediction in state (`predicted_nodes`: node by number). A
+    pod gets the number of a pod predicted for its node, another pod the lowest free number.
     """
     if "/StatefulSet/" in pods[0].workload:
         return list(pods)  # numbered by their ordinals
@@ -397,8 +396,8 @@ def apply_observed_budget_status(
 def _apply_budget_status(
     budget: PodDisruptionBudget, observed_body: Mapping[str, Any], existing_pods: Sequence[ExistingPod]
 ) -> PodDisruptionBudget:
-    """Return one budget with its observed status: how far the disruptions allowed now differ from the computed ones,
-    and whether enough pods are healthy. It is unchanged if the plan changes its amounts.
+    """Return one budget with its observed status; unchanged if the plan changes its amounts. The status is whether
+    enough pods are healthy, and how many disruptions fewer are allowed now than computed.
     """
     status, spec = get_mapping(observed_body, "status"), get_mapping(observed_body, "spec")
     amounts = [format_scalar(spec.get(name)) for name in ("minAvailable", "maxUnavailable")]

@@ -49,6 +49,9 @@ class PodsByCluster:
         external_pods: Iterable[PriorPods] = (),
         observed_clusters: Mapping[str, ObservedCluster] = MappingProxyType({}),
     ) -> None:
+        """Load the pods in state (`prior`) and of other states (`external_pods`), then observed pods in their place.
+        `members` are the cluster ids by name of the Fleet member.
+        """
         self.clusters = clusters
         self.members = members
         self.findings: list[tuple[str, Problem]] = []  # with the address of the object
@@ -101,7 +104,7 @@ class PodsByCluster:
         self._lost_pods[prior.cluster_id] = self._lost_pods.get(prior.cluster_id, frozenset()) | lost_pods
 
     def _load_observed_pods(self, cluster_id: str, observed_cluster: ObservedCluster) -> dict[str, list[ExistingPod]]:
-        """Load pods at their observed nodes, besides those predicted in state; return the observed ones by workload."""
+        """Load pods at their observed nodes, next to those predicted in state; return the observed ones by workload."""
         namespaces = self._namespaces.setdefault(cluster_id, set())
         namespaces |= list_namespaces(observed_cluster.objects)
         namespaces |= {pod.spec.namespace for pod in observed_cluster.existing_pods}
@@ -174,9 +177,8 @@ class PodsByCluster:
         )
 
     def _collect_quotas(self, manifests: Iterable[Manifest], cluster_id: str) -> tuple[ResourceQuota, ...]:
-        """Return the quotas of a cluster with their usage by pods outside of predictions.
-
-        Pods of the workloads in `counted_keys` are part of predictions, or deleted, so their usage is not included.
+        """Return the quotas of a cluster with their usage by pods outside of predictions. Pods of the workloads in
+        `counted_keys` are part of predictions, or deleted, so their usage is not included.
         """
         quotas = collect_resource_quotas(manifests)
         counted_keys = self._list_managed_keys(cluster_id)
@@ -226,7 +228,9 @@ class PodsByCluster:
     def _collect_live_workloads(
         self, key: ObjectKey, observed_cluster: ObservedCluster, *, is_placed: bool
     ) -> dict[str, LiveWorkload]:
-        """Return the live workloads of a cluster by key: as observed, else as far as known by their pods."""
+        """Return the live workloads of a cluster by key: as observed, else as far as known by their pods. `key` is the
+        object to read. Fleet applies it (`is_placed`), or this plan does so like kubectl.
+        """
         _, cluster_id = key
         known_pods = self._existing_pods.get(cluster_id, {}).values()
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
@@ -245,7 +249,7 @@ class PodsByCluster:
                 live_workloads[name] = LiveWorkload(name, remaining_pods=0)
         for name, live in observed_cluster.cluster.live_workloads.items():
             fields = live.foreign_fields
-            if not is_placed:  # the plan applies the object as kubectl: fields of kubectl are its own
+            if not is_placed:  # the plan applies as kubectl, so fields of kubectl are not those of another manager
                 fields = tuple([(path, value, is_kubectl) for path, value, is_kubectl in fields if not is_kubectl])
             live_workloads[name] = replace(live, foreign_fields=fields)
         return live_workloads
@@ -256,8 +260,8 @@ class PodsByCluster:
         return {cluster_id: self._compute_cluster_storage_demand(cluster_id) for cluster_id in sorted(known_ids)}
 
     def _compute_cluster_storage_demand(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
-        """Return the storage demand of a cluster before and after this plan. It is the demand of the claims on storage
-        appliances, some of them per pod, so the number of pods before and after is counted, too.
+        """Return the storage demand of a cluster before and after this plan: of its claims on storage appliances. Pods
+        of some workloads have a claim each, so pods are counted before and after, too.
         """
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})

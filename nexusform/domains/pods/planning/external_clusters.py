@@ -76,9 +76,8 @@ def list_read_blocks(
 def list_data_blocks(
     kind: PlanningKind, request: PlanRequest, evaluation: Evaluation
 ) -> Iterator[tuple[ResourceBlock, Mapping[str, Any] | None]]:
-    """Yield the data blocks of a kind with the attributes read, None if unreadable.
-
-    A block is yielded once per instance: for each instance of its module, and each item of its count or for_each.
+    """Yield the data blocks of a kind with the attributes read, None if unreadable. A block is yielded once per
+    instance: for each instance of its module, and each item of its count or for_each.
     """
     types = {name for name, source in request.registries.data_sources.items() if source.kind is kind}
     for module in iterate_modules(request.configuration.root):

@@ -46,10 +46,9 @@ def parse_objects(body: str) -> tuple[Manifest, ...]:
 def list_prior_pods(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries, members: Mapping[str, str]
 ) -> Iterator[PriorPods]:
-    """Yield the pods recorded in state by object and cluster, in the order of creation of the objects.
-
-    A manifest has pods on one cluster, a placement on each of its member clusters. `members` has the cluster ids by
-    name of the Fleet member.
+    """Yield the pods recorded in state by object and cluster, in the order of creation of the objects. A manifest has
+    pods on one cluster, a placement on each of its member clusters. `members` has the cluster ids by name of the Fleet
+    member.
     """
     current_objects = [(address, item.current) for address, item in instances.items() if item.current is not None]
     current_objects.sort(key=lambda address_and_object: address_and_object[1].creation)
@@ -106,8 +105,8 @@ def collect_prior_members(instances: Mapping[Address, InstanceState], registries
 
 
 def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external: ExternalClusters) -> PodPhase:
-    """Return the pod phase of a plan, on the nodes of its planned VMs and of clusters of other states. Pods of removed
-    objects are removed, or kept running if the objects are only forgotten.
+    """Return the pod phase of a plan, on the nodes of its planned VMs (`objects`) and of clusters in other states. Pods
+    of removed objects are removed. They are kept running if the objects are only forgotten.
     """
     registries = blocks.request.registries
     members = collect_prior_members(blocks.prior.instances, registries)
@@ -226,7 +225,7 @@ def _remove_former_pods(instances: Iterable[Instance], pods: PodPhase) -> None:
 
 
 def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, Any]:
-    """Return the `workloads` of every instance with a cluster, cluster by cluster, older objects first."""
+    """Place the pods of manifests cluster by cluster, older objects first; return the attribute `workloads` of each."""
     by_cluster: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = {}
     for cluster_id, instance in _list_applied_manifests(instances):
         body = get_value_at_path(instance.config, "yaml_body")
@@ -320,7 +319,7 @@ def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
 
 
 def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
-    """Return each text once after its clusters; the subject appears only in the first."""
+    """Join the texts of warnings, each once after its clusters. The subject (the workload) is in the first one only."""
     clusters_by_text: dict[str, list[str]] = {}
     for cluster, warning in risks:
         clusters_by_text.setdefault(warning.detail, []).append(cluster)

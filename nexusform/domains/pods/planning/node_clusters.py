@@ -81,7 +81,7 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
 def build_existing_clusters(
     objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str
 ) -> dict[str, NodeCluster]:
-    """Return the clusters of another state by id; `catalogue` is its SKU catalogue version."""
+    """Return the clusters of another state by id: its objects with VMs. `catalogue` is its SKU catalogue version."""
     context = build_site_layout(objects, registries, catalogue)
     parts: list[_ClusterPart] = []
     for kind, state_object in sorted(context.objects, key=lambda pair: pair[0].phase):
@@ -89,7 +89,7 @@ def build_existing_clusters(
             continue  # objects of this kind have no VMs
         demand, _ = kind.vms.build_demand(state_object.attributes, context.context, state_object.address)
         if demand is None:
-            continue
+            continue  # its attributes are incomplete
         site = context.sites.get(demand.site_id)
         seed = site.scheduler.seed if site is not None else DEFAULT_SEED
         vm_by_key = {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(state_object.attributes)}
@@ -127,7 +127,7 @@ def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
 
 def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
     """Return the cluster of a VNF, or of an NKS cluster and its separate pools (a part each). A pool without VMs gets a
-    possible node (not one of the cluster), to predict additional nodes.
+    possible node in `empty_pools`: predictions copy it as an additional node.
     """
     first_part = parts[0]
     attributes = find_cluster_attributes((part.type.kind, part.attributes) for part in parts)

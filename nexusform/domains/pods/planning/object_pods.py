@@ -46,8 +46,9 @@ class PriorPods(Struct, frozen=True):
     is_outside_targets: bool = False
 
     def list_existing_pods(self, workloads: Mapping[str, Workload]) -> Iterator[tuple[RecordedPod, ExistingPod]]:
-        """Yield the existing pods with their records in state. `workloads` are the known ones by key: a pod of another
-        one has only the namespace known. A pod failed for good keeps its reason as its rejection.
+        """Yield the record in state and the existing pod of each pod. `workloads` have the known specs, by key. Of a
+        pod of another workload, only the namespace is known. A pod failed for good gets its recorded reason as its
+        rejection, so it is not placed again.
         """
         for key, pods in self.workloads.items():
             spec = workloads[key].pod if key in workloads else PodSpec(namespace=key.partition("/")[0])
@@ -76,9 +77,8 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
 def add_previous_maximums(
     workloads: Iterable[Workload], previous_workloads: Mapping[str, Workload]
 ) -> tuple[Workload, ...]:
-    """Return workloads with their maximum number of pods before this plan, as recorded in state. It includes the surge,
-    and is 0 if the plan does not scale the workload. Workloads with an observed maximum, or not in state, are
-    unchanged.
+    """Return workloads with their maximum number of pods before this plan (replicas and surge), as recorded in state.
+    It is 0 if the plan does not scale the workload. An observed maximum takes precedence.
     """
     scaled: list[Workload] = []
     for workload in workloads:
@@ -221,9 +221,8 @@ class ObjectPods(Struct):
             self._merge_pod_outcome(outcome)
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
-        """Record an outcome. If it continues an earlier change of the pod in this plan, both are recorded as one.
-
-        A pod may be predicted several times in a plan. Its earlier change may also be an eviction (`displacements`).
+        """Record an outcome. If it continues an earlier change of the pod in this plan, both are recorded as one. A pod
+        may be predicted several times in a plan. Its earlier change may also be an eviction (`displacements`).
         """
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
         displacement = self.displacements.get(outcome.key)  # its eviction for another object of this plan

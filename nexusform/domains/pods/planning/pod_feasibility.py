@@ -104,6 +104,7 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     feasibility = replace(_evaluate_outcomes(workloads, outcomes), is_certain=is_certain)
     if feasibility.result is FeasibilityResult.RUNS:
         maximum = capacity.compute_maximum_replicas(workloads, _count_running(outcomes))  # None: not computed
+        # The maximum depends on all pods of the cluster.
         is_certain = is_certain and (maximum is None or capacity.is_certain)
         return replace(feasibility, replicas_max=maximum, is_certain=is_certain)
     if object_pods.has_rejected_pods:
@@ -133,10 +134,9 @@ def _count_running(outcomes: Iterable[PodOutcome]) -> int:
 def _can_run(
     workloads: Iterable[Workload], keys: Container[str], inputs: PredictionInput, cluster: NodeCluster
 ) -> bool:
-    """Return whether the pods of the workloads with these keys may run with enough nodes.
-
-    Such a pod has no scheduling gates and no missing claims. It fits one of the nodes without other pods, or a further
-    node of a pool. The pods required by its affinity exist.
+    """Return whether the pods of the workloads with these keys may run with enough nodes. Such a pod has no scheduling
+    gates and no missing claims. It fits one of the nodes without other pods, or a further node of a pool. The pods
+    required by its affinity exist.
     """
     nodes = list(inputs.cluster.nodes)
     nodes += [copy_node(node, 0) for node in list_pool_nodes(cluster).values()]  # one more of each pool
@@ -177,8 +177,8 @@ def _try_more_nodes(
 def find_candidate_feasibility(
     pods: PodPhase, cluster: NodeCluster, workloads: Sequence[Workload], *, tries_nodes: bool = True
 ) -> ObjectFeasibility:
-    """Return the feasibility of additional workloads on a cluster, next to its pods of the plan. Without
-    `tries_nodes`, waiting pods mean CANNOT_RUN.
+    """Return the feasibility of additional workloads on a cluster, next to its pods of the plan. `tries_nodes`: if pods
+    wait, find additional nodes for them. Without it, waiting pods mean CANNOT_RUN.
     """
     inputs = pods.build_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
@@ -209,9 +209,9 @@ class ClusterLossEffects:
 
 
 def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str, Counter[str]]:
-    """Count the waiting pods by workload after the loss of each place, a machine or a rack. `places` has the place of
-    each node, "" if unknown. The result is empty with an unknown place, and for a cluster with too many pods and
-    places.
+    """Count the waiting pods by workload after the loss of each place: a machine or a rack. `places` has the place of
+    each node, "" if unknown. The result is empty if a place is unknown, or if the cluster has too many pods and places
+    to predict all losses.
     """
     pod_count = len(inputs.existing_pods) + sum(workload.replicas for workload in inputs.workloads)
     if not all(places) or len(set(places)) * pod_count > MAX_LOST_PODS:
@@ -224,8 +224,8 @@ def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) 
 
 
 def find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffect | None:
-    """Return the loss with the most waiting pods of these workloads; an empty one if none waits, None without places.
-    `losses`: waiting pods by lost place and workload.
+    """Return the loss with the most waiting pods of the workloads `keys`; None without losses. `losses` has the waiting
+    pods by lost place and workload. If no pod waits, the result is an empty LossEffect.
     """
     waiting_by_place = Counter({place: sum(waiting[key] for key in keys) for place, waiting in losses.items()})
     if not waiting_by_place:
@@ -251,7 +251,7 @@ def find_additions(
         return waiting_pods[added_nodes]
 
     def is_enough(others: Mapping[str, int], pool: str, count: int) -> bool:
-        """Return whether all pods of the workloads run with `count` nodes added to a pool, and `others` by pool."""
+        """Return whether all pods of the workloads run with `count` nodes added to `pool`, `others` to the others."""
         counts = {name: number for name, number in {**others, pool: count}.items() if number}
         return not any(predict_waiting(counts)[workload] for workload in keys)
 
@@ -302,11 +302,9 @@ def _find_fewest_nodes(
 
 
 def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int], str, int], bool]) -> dict[str, int]:
-    """Find the fewest nodes of several pools together, by pool; empty without a result.
-
-    A pool needs at least the nodes it needs while all other pools have their maximum. These minimums are tried first,
-    then mixes with 1, 2 and more nodes added. `is_enough(nodes, pool, count)` checks `nodes` (by pool) with `count`
-    nodes in `pool`.
+    """Find the fewest nodes of several pools together, by pool; empty without a result. A pool needs at least the nodes
+    it needs while all other pools have their maximum. These minimums are tried first, then mixes with 1, 2 and more
+    nodes added. `is_enough(nodes, pool, count)` checks `nodes` (by pool) with `count` nodes in `pool`.
     """
     if len(maximum) < 2:
         return {}  # there are no mixes

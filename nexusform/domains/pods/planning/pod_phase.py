@@ -58,9 +58,9 @@ class PodPhase(PodsByCluster):
             return  # the cluster is not observed
         workloads: list[Workload] = []
         for workload in object_pods.workloads:
-            workload_pods = observed_pods.pop(workload.key, [])  # each observed pod gets into one object
+            workload_pods = observed_pods.pop(workload.key, [])  # taken out: each observed pod belongs to one object
             next_number = 1 + max((pod.number for pod in workload_pods), default=-1)
-            if (cluster.id, workload.key) not in self._recreated_workloads:
+            if (cluster.id, workload.key) not in self._recreated_workloads:  # else its pods are deleted
                 workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, next_number)
             prior_template = object_pods.prior_templates.get(workload.key)
             is_changed = prior_template not in (None, workload.pod.template)  # by this plan
@@ -82,10 +82,10 @@ class PodPhase(PodsByCluster):
     def _take_orphaned_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, own_pods: Sequence[ExistingPod]
     ) -> list[ExistingPod]:
-        """Return the observed pods without a controller adopted by a workload (by its selector), as its own pods.
+        """Return the observed pods without a controller that a workload adopts by its selector, as its own pods.
 
-        They are removed from the other observed pods. Those replaced since by an applied plan are not returned. Pods
-        with a manifest, or recorded in state, are never adopted.
+        They are removed from the other observed pods. They are not returned if an applied plan has replaced them since.
+        Pods with a manifest, or recorded in state, are never adopted. `own_pods` are the workload's other pods.
         """
         # Observed pods by workload key: a pod without a controller is its own workload.
         observed_pods, observed_cluster = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
@@ -135,10 +135,11 @@ class PodPhase(PodsByCluster):
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> PodMap:
-        """Place the pods of an object's resources on a cluster. Return the record of the location of each pod by
-        workload and name, {} without known nodes; record warnings and findings. `prior_workloads` are those in state;
-        without any, existing pods of the object are removed first (it is re-created). `previous` are the former
-        manifests (default: those in state); `overrides_changed`: overrides alone changed the template.
+        """Place the pods of a placement on a cluster, and return the location of each pod by workload and name.
+
+        Without known nodes the result is {}. Warnings and findings are recorded. Without `prior_workloads` (those in
+        state), the object is re-created: its existing pods are removed first. `previous` are the former manifests
+        (default: those in state); `overrides_changed`: overrides alone changed the template.
         """
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
@@ -225,7 +226,9 @@ class PodPhase(PodsByCluster):
                 self._existing_pods[cluster_id].pop(pod.key, None)
 
     def _predict_changed_objects(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
-        """Predict the pods of the objects `keys`, then unstable objects of the cluster again until no pod moves."""
+        """Predict the pods of the objects `keys`, then unstable objects of the cluster again until no pod moves. An
+        object is unstable if some of its pods are not created, do not run, have a former template, or were evicted.
+        """
         self._predict_pods(keys, cluster)
         for _ in range(_MAX_PREDICTIONS):
             unstable_keys = [
@@ -240,7 +243,9 @@ class PodPhase(PodsByCluster):
                 return  # no pod has moved
 
     def verify_certainty(self, now: str, missing_namespaces: Mapping[ObjectKey, Collection[str]]) -> None:
-        """Record the doubtful pods: with another node under other assumptions, or in a missing namespace."""
+        """Record the doubtful pods: with another node under other assumptions, or in a missing namespace. `now` is the
+        time of planning (ISO 8601). `missing_namespaces` are those missing for each object.
+        """
         for cluster_id, base_pods in self._base_pods.items():
             objects = self._object_pods_by_cluster.get(cluster_id, {})
             outcomes = list(chain.from_iterable(map(ObjectPods.list_all_outcomes, objects.values())))
@@ -279,7 +284,6 @@ class PodPhase(PodsByCluster):
 
     def _record_pods_before_prediction(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
         """Record the pods of a cluster as they are before any prediction (`_base_pods`; `_base_lost_pods`: lost ones).
-
         The first call records all pods. Later calls replace only the pods of objects that have no prediction yet.
         """
         existing_pods = self._existing_pods.get(cluster_id, {})

@@ -188,7 +188,7 @@ def build_pod_row(
         action=PlacementAction(outcome.action),
         source=source,
         target=target,
-        trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,  # "": Failed before, too
+        trigger=REJECTED if outcome.trigger and outcome.is_failed else outcome.trigger,  # "": was Failed before
         cluster="",
         pool=f"{cluster_name}/{outcome.workload}",
         number=outcome.number,

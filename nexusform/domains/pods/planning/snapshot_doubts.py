@@ -1,6 +1,4 @@
-"""Doubts about a cluster snapshot: facts missing in it, or changed after it. Each is named in a
-warning, and its pods are not certain.
-"""
+"""Doubts about a cluster snapshot: missing facts, or later changes. Each has a warning and makes pods uncertain."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,9 +49,7 @@ _DEVICE_KINDS: Final = ("ResourceSlice", "DeviceClass", "ResourceClaim", "Resour
 
 
 class SnapshotUncertainty(Struct, frozen=True):
-    """Doubt about a snapshot: the assumption behind pods, the warning about it (id and text), and a
-    check of the affected pods.
-    """
+    """Doubt about a snapshot: the assumption behind pods, its warning (id and text), a check of the affected pods."""
 
     assumption: str
     id: str
@@ -133,7 +129,7 @@ def find_pods_in_doubt(
     manifests: Sequence[Manifest],
     now: str,
 ) -> dict[PodKey, PodDoubt]:
-    """Return the doubt about each pod with at least one; pods without doubt have no entry.
+    """Return the doubt about each pod, by workload and number; pods without doubt have no entry.
 
     If several apply, the first counts: adopted pods, an autoscaler, a gap in the snapshot, a webhook. `manifests` are
     the objects on the cluster, planned ones included; `now` is the time of planning (ISO 8601).
@@ -156,7 +152,7 @@ def find_pods_in_doubt(
             assumptions += [doubt.assumption for doubt in snapshot_doubts if doubt.is_affected(outcome)]
             workload = workloads.get(outcome.workload)
             if workload is not None:  # else it is removed by this plan
-                # Existing pods may show the effect of the other webhooks.
+                # If existing pods show the changes of the installed webhooks, only webhooks of this plan are unknown.
                 hooks = new_hooks if workload.is_admission_known else webhooks
                 if workload.is_rewritten or _can_be_changed(hooks, outcome.spec, workload.kind, namespace_labels):
                     assumptions.append(WEBHOOKS)
@@ -205,7 +201,7 @@ def _has_matching_rule(
     namespace_selector, selector = parse_selector(fields, "namespaceSelector"), parse_selector(fields, "objectSelector")
     if namespace_selector is not None and not is_selected(namespace_selector, namespace_labels):
         return False
-    # Group and plural of the resources that the rules may select: the controller, and the pod by its labels.
+    # Group and plural of the resources that the rules may select: the controller (if any), and the pod by its labels.
     resources = {(_GROUPS.get(kind, "apps"), f"{kind.lower()}s")} - {("", "pods")}
     if selector is None or is_selected(selector, dict(spec.labels)):
         resources.add(("", "pods"))
@@ -214,8 +210,8 @@ def _has_matching_rule(
 
 
 def _has_rule_for(rule: Mapping[str, Any], group: str, resource: str) -> bool:
-    """Return whether a rule selects the creation of a resource: its resources, operations and API groups each have a
-    matching word, or "*" for all.
+    """Return whether a rule of a webhook or policy selects the creation of a resource (plural name) in an API group.
+    Its resources, operations and API groups must each have a matching word, or "*" for all.
     """
     # Of each field: its key, the words that match, and the words of a rule without the field.
     fields = (

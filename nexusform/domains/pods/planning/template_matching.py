@@ -15,7 +15,7 @@ from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.planning.object_pods import ObjectPods
-from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, Container, ExistingPod, PodSpec, Workload
+from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, Container, ExistingPod, Workload
 from nexusform.kubernetes.matching import is_selected
 
 # Kinds with template updates; pods of all others are created once.
@@ -32,9 +32,8 @@ _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
 
 def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool) -> set[int]:
-    """Return the numbers of observed pods of an earlier template. `is_complete`: all LimitRange defaults are known.
-
-    The pods of one template have one revision, a label set by their controller.
+    """Return the numbers of observed pods of an earlier template. `is_complete`: all LimitRange defaults are known. The
+    pods of one template have one revision, a label set by their controller.
     """
     if workload.kind not in _UPDATED_KINDS:
         return set()  # their pods have no other template
@@ -55,10 +54,9 @@ def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *
 def _find_matching_revisions(
     workload: Workload, pods_by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
 ) -> list[str]:
-    """Return the revisions with the containers of the template in some pod.
-
-    If the live template is another one, its revision (`replaced_revision`) does not count. Then all pods of a returned
-    revision must have the scheduling rules of the template, too.
+    """Return the revisions with the containers of the template in some pod. If the live template is another one, its
+    revision (`replaced_revision`) does not count. Then all pods of a returned revision must have the scheduling rules
+    of the template, too.
     """
     replaced_revision: str | None = workload.replaced_revision
     if replaced_revision == NEWEST_REVISION:  # its label is unknown
@@ -67,7 +65,8 @@ def _find_matching_revisions(
     for revision, pods in pods_by_revision.items():
         if not any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in pods):
             continue
-        has_rules = all(_has_template_rules(workload.pod, pod.spec) for pod in pods)
+        # The scheduling rules of the template: its node selection and pod affinity.
+        has_rules = all(getattr(pod.spec, name) == getattr(workload.pod, name) for pod in pods for name in _RULE_FIELDS)
         if not replaced_revision or (has_rules and revision != replaced_revision):
             revisions.append(revision)
     return revisions
@@ -85,16 +84,17 @@ def add_observed_changes(
 
     Webhooks change pods on admission, so observed pods may differ from their template. New pods are changed alike.
     `is_complete`: all LimitRange defaults are known. `is_changed`: this plan changes the template, so observed pods
-    differ for this reason. The workload is returned unchanged if its pods cannot be compared, or differ.
+    differ for this reason. The workload is unchanged if its pods cannot be compared, or differ from each other.
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
         return workload  # there is nothing to compare
-    if not is_changed and not workload.replaced_revision and workload.current_revisions is None:
-        # The live template is unknown: all pods may differ from the template, as if changed on admission.
+    is_live_template_unknown = workload.current_revisions is None and not workload.replaced_revision
+    if is_live_template_unknown and not is_changed:
+        # No revision is known to have the template, so pods of any revision may have it, changed on admission.
         has_plain_pod = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
         revisions = _find_rewritten_revisions(workload, observed_pods)
-        if revisions and not has_plain_pod:  # no pod equals the template: the rewritten ones have it
+        if revisions and not has_plain_pod:  # no pod equals the template: those with rewritten images have it
             workload = replace(workload, is_rewritten=True, current_revisions=revisions)
     outdated_numbers = find_outdated_pod_numbers(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
@@ -106,7 +106,7 @@ def add_observed_changes(
 
 
 def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:
-    """Return the revisions with rewritten pods alone: admission may have changed their images."""
+    """Return the revisions (labels) with all pods like the template, apart from images changed on admission."""
     by_revision = group_by(pods, _get_revision)
     return tuple(name for name, group in by_revision.items() if all(_is_rewritten_pod(workload, pod) for pod in group))
 
@@ -147,7 +147,7 @@ def _split_image(image: str) -> tuple[str, str, str]:
 
 
 def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
-    """Return the replicas of each scaled workload by its pods. During a rollout, the default surge is deducted."""
+    """Estimate the replicas of each scaled workload by its pods. During a rollout, the default surge is deducted."""
     counts: dict[str, Counter[str]] = {}  # by workload: its pods by revision
     for pod in pods:
         _, kind, _ = pod.workload.split("/", 2)
@@ -155,7 +155,8 @@ def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
             counts.setdefault(pod.workload, Counter())[_get_revision(pod) or pod.spec.template] += 1
     replicas = {}
     for key, count_by_revision in counts.items():
-        total, is_rolling = count_by_revision.total(), len(count_by_revision) > 1 and "/Deployment/" in key
+        total = count_by_revision.total()
+        is_rolling = len(count_by_revision) > 1 and "/Deployment/" in key  # a rollout: pods of several revisions
         # Of a total of 5, 4 are replicas and one is the surge (25 %, rounded up).
         replicas[key] = max(1, total * 4 // 5) if is_rolling else total
     return replicas
@@ -197,11 +198,6 @@ def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complet
     )
 
 
-def _has_template_rules(spec: PodSpec, pod_spec: PodSpec) -> bool:
-    """Return whether a pod has the node selection and the pod affinity of a template."""
-    return all(getattr(spec, name) == getattr(pod_spec, name) for name in _RULE_FIELDS)
-
-
 def _is_same_container(template_container: Container, observed_container: Container, *, is_complete: bool) -> bool:
     """Return whether known images and requests are equal; `is_complete`: CPU and memory even if not requested."""
     if template_container.image and observed_container.image and template_container.image != observed_container.image:
@@ -214,9 +210,9 @@ def _is_same_container(template_container: Container, observed_container: Contai
 def create_replacement_check(
     objects: Iterable[ObjectPods], prior_workloads: Mapping[str, Workload], *, is_complete: bool
 ) -> Callable[[ExistingPod], bool]:
-    """Return a check whether an applied plan has replaced an observed pod since. A replaced pod has another template
-    than the workload in state (`prior_workloads`). On its node, state has no observed pod and none of a former
-    template.
+    """Return a check whether an applied plan has replaced a pod since the observation. A replaced pod has another
+    template than the workload in state (`prior_workloads`). State has no pod on its node that the plan could still
+    replace.
     """
     outdated_nodes: dict[str, set[str]] = {}  # by workload: nodes with pods possibly of a former template in state
     for object_pods in objects:
@@ -234,8 +230,9 @@ def create_replacement_check(
 def find_orphan_pods(
     workload: Workload, manifests: Iterable[Manifest], pods: Iterable[ExistingPod]
 ) -> Iterator[ExistingPod]:
-    """Yield the pods without a controller (`namespace/Pod/name`) adopted by a ReplicaSet, DaemonSet or StatefulSet by
-    its selector. A StatefulSet adopts only pods with its names. Source: kubernetes
+    """Yield the pods without a controller (`namespace/Pod/name`) adopted by a ReplicaSet, DaemonSet or StatefulSet.
+
+    Its selector decides. A StatefulSet adopts only pods with its names (such as web-0). Source: kubernetes
     pkg/controller/controller_ref_manager.go, pkg/controller/statefulset/stateful_set.go.
     """
     manifest = next((item for item in manifests if item.workload_key == workload.key), None)
@@ -270,8 +267,8 @@ def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: Exis
 def assign_pod_numbers(
     workload: Workload, orphans: Sequence[ExistingPod], recorded_nodes: Mapping[int, str], used_numbers: Collection[int]
 ) -> list[ExistingPod]:
-    """Return adopted pods as pods of a workload: with their ordinals (StatefulSet), else the numbers recorded in state
-    for their nodes, else new ones. `recorded_nodes` are nodes by number.
+    """Return adopted pods (`orphans`) as numbered pods of a workload. `recorded_nodes`: nodes in state by number. A pod
+    of a StatefulSet has its ordinal. Another pod gets a number recorded for its node, else a new one.
     """
     numbers_by_node = group_by(sorted(recorded_nodes), lambda number: recorded_nodes[number])
     free_numbers = count(1 + max((*recorded_nodes, *used_numbers), default=-1))

@@ -56,9 +56,7 @@ _PERMANENT_REASONS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageNa
 
 
 class PredictionScenario(Struct, frozen=True):
-    """Input of a prediction. `waiting_pods` are Pending pods of other workloads, `unready_nodes` are not ready
-    and have no taint for it yet.
-    """
+    """Input of a prediction. `waiting_pods` are Pending pods of others, `unready_nodes` have no taint for it yet."""
 
     cluster: Cluster
     existing_pods: tuple[ExistingPod, ...]
@@ -116,7 +114,7 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
         return {}  # no pod is placed or removed
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
-    # The most predictions per assumption: fewer in larger plans, as each predicts all pods.
+    # `samples` is the most predictions per assumption: fewer in larger plans, as each predicts all pods.
     placements = len(placed_pods) + len(scene.existing_pods) // 20  # per prediction; existing pods count less
     samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, placements))
     doubts: dict[PodKey, PodDoubt | None] = {
@@ -126,11 +124,11 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     undecided_keys = {outcome.key for outcome in outcomes}  # pods without a difference so far
     has_enough_samples = samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
     if not has_enough_samples or any(outcome.doubt not in ("", TIES) for outcome in placed_pods):
-        undecided_keys -= tied_keys  # too few samples to show that a tie has no effect
+        undecided_keys -= tied_keys  # ties stay in doubt: too few samples, or a doubt that samples do not cover
     outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
     tie_seeds = iter(range(1, 1 + samples))  # shared by all scenes: each is used once
     for assumption in ASSUMPTIONS:
-        seeds = () if assumption.has_samples else tie_seeds  # its scenes have a seed each
+        seeds = () if assumption.has_samples else tie_seeds  # with samples, each scene has another seed already
         for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
             has_no_effect = number >= _SAMPLES_WITHOUT_DOUBT and not doubts  # many samples have changed no pod
             if has_no_effect or not undecided_keys:
@@ -139,7 +137,7 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
                 outcomes_by_workload, alternative, seeds, sampled_keys=undecided_keys - tied_keys
             )
             for key, node in changed_nodes.items():
-                if key in undecided_keys:
+                if key in undecided_keys:  # the first difference counts
                     name = TIES if key in tied_keys else assumption.name
                     doubts[key] = PodDoubt(name, f"{node or 'no node'} {condition}")
             undecided_keys -= changed_nodes.keys()
@@ -153,7 +151,7 @@ def _list_unsampled_doubts(
     scene: PredictionScenario, placed_pods: Iterable[PodOutcome], undecided_keys: Collection[PodKey]
 ) -> dict[PodKey, PodDoubt]:
     """Return the possible doubts about the undecided pods of a plan too large for samples: no assumption is tried."""
-    if len(scene.workloads) > 1:
+    if len(scene.workloads) > 1:  # their pods may arrive in another order
         return dict.fromkeys(undecided_keys, PodDoubt(ARRIVAL_ORDER))
     if scene.cluster.version:  # one workload and a known version: no other choice
         return {}
@@ -168,10 +166,10 @@ def _sample_changed_pods(
     seeds: Iterable[int],
     sampled_keys: Collection[PodKey],
 ) -> dict[PodKey, str]:
-    """Return the pods with another outcome in an alternative, each with its node there ("" for none).
+    """Return the pods with another outcome in an alternative than in the plan, each with its node there ("" for none).
 
-    If an alternative has more random choices than the plan, it is predicted with further `seeds`, too;
-    of these predictions, only the pods of `sampled_keys` count.
+    `by_workload` has the outcomes of the plan. An alternative with more random choices than the plan is predicted
+    again with further `seeds`. These further predictions count only for the pods of `sampled_keys`.
     """
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)
@@ -237,9 +235,10 @@ def _collect_removed_numbers(outcomes: Iterable[PodOutcome]) -> set[int]:
 def _find_surplus_pods_by_node(
     outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]
 ) -> Iterator[tuple[PodKey, str]]:
-    """Yield the pods in excess on a node compared with the other prediction, each with a node in excess there ("" if
-    none is left). Pods of one template are interchangeable. With two pods on n0 here, and one on n0 and one on n1 in
-    the other prediction, one of the two pods is in excess, and its other node is n1.
+    """Yield the pods in excess on a node compared with the other prediction (`others`), each with its node there.
+
+    Pods of one template are interchangeable. With two pods on n0 here, and one on n0 and one on n1 in the other
+    prediction, one of the two pods is in excess, and its other node is n1. The node is "" if none is left.
     """
     # Number of pods left to compare, by node ("" without one) and template.
     others_by_location = Counter((other.node, other.spec.template) for other in others if not other.is_removed)
@@ -279,8 +278,8 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 
 
 def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene with other orders of arrival and other random choices, each with its condition as a text. First
-    one workload arrives after the other, in several orders. Then the times of arrival of all pods are drawn.
+    """Yield `samples` scenes with other orders of arrival and other random choices, each with its condition as a text.
+    First one workload arrives after the other, in several orders. Then the times of arrival of all pods are drawn.
     """
     if len(scene.workloads) < 2 and not any(map(pod_orders.has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
@@ -306,20 +305,23 @@ def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tu
         if number < len(orders):
             condition, order = orders[number]
             arrival = replace(order, has_fast_replacements=number % 2 == 0)
-        else:  # drawn times of arrival; every fourth sample has fast replacements, two of four slow victims
+        else:  # drawn times of arrival; of four samples, one has fast replacements and two slow victims
             condition, has_slow_victims = _ANY_ORDER, number % 4 in (2, 3)
             arrival = replace(
                 drawn_order, sample=number, has_slow_victims=has_slow_victims, has_fast_replacements=number % 4 == 0
             )
         pods = _shuffle_eviction_ages(scene, number)
-        slow = number if arrival.has_slow_victims else 0  # from 2: some pods free their capacity later; 0: none
+        # 0: removed pods free their capacity at once. From 2: some do so later, others with each number.
+        slow = number if arrival.has_slow_victims else 0
         seed = scene.seed + 1 + number
         yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, slow_terminations=slow)
 
 
 def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return orders of arrival of workloads, each with its condition. Workloads arrive in order of creation, or by the
-    hops of their controllers. Then one controller after the other is faster or later than all others.
+    """Return orders of arrival of workloads (`keys`, in order of creation), each with its condition as a text.
+
+    The first orders are by creation, and by the number of controllers between an object and its pods (hops). Then each
+    workload with such controllers arrives first, or last.
     """
     rankings: list[tuple[str, tuple[str, ...]]] = []
     for order in (keys, sorted(keys, key=pod_orders.count_controller_hops)):
@@ -391,7 +393,7 @@ def _list_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, 
 
 def _list_readiness_changes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with all unready pods recovered, and with none of the starting ones ready."""
-    recovered_pods = tuple(map(_mark_pods_recovered, scene.existing_pods))
+    recovered_pods = tuple(map(_mark_pod_recovered, scene.existing_pods))
     if recovered_pods != scene.existing_pods:
         yield "if its pods become ready", replace(scene, existing_pods=recovered_pods)
     stopped_pods = tuple(map(_mark_pod_not_starting, scene.existing_pods))
@@ -399,8 +401,8 @@ def _list_readiness_changes(scene: PredictionScenario, _: int) -> Iterator[tuple
         yield "if starting pods do not become ready", replace(scene, existing_pods=stopped_pods)
 
 
-def _mark_pods_recovered(pod: ExistingPod) -> ExistingPod:
-    """Return a stuck pod as ready; one stuck for a permanent reason, and any other, unchanged."""
+def _mark_pod_recovered(pod: ExistingPod) -> ExistingPod:
+    """Return a stuck pod as ready. A pod stuck for a permanent reason, or not stuck, is unchanged."""
     if pod.condition.stuck_reason in ("", *_PERMANENT_REASONS):
         return pod
     ready_condition = PodCondition(pod.condition.name, pod.condition.uid)
@@ -423,13 +425,13 @@ def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
 
 
 def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene at later times, and with other orders (at most `samples`) of pods of equal or unknown start, each
-    with its assumption as a text.
+    """Yield the scene under other facts, each with its assumption as a text: first at later times. Then pods of equal
+    or unknown start have other orders (at most `samples`).
     """
     conditions = [pod.condition for pod in scene.existing_pods]
     latest_change = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
     now = scene.cluster.observation_time or latest_change
-    for hours in (1, 24) if now else ():  # no time is known without observed pods
+    for hours in (1, 24) if now else ():  # 0: no time is known without observed pods
         cluster = replace(scene.cluster, observation_time=now + hours * _HOUR)
         yield f"{hours} h later", replace(scene, cluster=cluster)
     for pods in _list_pod_age_permutations(scene, samples):
@@ -454,7 +456,8 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
             oldest, direction = min(pod.age for pod in pods), 1 if order % 2 else -1
             for position, pod in enumerate(pods):
                 distance = (position - order) * direction % len(pods)  # 0 is the newest
-                permuted_pods.append(replace(pod, age=(oldest << _RANK_BITS) - distance))  # groups keep their order
+                # The shift leaves room for the distance below each age, so groups keep their order.
+                permuted_pods.append(replace(pod, age=(oldest << _RANK_BITS) - distance))
         yield tuple(permuted_pods)
 
 

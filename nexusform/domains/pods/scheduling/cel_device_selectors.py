@@ -46,8 +46,8 @@ def is_device_selected(expression: str, driver: str, device: Device) -> bool:
 def _evaluate_expression(
     expression: str, driver: str, attributes: tuple[tuple[str, Attribute], ...], capacity: tuple[tuple[str, int], ...]
 ) -> bool:
-    """Return whether a CEL expression selects a device with these attributes and capacities; a result other than true
-    or false is an error. Names without a domain have the driver's.
+    """Return whether a CEL expression selects a device with these attributes and capacities. Names without a domain get
+    the driver's: `model` is `gpu.example.com/model`. A result other than true or false raises a CelSelectorError.
     """
     values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
     for name, (kind, value) in attributes:
@@ -55,8 +55,9 @@ def _evaluate_expression(
         _add_domain_value(values["attributes"], name, driver, cel_value)
     for name, amount in capacity:
         _add_domain_value(values["capacity"], name, driver, amount)
+    # A lookup such as device.attributes["gpu.example.com"]: a domain without values is empty, not an error.
     for part, double_quoted_domain, single_quoted_domain in _LOOKUP.findall(expression):
-        values[part].setdefault(double_quoted_domain or single_quoted_domain, {})  # without values, it is no error
+        values[part].setdefault(double_quoted_domain or single_quoted_domain, {})
     result = _compile(expression).eval(data={"device": {"driver": driver, "allowMultipleAllocations": False, **values}})
     value = result.value()
     if not isinstance(value, bool):
@@ -79,7 +80,9 @@ def _compile(expression: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _create_environment() -> Any:
-    """Return the environment: the library's extensions, and the functions of Kubernetes for amounts and versions."""
+    """Return the environment for CEL expressions: the library's extensions, and Kubernetes' functions for amounts and
+    versions. CEL gets an amount as an integer (in thousandths), and a version as a map.
+    """
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 

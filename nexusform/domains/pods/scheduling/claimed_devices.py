@@ -95,8 +95,8 @@ class ClaimedDevices:
     def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodeRequirements:
         """Return the requirements of claims for nodes, and the doubt about them.
 
-        A node must have enough free devices for the unallocated claims, and reach the devices of the allocated ones. A
-        claim with an error, or an allocation that fails, rejects every node.
+        A node must have enough free devices for the unallocated claims, and reach the devices of the allocated ones.
+        If a claim has an error, or the allocation fails, the only requirement permits no node: `VolumeNeed(())`.
         """
         error = next(filter(None, [claim.error for claim in claims]), "")
         if error:  # no node is checked
@@ -169,7 +169,7 @@ class ClaimedDevices:
             self._random_nodes.add(pod.node)
         for claim in claims:
             self._add_claim_holder(pod, _build_claim_name(claim, pod))
-        self._needs.clear()
+        self._needs.clear()  # cached results for the devices in use before
 
     def _add_claim_holder(self, pod: ExistingPod, name: str) -> None:
         """Record that a pod uses a claim (name): it holds the devices until it is released."""
@@ -226,9 +226,7 @@ class DeviceSlicePool(Struct, frozen=True):
 
 
 class DeviceAllocation(Struct, frozen=True):
-    """Devices by claim. `score` counts the preferred alternatives. `is_random`: another order of the slices may
-    give other devices.
-    """
+    """Devices by claim; `score` counts preferred alternatives. `is_random`: they may depend on the order of slices."""
 
     uses: tuple[tuple[AllocatedDevice, ...], ...]
     score: int = 0
@@ -376,8 +374,8 @@ class _AllocationSearch:
     def _allocate_devices(
         self, claim_index: int, request_index: int, alternative: DeviceSubRequest, count: int, first: int = 0
     ) -> bool:
-        """Allocate the devices of a request from position `first` on, and all later requests; return whether all get
-        devices. If not, the devices taken are given back.
+        """Allocate the devices of a request from its device number `first` on, then all later requests (recursively).
+        Return whether all get devices. If not, the devices taken are given back. `count` is the number of devices.
         """
         if first >= count:
             return self.allocate_request(claim_index, request_index + 1)
@@ -404,8 +402,8 @@ class _AllocationSearch:
         return False
 
     def _list_candidates(self, alternative: DeviceSubRequest) -> list[CandidateDevice]:
-        """Return the devices selected by an alternative, in use or not; raise an AllocationError if a selector fails or
-        two devices of a pool have one name.
+        """Return the devices of the node selected by an alternative of a request, in use or not (cached). Raise an
+        AllocationError if a selector fails, or two devices of a pool have one name.
         """
         if id(alternative) in self._candidates:
             return self._candidates[id(alternative)]  # found before

@@ -72,7 +72,7 @@ class NodeNumaCells:
         for container in pod.aligned_requests:
             cell_numbers = self._select_numa_cells(container)
             if not cell_numbers:
-                for share in shares:
+                for share in shares:  # give back the shares of the containers before
                     self._change_free_capacity(share, sign=1)
                 amounts = ", ".join(f"{amount} {name}" for name, amount in container)
                 location = "NUMA cell" if self._is_single else "narrowest set of NUMA cells"
@@ -97,13 +97,12 @@ class NodeNumaCells:
             self._change_free_capacity(allocation[1], sign=1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...]:
-        """Return the NUMA cells for a container by the policy of kubelet's topology manager, the lowest numbers first;
-        () if the policy permits none with enough free resources.
+        """Return the NUMA cells for a container by the policy of kubelet's topology manager; () if it permits none.
 
-        The policy single-numa-node permits one cell. The policy restricted permits only as many cells as each resource
-        would need on an empty node, so all resources must need equally many.
+        The first cells (by number) with enough free resources are used. The policy single-numa-node permits one cell.
+        The policy restricted permits as many as each resource would need on an empty node. All must need equally many.
         """
-        widths = {1}
+        widths = {1}  # numbers of cells
         if not self._is_single:
             widths = {self._count_required_cells(name, amount) for name, amount in container}
         if len(widths) != 1:

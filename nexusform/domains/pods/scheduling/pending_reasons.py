@@ -17,9 +17,9 @@ _ABSENCE_OPERATORS = (DOES_NOT_EXIST, NOT_IN)
 
 
 def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
-    """Return why a pod is Pending as Kubernetes prints it: reasons about the pod alone, then reasons about nodes, with
-    the number of rejected nodes each: `0/3 nodes are available: 1 Insufficient cpu, 2 Too many pods.` `nodes` is the
-    number of all nodes.
+    """Return why a pod is Pending as Kubernetes prints it. `nodes` is the number of all nodes. Reasons about the pod
+    alone are first, then those about nodes with the number of rejected nodes each. An example for 3 nodes is
+    `0/3 nodes are available: 1 Insufficient cpu, 2 Too many pods.`, if none is about the pod.
     """
     if not nodes:
         return "no nodes available to schedule pods"
@@ -29,7 +29,7 @@ def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
         if profile.is_pod_rejection(rejection):
             pod_reasons.add(rejection.reason)
         else:
-            node_counts.update(rejection.reason.split(", "))
+            node_counts.update(rejection.reason.split(", "))  # a node may lack several resources
     parts = sorted(f"{count} {reason}" for reason, count in node_counts.items())
     return f"0/{nodes} nodes are available: {', '.join([*sorted(pod_reasons), *parts])}."
 

@@ -69,11 +69,11 @@ def run_prediction(
 def evaluate_nodes(
     cluster: Cluster, existing_pods: Iterable[ExistingPod], spec: PodSpec, number: int = 0, volumes: Pairs = ()
 ) -> tuple[NodeVerdict, ...]:
-    """Return every node as evaluated for one more pod of a spec with this number and these bound volumes (claim and
-    volume), highest total first.
+    """Return every node as evaluated for one more pod of a spec, highest total first. `number` and `volumes` (pairs of
+    claim and volume) are those of the pod.
     """
-    pod = ExistingPod("", number, "", spec, volumes=volumes)
-    session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))  # keeps its volumes
+    pod = ExistingPod(workload="", number=number, node="", spec=spec, volumes=volumes)
+    session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))  # a lost pod keeps its volumes
     return _build_node_verdicts(session.create_scheduler(spec, number))
 
 

@@ -54,9 +54,9 @@ class ArrivalOrder(Struct, frozen=True):
     has_fast_replacements: bool = False
 
     def select_next_workload(self, counts: Mapping[str, int]) -> str:
-        """Return the workload of the next pod to arrive. `counts` has the number of arrived pods by workload, -1 before
-        the first step. Without a sample (0), workloads arrive one after the other by rank. With a sample, pods arrive
-        in a drawn order.
+        """Return the workload of the next pod to arrive. `counts` has the number of arrived pods by workload (-1: not
+        started). Without a sample (0), workloads arrive one after the other by rank. With one, pods arrive in a drawn
+        order.
         """
         # The next pod of an ordered set waits until the one before runs, unless only such sets are left.
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
@@ -68,8 +68,10 @@ class ArrivalOrder(Struct, frozen=True):
         return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))  # ordered sets wait in it
 
     def _compute_arrival_time(self, key: str, arrived_count: int) -> float:
-        """Return the time of arrival of a workload's pod after some others (or -1: before the first step), in
-        intervals between the creation of two objects. Objects are created by `ranks`, their pods some hops later.
+        """Return the time of arrival of a workload's next pod, in intervals between the creation of two objects.
+
+        `arrived_count` is the number of its pods so far (-1: not started). Objects are created in the order of `ranks`,
+        their pods some hops later: one per controller in between.
         """
         # Four random numbers from 0 to 1. Three are equal for all pods of the workload: when its object is created, how
         # long a hop takes, and the time between two pods. `delay` is that of this pod alone.
@@ -101,10 +103,11 @@ QUEUE_ORDER: Final = ArrivalOrder()
 def sort_for_removal(
     pods: Sequence[ExistingPod], related_pods: Sequence[ExistingPod] = (), now: int = 0
 ) -> list[ExistingPod]:
-    """Return the pods in the order of removal by a ReplicaSet. Pods without a node come first, then those not ready,
-    then by the lowest deletion cost. Next are pods on nodes with most `related_pods` (of all templates of the workload,
-    by default `pods`), then the last ready ones. Times are compared by their order of magnitude before `now` (seconds
-    since 1970).
+    """Return the pods in the order of removal by a ReplicaSet.
+
+    First are pods without a node, then those not ready, then those of the lowest deletion cost. Next are pods on nodes
+    with most `related_pods` (of all templates of the workload, by default `pods`), then the last ready ones. Times are
+    compared by their order of magnitude before `now` (seconds since 1970).
     """
     pods_by_node = Counter(pod.node for pod in related_pods or pods)
     compare = partial(_compare_for_removal, pods_by_node=pods_by_node, now=now)
@@ -125,8 +128,9 @@ def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: 
 
 
 def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
-    """Return a negative number if the observed pod `one` is removed before `two`, a positive one if after it: if it was
-    ready later, else if it has more restarts, else if it was created later. Return 0 if all three are equal.
+    """Return a negative number if the observed pod `one` is removed before `two`, a positive one if after it. First is
+    the pod ready later, else the one with more restarts, else the one created later. The result is 0 if all three are
+    equal.
     """
     if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
         return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)
@@ -139,7 +143,6 @@ def _compare_conditions(one: PodCondition, two: PodCondition, now: int) -> int:
 
 def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
     """Return a sort key by the facts about a pod other than times; the pod with the lowest key is removed first.
-
     Removed first are pods without a node (False sorts before True), in an early phase, not ready, with the lowest
     deletion cost, and on a node with many pods.
     """

@@ -206,9 +206,8 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
-    """Return how many of `further` more pods of the scheduler's spec fit on the nodes.
-
-    The number is exact, or a range if the order of placement changes it.
+    """Return how many of `further` more pods of the scheduler's spec fit on the nodes. Minimum and maximum are equal,
+    unless the number depends on the order of placement.
     """
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
@@ -216,8 +215,8 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
     # With affinity to its own group, the first pod decides the domain of all others.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.affinity_matches
     nodes: list[int] = []
-    for bucket in scheduler.list_buckets():  # nodes alike for all rules about domains
-        node = next(bucket)  # the rules below reject all nodes of a bucket, or none
+    for bucket in scheduler.list_buckets():  # a bucket: nodes alike for all rules about domains
+        node = next(bucket)  # the rules below reject all nodes of a bucket or none, so one is enough
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
         if not any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
@@ -234,9 +233,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
 
 
 class _OwnCounters(NamedTuple):
-    """Counters of the rules between pods of one spec: of anti-affinity (one per topology key), and of hard spread
-    constraints.
-    """
+    """Counters of rules between pods of one spec: of anti-affinity (one per topology key) and of hard spreading."""
 
     anti_affinity: Sequence[DomainCounter] = ()
     spread: Sequence[SpreadCounter] = ()
@@ -273,7 +270,7 @@ def _compute_pod_limits(scheduler: PodSpecScheduler, nodes: Iterable[int], furth
 
 
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
-    """Return how many further pods of a spec a node can take, from 1 (it is feasible) to `further`."""
+    """Return how many further pods of a spec a feasible node can take by its resources: from 1 to `further`."""
     if spec.host_ports or not all(disk.is_read_only for disk in spec.disks):
         return 1  # a second pod would conflict with the first
     requests = spec.requests
@@ -299,7 +296,7 @@ def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int])
             continue  # it is about other pods
         labelled_nodes = [node for node in capacity if counter.domain_by_node[node] >= 0]
         domains = {counter.domain_by_node[node] for node in labelled_nodes}
-        if len(domains) == len(labelled_nodes):
+        if len(domains) == len(labelled_nodes):  # one node per domain
             capacity.update(dict.fromkeys(labelled_nodes, 1))
         else:
             anti_affinity[id(counter.domain_by_node)] = counter
@@ -308,10 +305,9 @@ def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int])
 
 
 def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) -> int:
-    """Return how many further pods fit on all nodes together, within the rules between them.
-
-    `capacity` is the number of further pods by node without these rules. The counters are at most one of anti-affinity
-    and one of spreading, over the same topology key.
+    """Return how many further pods fit on all nodes together, within the rules between them. `capacity` is the number
+    of further pods by node without these rules. There is at most one counter of anti-affinity and one of spreading.
+    Both count over the same topology key.
     """
     anti_affinity, spread = own_counters
     if not anti_affinity and not spread:
@@ -325,9 +321,9 @@ def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) 
         # Nodes without the key (-1) are never rejected, so they keep all their capacity.
         pods_by_domain = {domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()}
     if spread:
-        # No domain gets more than maxSkew pods above the smallest domain once that is full.
+        # No domain may have more than maxSkew pods above the smallest one. The smallest one is taken as full.
         counter = spread[0]
-        minimum = 0  # by Kubernetes, with fewer domains than minDomains
+        minimum = 0  # with fewer domains than minDomains, Kubernetes takes 0 as the smallest count
         if len(counter.eligible_domains) >= counter.constraint.min_domains:
             levels = [counter.counts[domain] + pods_by_domain.get(domain, 0) for domain in counter.eligible_domains]
             minimum = min(levels, default=0)
@@ -350,11 +346,13 @@ def _list_single_limits(capacity: Mapping[int, int], own_counters: _OwnCounters)
 def _compute_affinity_range(
     scheduler: PodSpecScheduler, capacity: Mapping[int, int], further: int, own_counters: _OwnCounters
 ) -> PlaceablePodRange:
-    """Return how many of `further` pods fit, if all of them must run in the domain of the first one (required affinity
-    to their own group). The first pod may choose any domain of the topology key: the range covers all of them.
+    """Return how many of `further` pods fit, if required affinity to their own group binds all to one domain.
+
+    The first pod may choose any domain of the topology key, so the range covers all of them. `capacity` is the number
+    of further pods by node, without the rules between them.
     """
     counts = scheduler.counts
-    counter = counts.affinity[0]
+    counter = counts.affinity[0]  # of the first term: its domains limit all pods
     exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)  # their domains reject the pods
     capacity_by_domain: dict[int, dict[int, int]] = {}  # of the nodes
     for node, pods in capacity.items():
@@ -370,7 +368,8 @@ def _compute_affinity_range(
         totals.append(min(further, *limits))
     maximum = max(totals, default=0)
     if len(counts.affinity) == 1 and not any(own_counters):
-        return PlaceablePodRange(min(totals, default=0), maximum, is_exact=True)  # by the domain of the first pod
+        # Both bounds are reached, each by a first pod in the domain with this total.
+        return PlaceablePodRange(min(totals, default=0), maximum, is_exact=True)
     # The first pod fits; the number of others depends on its node.
     return PlaceablePodRange(min(1, further, maximum), maximum, is_exact=False)
 
@@ -378,8 +377,8 @@ def _compute_affinity_range(
 def _compute_placeable_bounds(
     scheduler: PodSpecScheduler, capacity: Mapping[int, int], further: int, own_counters: _OwnCounters
 ) -> PlaceablePodRange:
-    """Return bounds of the number of placeable `further` pods, if it depends on the order of placement: at most the
-    smallest limit of one counter, at least the number known to fit in the worst order.
+    """Return bounds of the number of placeable `further` pods, if it depends on the order of placement. The upper bound
+    is the smallest limit of a single counter. The lower one is known to fit in the worst order.
     """
     maximum = min([further, *_list_single_limits(capacity, own_counters)])
     if own_counters.spread or len(scheduler.counts.affinity) > 1:
@@ -389,7 +388,7 @@ def _compute_placeable_bounds(
     excluded_counts = dict.fromkeys(capacity, 1)
     for counter in own_counters.anti_affinity:
         nodes_by_domain = group_by(capacity, counter.domain_by_node.__getitem__)
-        nodes_by_domain.pop(-1, None)  # nodes without the topology key
+        nodes_by_domain.pop(-1, None)  # nodes without the topology key exclude no other node
         for nodes in nodes_by_domain.values():
             for node in nodes:
                 excluded_counts[node] += len(nodes) - 1

@@ -76,8 +76,9 @@ class PodPredictor:
         removed_workloads: Collection[str],
         observer: Observer | None = None,
     ) -> None:
+        """Sort the existing pods by their workload: to predict, removed by the plan, or unmanaged (all others)."""
         self.nodes = cluster.node_by_name
-        self.lost_pods = frozenset(lost_pods)
+        self.lost_pods = frozenset(lost_pods)  # they have lost their nodes, so they are placed again
         # DaemonSets first, then by priority, highest first. Workloads of equal rank keep their order.
         self.workload_queue = sorted(
             workloads, key=lambda workload: (workload.kind != "DaemonSet", -workload.pod.priority)
@@ -115,8 +116,8 @@ class PodPredictor:
         return not self._find_node_loss_trigger(pod)
 
     def _find_node_loss_trigger(self, pod: ExistingPod) -> str:
-        """Return why a pod leaves its node at once: NODE_REMOVED for a lost pod (also for one without a node),
-        NO_EXECUTE for one evicted by a taint; "" if it keeps its node.
+        """Return why a pod leaves its node at once; "" if it keeps its node. The reason is NODE_REMOVED for a lost pod
+        or one without a node. It is NO_EXECUTE for a pod evicted by a taint.
         """
         if pod.node not in self.nodes or pod.key in self.lost_pods:
             return pod_outcomes.NODE_REMOVED
@@ -199,9 +200,9 @@ class PodPredictor:
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
-        """Return a workload with its existing pods sorted by their fate, and new pods if there are too few. Running
-        pods are kept (current template) or outdated (a former one). Others are surplus, failed for good, or placed
-        again.
+        """Return the progress of a workload at its start: its existing pods by their fate, and missing pods to place.
+        Running pods are kept (current template) or outdated (a former one). Others are surplus, failed for good, or
+        placed again.
         """
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         if workload.is_paused:
@@ -238,8 +239,8 @@ class PodPredictor:
         return progress
 
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
-        """Remove the surplus pods of a workload, and return the others. An ordered set removes its running surplus pods
-        only after all others are ready: these become `deferred_removals`.
+        """Remove the surplus pods of a workload, and return the others. An ordered set removes running surplus pods
+        only after all others are ready. Until then, they are `deferred_removals`.
         """
         now = self.session.cluster.observation_time
         surplus = workload_progress.select_surplus_pods(progress.workload, pods, self._is_running, now)
@@ -252,15 +253,15 @@ class PodPredictor:
             surplus = [pod for pod in surplus if pod not in running_surplus]  # the others have no node
         else:
             for pod in running_surplus:
-                self.session.remove_pod(pod, may_linger=True)
+                self.session.remove_pod(pod, may_linger=True)  # it may hold its capacity until it has terminated
         progress.record_removals(surplus, pod_outcomes.SCALE_IN)
         return remaining_pods
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
         """Plan one pod of a DaemonSet per permitted node: record kept, removed and surge pods, and the pods to place.
 
-        A node without a running pod gets one of the Pending pods; once these are used up, a new one. Pending pods
-        beyond these nodes belong to a rollout with maxSurge (surge pods).
+        A node without a running pod gets one of the Pending pods, or a new one if none is left. Further Pending pods
+        are surge pods: a rollout with maxSurge has created them next to the old pods of their nodes.
         """
         spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
         waiting_pods = [pod for pod in pods if not pod.node]
@@ -300,9 +301,8 @@ class PodPredictor:
             workload_progress.drop_rejected_pods(progress, quota_usage)
 
     def _place_workloads(self, progress_list: Sequence[WorkloadProgress]) -> None:
-        """Place the pods of all workloads one by one: workload by workload, or as they arrive.
-
-        `_place_workload` is a generator: each step places one pod, so the pods of several workloads can alternate.
+        """Place the pods of all workloads one by one: workload by workload, or as they arrive. `_place_workload` is a
+        generator: each step places one pod, so the pods of several workloads can alternate.
         """
         steps = {progress.workload.key: self._place_workload(progress) for progress in progress_list}
         if self._arrival == QUEUE_ORDER:
@@ -373,8 +373,8 @@ class PodPredictor:
     def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, PodVerdict]]:
         """Place the requested pods of a workload by number or arrival, and return the verdicts by number.
 
-        Yield the workload key before each pod, so that pods of other workloads may be placed in between. An ordered
-        workload creates no pod after the first one without a node, or after a stuck (not starting) one.
+        Yield the workload key before each pod, so that the caller may place pods of other workloads in between. An
+        ordered workload creates no pod after one without a node, or after a stuck one (not starting).
         """
         workload = progress.workload
         # All later pods of an ordered workload wait for the pod with this number.
@@ -398,7 +398,8 @@ class PodPredictor:
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
         """Place a pod, with its former template if it has one, and return the verdict. An ordered set replaces a pod of
-        a former template once it has a node.
+        a former template as soon as it runs. So once the pod gets a node here, it is removed and placed again with the
+        current template.
         """
         workload = progress.workload
         if pod.required_node:

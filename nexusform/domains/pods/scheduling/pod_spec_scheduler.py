@@ -155,8 +155,8 @@ class PodSpecScheduler:
         return rejections
 
     def list_rejections(self, node: int) -> Iterator[Rejection]:
-        """Yield the rejections of a node with its nominated pods added; if it is feasible then, those without them, as
-        kube-scheduler requires both.
+        """Yield the rejections of a node with its nominated pods added. If there are none, yield those without these
+        pods: kube-scheduler requires a node to be feasible in both cases.
         """
         nominated_groups = self._nominated_groups.get(node)
         if nominated_groups:
@@ -241,8 +241,8 @@ class PodSpecScheduler:
         best_total = max(levels_by_total)
         tied_nodes = tuple(chain.from_iterable(levels_by_total[best_total]))
         feasible_count = sum(bucket.size for bucket, _ in open_buckets)
-        lead = None
-        if self.images_matter and len(tied_nodes) == 1:  # images may outweigh a lead; a tie has none
+        lead = None  # points ahead of the next total
+        if self.images_matter and len(tied_nodes) == 1:  # unknown images may outweigh a lead; a tie has none
             lead = _compute_score_lead(best_total, scored_buckets)
         return BestNodes(tied_nodes, feasible_count, lead)
 
@@ -286,7 +286,9 @@ class PodSpecScheduler:
         return map(_NodeBucket.list_nodes, self._get_domain_buckets().values())
 
     def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _NodeBucket]:
-        """Return the buckets by key, without nodes rejected by their usage. The first call creates them."""
+        """Return the buckets by key, without nodes rejected by their usage. The first call creates them. The nodes of a
+        bucket have equal points of all rules about nodes, and equal domains (or counts of domains).
+        """
         if not self._has_buckets:
             self._has_buckets = True
             self._create_topology_axes()
@@ -298,7 +300,7 @@ class PodSpecScheduler:
                 alike_nodes.setdefault((key, usage_numbers[node]), []).append(node)
             for nodes in alike_nodes.values():
                 score = self._compute_usage_score(nodes[0])  # equal for all of these nodes
-                if score >= 0:
+                if score >= 0:  # else the usage of the nodes rejects the pod
                     self._buckets[self._bucket_keys[nodes[0]]].put_all(nodes, score)
                     self._node_scores.update(dict.fromkeys(nodes, score))
         return self._buckets
@@ -312,10 +314,8 @@ class PodSpecScheduler:
         return {node: own_points + traits[node] for node, own_points in points.items()}
 
     def _create_topology_axes(self) -> None:
-        """Create an axis per topology key with counters.
-
-        An axis with many domains puts nodes into buckets by the counts of their domains. If a further pod changes these
-        counts, the axis also lists the nodes of each domain.
+        """Create an axis per topology key with counters. An axis with many domains puts nodes into buckets by the
+        counts of their domains. If a further pod changes these counts, the axis also lists the nodes of each domain.
         """
         # Counters of one key share the list of domains.
         counters_by_topology = group_by(self.counts.list_counters(), lambda counter: id(counter.domain_by_node))
@@ -343,10 +343,9 @@ class PodSpecScheduler:
         return score
 
     def _compute_usage_score(self, node: int) -> int:
-        """Return the usage score of the node with the pod, -1 if its usage rejects the pod.
-
-        Nodes of equal size and usage have one usage number, so their score is computed once. This does not hold for
-        specs with host ports, disks or other resources (`_has_plain_usage` is false).
+        """Return the usage score of the node with the pod, -1 if its usage rejects the pod. Nodes of equal size and
+        usage have one usage number, so their score is computed once. This does not hold for specs with host ports,
+        disks or other resources (`_has_plain_usage` is false).
         """
         spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
         usage_number = self.cache.usage_numbers[node]
@@ -366,10 +365,8 @@ class PodSpecScheduler:
         return [_count_bucket_domains(counter, scored_buckets) for counter in self.counts.soft_spread]
 
     def _compute_rule_scores(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
-        """Return by rule the weighted points of each node, in the order of `nodes`.
-
-        Each rule normalizes its raw scores over all nodes before they are weighted. `sizes` has the number of domains
-        per soft spread constraint.
+        """Return by rule the weighted points of each node, in the order of `nodes`. Each rule normalizes its raw scores
+        over all nodes before they are weighted. `sizes` has the number of domains per soft spread constraint.
         """
         counts, points = self.counts, self.facts.points
         columns: dict[str, list[int]] = {}
@@ -450,8 +447,8 @@ class FeasibleNodesCache:
         self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))
 
     def get_feasible_nodes(self, spec: PodSpec) -> FeasibleNodes:
-        """Return the nodes feasible for a spec regardless of other pods, with their points. A pod rejected on
-        every node by a pod filter has none. Specs with equal inputs of all rules share one cached result.
+        """Return the nodes feasible for a spec regardless of other pods, with their points by each score rule. A spec
+        rejected by a pod filter has no feasible node. Specs with equal inputs of all rules share one result.
         """
         filter_keys = [rule.cache_key(spec) for rule in profile.NODE_FILTERS]
         score_keys = [rule.cache_key(spec) for rule in self.scores]

@@ -106,10 +106,10 @@ def select_victims(
     allowances: Sequence[DisruptionAllowance],
     tie_break: TieBreak,
 ) -> PreemptionResult | None:
-    """Return the node for a pod and its victims there; None if evictions help nowhere. `rejections` has the first
-    reason against each node to consider (by index). The cache of the scheduler is unchanged afterwards.
+    """Return the node for a pod and its victims there; None if evictions help nowhere.
 
-    As in kube-scheduler, the search stops at enough candidates. The candidates of the lowest rank tie.
+    `rejections` has the first reason against each node to consider (by index). As in kube-scheduler, the search stops
+    at enough candidates. `tie_break` chooses among the candidates of the lowest rank.
     """
     # Evictions may help against missing CPU, but not against a missing label.
     promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
@@ -149,7 +149,9 @@ class _PreemptionTrial:
         self._allowances = allowances
 
     def find_candidate(self, node: int) -> _Candidate | None:
-        """Return a node with its victims; None without pods of lower priority, or if their removal does not help."""
+        """Return a node with the victims to remove for the pod; None if no eviction helps. All pods of lower priority
+        are removed on trial. If the node is feasible then, as many as possible are put back.
+        """
         priority = self._scheduler.group.spec.priority
         node_pods = self._pods_by_node[node].values()
         lower_priority_pods = [pod for pod in node_pods if pod.spec.priority < priority and not pod.is_protected]
@@ -170,7 +172,7 @@ class _PreemptionTrial:
             victims += self._select_victims(other_pods, node)
         for pod in victims:
             self._restore_or_remove_pod(pod, node, sign=1)
-        cache.version = version  # all pods are back, so results for this version stay valid
+        cache.version = version  # all pods are back, so results cached for this version stay valid
         if not is_feasible:
             return None
         victims.sort(key=_rank_importance)
@@ -259,7 +261,6 @@ def find_drain_obstacles(
     budgets: Sequence[PodDisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
 ) -> DrainObstacles:
     """Return the obstacles for draining nodes: exhausted budgets, workloads with a single pod, and protected workloads.
-
     A workload is protected if a budget covers its pods alone, and does not allow to evict all running ones at once.
     """
     running_pods = [pod for pod in existing_pods if pod.node]
@@ -274,7 +275,7 @@ def find_drain_obstacles(
             blocking_names.append(f"{budget.namespace}/{budget.name}")
         workloads = {pod.workload for pod in select_covered_pods(budget, existing_pods)}
         if len(workloads) != 1:
-            continue  # it protects none of them alone
+            continue  # a budget over several workloads may allow to evict one of them completely
         running_count = len(select_covered_pods(budget, running_pods))
         if count_allowed_disruptions(budget, existing_pods) < running_count:
             protected_workloads |= workloads & drained_workloads
@@ -294,11 +295,11 @@ def list_applied_budgets(
 ) -> Iterator[tuple[PodDisruptionBudget, int]]:
     """Yield the budgets limiting the eviction of some of `pods`, each with the number of evictions it allows now.
 
-    A pod under several budgets is never evicted: they allow 0. An unready pod may be evicted without a limit while
-    enough others are ready, or always if the budget has `evicts_unready`. A budget limiting no pod is not yielded.
+    `existing_pods` are all pods of the cluster. A pod under several budgets is never evicted: they allow 0. No budget
+    limits an unready pod while enough others are ready, or if the budget has `evicts_unready`.
     Source: kubernetes pkg/registry/core/pod/storage/eviction.go.
     """
-    # No budget holds a pod that has not run yet.
+    # A budget does not limit pods that have not run yet.
     started_pods = [pod for pod in pods if pod.condition.phase != "Pending"]
     pods_by_budget: list[list[ExistingPod]] = []
     budget_counts: Counter[PodIdentity] = Counter()  # number of budgets of each pod

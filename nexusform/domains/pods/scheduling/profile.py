@@ -196,8 +196,8 @@ def is_pod_rejection(rejection: Rejection) -> bool:
 
 
 def compute_scored_node_limit(nodes: int) -> int:
-    """Return how many feasible nodes end kube-scheduler's search in a cluster of this size (numFeasibleNodesToFind):
-    all below 100, else 100 or 50 to 5 per cent, less in larger clusters.
+    """Return how many feasible nodes end kube-scheduler's search in a cluster of this size (numFeasibleNodesToFind).
+    They are all of less than 100 nodes, else 50 to 5 per cent (less in larger clusters), but at least 100.
     """
     if nodes < 100:
         return nodes

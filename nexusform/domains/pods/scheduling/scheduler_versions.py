@@ -41,9 +41,9 @@ class SchedulerVersionDifference(Struct, frozen=True):
     is_repeated: bool = False
 
     def is_in(self, version: Version) -> bool | None:
-        """Return whether a version has the difference; None if unknown: without a version, or if it may have ended."""
+        """Return whether a version has the difference; None if this is unknown."""
         if not version:
-            return None
+            return None  # the version itself is unknown
         if version < self.since:
             return False
         if self.until is None:

@@ -67,13 +67,13 @@ class SchedulingSession:
         expected_counts: Sequence[int] = (),
         lost_pods: Iterable[ExistingPod] = (),
     ) -> None:
+        """Start with `existing_pods` on their nodes. `lost_pods` have lost their nodes, but keep their volumes."""
         running_pods = tuple(existing_pods)
         self.cluster = cluster
-        # `lost_pods` have lost their nodes and keep their volumes.
         self.volume_binder = VolumeBinder(cluster, (*running_pods, *lost_pods))
         self._attached_volumes = AttachedVolumes(cluster, self.volume_binder)
         self.claimed_devices = ClaimedDevices(cluster, running_pods, seed)
-        self._observer = observer
+        self._observer = observer  # called with the scheduler of each pod before its decision
         self.cache = SchedulerCache(cluster)
         self.facts_cache = FeasibleNodesCache(cluster.nodes, cluster.version)
         self.seed = seed
@@ -190,10 +190,10 @@ class SchedulingSession:
         return bool(pods)
 
     def place_pod(self, spec: PodSpec, workload: str, number: int) -> PodVerdict:
-        """Choose the node of a pod and start it there. Until the cluster changes, pods of an equal spec fail alike."""
+        """Choose the node of a pod, start it there, and return its verdict."""
         group = self.cache.get_group(spec)
         failed_version, failure = self._failures.get(id(group), _NO_FAILURE)
-        # An observer is called for every pod.
+        # Until the cluster changes, pods of an equal spec fail alike. But an observer is called for every pod.
         if self._observer is None and failed_version == self.cache.version:
             return failure
         nomination = self._release_nominated_node(workload, number)
@@ -312,7 +312,7 @@ class SchedulingSession:
         return ""
 
     def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> PodVerdict:
-        """Place a DaemonSet's pod on its only possible node, or return why not there."""
+        """Place a DaemonSet's pod on its only possible node, evicting others if needed; else return why not there."""
         self._release_nominated_node(workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:
@@ -370,8 +370,10 @@ class SchedulingSession:
     def _try_preemption(
         self, scheduler: PodSpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
     ) -> PodVerdict | None:
-        """Evict pods of lower priority for one without a feasible node, and start it there. Return its verdict: Pending
-        while victims terminate slowly, Failed if kubelet rejects it (without evictions), None if no eviction helps.
+        """Evict pods of lower priority for one without a feasible node, start it there, and return its verdict.
+
+        The result is None if no eviction helps. The pod stays Pending while its victims terminate slowly. If kubelet
+        rejects the pod, it is Failed, and no pod is evicted.
         """
         if not self._can_evict(pod.spec):
             return None
@@ -383,7 +385,7 @@ class SchedulingSession:
             return None
         is_certain = choice.is_certain and self._is_certain(scheduler, scheduler.facts.mask)
         is_certain = is_certain and not self._find_doubt(scheduler, _NO_CHOICE)
-        if not is_certain:
+        if not is_certain:  # the victims may leave any of these nodes, so their usage is uncertain (a bit each)
             for node in choice.considered_nodes:
                 self._uncertain_nodes |= 1 << node
         victims = [PreemptionVictim(victim, pod.key, is_certain) for victim in choice.victims]
@@ -446,7 +448,6 @@ class SchedulingSession:
 
     def _has_uncertain_spread(self, scheduler: PodSpecScheduler) -> bool:
         """Return whether an earlier random choice may have placed pods counted by the soft spread constraints of a pod.
-
         These are the selected pods on a node with its bit set in `_uncertain_nodes`.
         """
         if not self._uncertain_nodes:

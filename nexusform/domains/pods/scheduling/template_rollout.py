@@ -112,8 +112,8 @@ class _PodReplacement(Struct, frozen=True):
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
 
-        An ordered set (OrderedReady) also waits for each existing pod to be ready. The rollout stops at the first pod
-        that must wait (`is_blocked`), or below the partition.
+        An ordered set (OrderedReady) also waits until all existing pods are ready. The rollout ends at the partition,
+        or with `is_blocked` at the first pod that must wait.
         """
         state = self.state
         if self.workload.is_ordered and (state.stuck_numbers or select_stuck_pods(state.remaining_pods)):
@@ -140,7 +140,8 @@ class _PodReplacement(Struct, frozen=True):
         self._remove_pod(pod)
         state.uncreated = 0
         while next_removed < len(state.removed_pods):  # creating one may evict further ones
-            state.uncreated += not self._create_pod(state.removed_pods[next_removed].number)
+            is_created = self._create_pod(state.removed_pods[next_removed].number)
+            state.uncreated += not is_created  # rejected by a quota or on admission
             next_removed += 1
 
     def _is_new_pod_missing(self) -> bool:
@@ -148,7 +149,9 @@ class _PodReplacement(Struct, frozen=True):
         return bool(self.state.list_unscheduled() or self.state.uncreated)
 
     def replace_with_surge(self) -> None:
-        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until one changes nothing."""
+        """Replace a Deployment's pods within `max_surge` and `max_unavailable`, in rounds until all are replaced. A
+        round first creates new pods, then deletes old ones. If a round changes nothing, the rollout is blocked.
+        """
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
         old_numbers = [*state.pending_specs, *list_numbers(state.remaining_pods)]
@@ -242,7 +245,7 @@ class SurgeCapacityCheck:
         self._quota_usage = QuotaUsage(cluster.quotas)
 
     def find_obstacle(self, workload: Workload) -> str:
-        """Return why one more pod, of another template, does not fit beside all existing ones; "" if it may."""
+        """Return why one more pod, of another template, does not fit next to all existing ones; "" if it may."""
         if self._session is None:
             self._session = SchedulingSession(self._cluster, self._existing_pods, DEFAULT_SEED)
             for pod in self._existing_pods:
@@ -303,11 +306,11 @@ class TemplateRollout:
         return has_former_pods and not self._progress.workload.is_paused
 
     def start(self) -> None:
-        """Begin the rollout before the pods of the current template are placed: scale the ReplicaSets of former
+        """Begin the rollout before the pods of the current template are placed. Scale the ReplicaSets of former
         templates, delete their non-running pods within max unavailable, and place their remaining Pending pods.
         """
         progress = self._progress
-        # Numbers of pods counted by quotas already.
+        # Numbers of pods counted by quotas already: all pods to place, before some of them get a former template.
         counted_numbers = set(list_numbers([*progress.pods_to_place, *progress.pending_outdated_pods]))
         new_specs = extract_scaled_outdated_pods(progress)
         self._delete_unhealthy_former_pods(new_specs)
@@ -329,10 +332,9 @@ class TemplateRollout:
             progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
-        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first.
-
-        `new_specs` (by number) are pods just created by scaling. Deleted ones are removed from it, and their numbers
-        become spare numbers.
+        """Delete non-running pods of former templates within max unavailable, oldest ReplicaSet first. `new_specs` (by
+        number) are pods just created by scaling. Deleted ones are removed from it, and their numbers become spare
+        numbers.
         """
         progress = self._progress
         workload = progress.workload
@@ -340,7 +342,7 @@ class TemplateRollout:
         if not workload.is_paused:  # all pods beyond those required to be available
             total = len(progress.kept_pods) + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
             deletable_count = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
-        # Sets with running pods count as older.
+        # ReplicaSets with running pods count as older than those without.
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
         old_set_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
         new_set_numbers = [number for number in new_specs if number not in old_set_numbers]
@@ -360,9 +362,8 @@ class TemplateRollout:
                 progress.removals.append((pod.build_pending_pod(workload), pod_outcomes.SCALE_IN))  # one too many
 
     def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
-        """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers.
-
-        `verdicts` are those of the pods placed before the replacement. The progress of the workload is updated.
+        """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers. `verdicts`
+        are those of the pods placed before the replacement. The progress of the workload is updated.
         """
         progress, workload = self._progress, self._progress.workload
         pending_pods = {pod.number: pod for pod in progress.pending_outdated_pods}
@@ -386,7 +387,7 @@ class TemplateRollout:
         if state.uncreated:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
-        # Numbers left without a pod: of removed old pods with a node, and of deleted ones without a node.
+        # Numbers left without a pod, so the plan removes their pods: old pods with a node, and Pending ones.
         removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
         deleted_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
         removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
@@ -405,9 +406,10 @@ class TemplateRollout:
         old_nodes: Mapping[int, str],
         pending_pods: Mapping[int, PodToPlace],
     ) -> dict[int, PodVerdict]:
-        """Return all verdicts of new pods by final number, and add the pods of this rollout to `pods_to_place`. A new
-        pod gets another number if the old pod with its number remains. `old_nodes` and `pending_pods` are the old pods
-        with and without a node before the rollout, by number.
+        """Return all verdicts of new pods by final number, and add the pods of this rollout to `pods_to_place`.
+
+        A new pod gets another number if the old pod with its number remains. `verdicts` are those before the rollout.
+        By number, `old_nodes` has the nodes of old pods before it, and `pending_pods` the old pods without a node.
         """
         progress, first_number = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {*list_numbers(state.remaining_pods), *state.pending_specs}
@@ -474,7 +476,7 @@ class DaemonRollout:
 
     def _replace_in_place(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
         """Delete old pods before their successors are created; block the rollout once `maximum` nodes wait for one."""
-        # Pods that are not ready are replaced first, and regardless of the maximum.
+        # Pods that are not ready are replaced first, and regardless of the maximum: their nodes are unavailable anyway.
         for pod in sorted(outdated_pods, key=lambda pod: not pod.is_stuck):
             if self._waiting_count >= maximum and not pod.is_stuck:
                 self._progress.is_blocked = True
@@ -557,7 +559,6 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     Its controller processes the pods from the lowest ordinal. It creates the first missing pod and waits until it runs.
     Meanwhile later pods are not created, surplus pods are not deleted, and existing pods are kept. No pod is replaced,
     not even a Pending one of a broken template. A dropped pod with a node before the plan is recorded as removed.
-
     Source: kubernetes pkg/controller/statefulset/stateful_set_control.go, processReplica and processCondemned.
     """
     if not progress.workload.is_ordered:

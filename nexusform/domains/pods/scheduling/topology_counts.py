@@ -100,10 +100,9 @@ class TopologyCounts:
     """
 
     def __init__(self, cache: SchedulerCache, group: PodSpecGroup, incoming_spec: PodSpec) -> None:
-        """Count the existing pods for each rule about domains: by affinity, anti-affinity and spreading.
-
-        `group` has the spec of the pod to place as configured. `incoming_spec` is this spec as read by the version of
-        the scheduler.
+        """Count the existing pods for each rule about domains: by affinity, anti-affinity and spreading. `group` has
+        the spec of the pod to place as configured. `incoming_spec` is this spec as read by the version of the
+        scheduler.
         """
         self.cache = cache
         self.group = group
@@ -221,10 +220,9 @@ class TopologyCounts:
     def _find_eligible_nodes(
         self, constraint: SpreadConstraint, required_keys: tuple[str, ...]
     ) -> tuple[list[bool], frozenset[int]]:
-        """Return whether each node counts for a constraint (by index), and the domains of the nodes counted.
-
-        A soft constraint over the host name counts every node as a domain of its own. Constraints that read equal
-        facts of the pod share one cached result.
+        """Return whether each node counts for a constraint (by index), and the domains of the nodes counted. A soft
+        constraint over the host name counts every node as a domain of its own. Constraints that read equal facts of the
+        pod share one cached result.
         """
         spec, cache = self.group.spec, self.cache
         # Points over hostname are about each node alone, so every node counts.
@@ -258,13 +256,12 @@ class TopologyCounts:
             spread.add_pod(node)
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
-        """Count a pod of `other` added to a node (sign 1) or removed (sign -1), in the counters of filters only.
-
-        `incoming_spec` is the spec of the pod to place, and the counters are those of its rules. Counters of scores
-        (preferences, soft spreading) stay unchanged.
+        """Count a pod of `other` added to a node (sign 1) or removed (sign -1), in the counters of hard rules only. The
+        counters are about the pod to place (`incoming_spec`). Those of scores (preferences, soft spreading) stay
+        unchanged.
         """
         cache, spec = self.cache, other.spec
-        if self._is_selected_by_affinity(other):  # by all terms
+        if self._is_selected_by_affinity(other):  # `other` counts only if all terms select it
             for counter in self.affinity:
                 self.affinity_matches += sign * counter.add(node, sign)
         for term, counter in zip(self.incoming_spec.anti_affinity, self.anti_affinity, strict=True):
@@ -275,7 +272,7 @@ class TopologyCounts:
         for counter in self.existing_anti_affinity:
             counter.add(node, sign * term_counts[counter.key])
         if spec.is_terminating or spec.namespace != self.group.spec.namespace:
-            return  # spreading counts the running pods of its namespace
+            return  # spreading counts only pods of its own namespace that do not terminate
         for spread in self.hard_spread:
             if spread.counts_new_pods and is_selected(spread.constraint.selector, other.labels):
                 spread.add_pod(node, sign)

@@ -57,10 +57,9 @@ class VolumeBinder:
         self.bind_immediate_claims(cluster.claims)
 
     def _bind_claims_of_existing_pods(self, existing_pods: Iterable[ExistingPod]) -> None:
-        """Bind the claims of existing pods: recorded claims to their volumes, then those of pods with a node.
-
-        A claim without a record gets a volume by its class: a provisioned one, or (if the class provisions none) the
-        smallest volume reachable from the node.
+        """Bind the claims of existing pods: recorded claims to their volumes, then those of pods with a node. A claim
+        without a record gets a volume by its class. It is a provisioned one, or the smallest volume reachable from the
+        node if the class provisions none.
         """
         pods_with_claims = [pod for pod in existing_pods if pod.volumes or pod.spec.claims]
         pods = sorted(pods_with_claims, key=attrgetter("key"))
@@ -101,7 +100,9 @@ class VolumeBinder:
                 self._bind_claim(claim.name, best_volume.name)
 
     def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
-        """Return the current node requirements of a pod's claims."""
+        """Return the current node requirements of a pod's claims: one per bound claim, and one per kind of shortage of
+        the claims that wait for the pod.
+        """
         needs = list(chain.from_iterable(map(self._list_needs, spec.list_claims(number))))
         waiting_claims = [claim for claim in self._list_unbound_claims(spec, number) if claim.waits_for_pod]
         if waiting_claims:
@@ -109,7 +110,7 @@ class VolumeBinder:
             # The reason against each node, "" for a node with volumes for all of these claims.
             shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
             for reason in sorted({*shortages} - {""}):
-                # The nodes without this reason.
+                # The requirement accepts the nodes without this reason, so each node is rejected by its own reason.
                 names = [node.name for node, shortage in zip(self._nodes, shortages, strict=True) if shortage != reason]
                 needs.append(build_node_volume_need(names, reason))
         return tuple(needs)
@@ -171,25 +172,24 @@ class VolumeBinder:
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
 
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
-        """Return why a node (by position) has no volume for one of the claims of a pod; "" if each claim gets one.
-
-        Each claim takes the smallest free volume not taken by the claims before it. Without such a volume, its class
-        must be able to provision one for the node, and the node must have the storage for it.
+        """Return why a node (by position) has no volume for one of the claims of a pod; "" if each claim gets one. Each
+        claim takes the smallest free volume not taken by the claims before it. Without such a volume, its class must be
+        able to provision one for the node, and the node must have the storage for it.
         """
         node = self._nodes[at]
         chosen_names: set[str] = set()
         for claim in claims:
-            fitting = self._list_reachable_volumes(claim)[at]  # the smallest is last
-            while fitting and fitting[-1].name in self._used_volumes:
-                fitting.pop()  # shortens the cached list: a used volume is never free again
-            free_names = (volume.name for volume in self._select_unused(reversed(fitting)))
+            volumes = self._list_reachable_volumes(claim)[at]  # the smallest is last
+            while volumes and volumes[-1].name in self._used_volumes:
+                volumes.pop()  # shortens the cached list for later calls too: a used volume is never free again
+            free_names = (volume.name for volume in self._select_unused(reversed(volumes)))
             smallest_name = next((name for name in free_names if name not in chosen_names), "")
             if smallest_name:
                 chosen_names.add(smallest_name)
             elif not is_any_term_satisfied(claim.provisioning_terms, node):
-                return NO_VOLUME
+                return NO_VOLUME  # the class provisions no volume for this node
             elif not is_any_term_satisfied(claim.storage_terms, node):
-                return NO_STORAGE
+                return NO_STORAGE  # it does, but the node has too little free storage
         return ""
 
     def _list_reachable_volumes(self, claim: Claim) -> list[list[Volume]]:

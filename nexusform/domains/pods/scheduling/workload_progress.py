@@ -43,12 +43,11 @@ class PodToPlace(Struct, frozen=True, order=True):
 
 
 class WorkloadProgress(Struct):
-    """Progress of one workload: kept pods, pods to place, decisions. `failed_pods` are permanently rejected
-    by kubelet. `pending_outdated_pods` wait with their former template. `placed_outdated` are outdated pods
-    that got a node before the rollout began (number, certainty, trigger). `surge_pods` are daemons waiting
-    for capacity besides those they replace. `deferred_removals` are surplus pods of an ordered set, removed
-    once all others run. `has_started`: its placement has begun. `evicted_numbers`: placed pods evicted since.
-    `permitted_nodes` are those of a DaemonSet.
+    """Progress of one workload: kept pods, pods to place, decisions. `failed_pods` are permanently rejected by kubelet.
+    `pending_outdated_pods` wait with their former template. `placed_outdated` are outdated pods that got a node before
+    the rollout began (number, certainty, trigger). `surge_pods` are daemons waiting for capacity besides those they
+    replace. `deferred_removals` are surplus pods of an ordered set, removed once all others run. `has_started`: its
+    placement has begun. `evicted_numbers`: placed pods evicted since. `permitted_nodes` are those of a DaemonSet.
     """
 
     workload: Workload
@@ -141,8 +140,8 @@ def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> N
 def select_surplus_pods(
     workload: Workload, pods: Sequence[ExistingPod], is_running: Callable[[ExistingPod], bool], now: int
 ) -> list[ExistingPod]:
-    """Return the pods to remove by scaling: of a StatefulSet those outside its ordinals, else the first ones in the
-    order of removal by their controller. `now`: seconds since 1970.
+    """Return the pods to remove by scaling. `now`: seconds since 1970. Of a StatefulSet, they are those outside its
+    ordinals, else the first in its controller's order of removal.
     """
     if workload.kind == "StatefulSet":
         ordinals = range(workload.first_ordinal, workload.first_ordinal + workload.replicas)
@@ -157,10 +156,10 @@ def select_surplus_pods(
 def _select_excess_pods(
     workload: Workload, pods: Sequence[ExistingPod], pending_outdated_numbers: Collection[int], now: int
 ) -> list[ExistingPod]:
-    """Return the pods in excess of three limits, one after the other: the target of their own template (scaled during a
-    rollout), the replicas (current template only), and the limit of all templates together.
+    """Return the pods in excess of three limits. Above a limit, the first in Kubernetes' order of removal are chosen.
 
-    Of the pods above a limit, Kubernetes' order of removal decides. `pending_outdated_numbers` are the numbers of
+    The limits are, one after the other: the target of each template (if scaled during a rollout), the replicas (for
+    the current template), and the limit of all templates together. `pending_outdated_numbers` are the numbers of
     Pending pods of former templates.
     """
     excess_pods: list[ExistingPod] = []
@@ -182,8 +181,8 @@ def _select_excess_pods(
 def _compute_pod_limit(
     workload: Workload, pods: Iterable[ExistingPod], pending_outdated_numbers: Collection[int]
 ) -> int:
-    """Return the maximum number of pods of a workload. It includes the surge while a rolling update is in progress:
-    some pod of a former template has a node, or waits for one (`pending_outdated_numbers`).
+    """Return the maximum number of pods of a workload. It includes the surge during a rolling update: while some pod of
+    a former template has a node, or waits for one (`pending_outdated_numbers`).
     """
     if not workload.has_rolling_update:
         return workload.replicas
@@ -195,11 +194,11 @@ def _compute_pod_limit(
 
 
 def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
-    """Return the new pods of former templates, as specs by number, if a Deployment is scaled during a rollout.
+    """Return the new pods of former templates (specs by number) of a Deployment scaled during a rollout.
 
-    Then its controller scales all ReplicaSets in proportion: with 6 old and 2 current pods, most new pods get the old
-    template. `pods_to_place` is updated. It first has all new pods with the current template: those of former templates
-    are removed from it. Of a paused Deployment, the new pods of the current ReplicaSet are added to it.
+    Its controller scales all ReplicaSets in proportion: with 6 old and 2 current pods, most new pods get the old
+    template. Before the call, `pods_to_place` has all new pods with the current template. The returned ones are removed
+    from it. While the Deployment is paused, the new pods of its current ReplicaSet are added to it.
     """
     workload = progress.workload
     if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):
@@ -232,7 +231,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
 
 
 def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> WorkloadForecast:
-    """Return the final forecast of a workload with the range of possible pods."""
+    """Return the final forecast of a workload with the range of possible pods. `nodes` are all nodes by name."""
     workload = progress.workload
     kept_pods = (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)
     node_names = [pod.node for pod in kept_pods] + [outcome.node for outcome in progress.outcomes.values()]
@@ -242,7 +241,7 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
     running_count = len(used_nodes)
     placeable_range = progress.placeable_range
     if not placeable_range.minimum <= running_count <= placeable_range.maximum:
-        # Later pods of other workloads changed the range.
+        # The range was computed before later pods of other workloads took or freed capacity: it must include the count.
         placeable_range = PlaceablePodRange(
             min(running_count, placeable_range.minimum), max(running_count, placeable_range.maximum), is_exact=False
         )
@@ -283,15 +282,15 @@ class _TemplatePods(Struct, frozen=True):
 
 
 def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
-    """Return the pods of each ReplicaSet of a scaled Deployment with their target number, in proportion to their number
-    now. The result is empty if nothing is to be scaled: the Deployment keeps its size, has its maximum of pods, or one
-    ReplicaSet. Source: kubernetes pkg/controller/deployment/sync.go (scale) and util/deployment_util.go
-    (GetReplicaSetProportion).
+    """Return the pods of each ReplicaSet of a scaled Deployment with their target number, in proportion to the present.
+
+    The result is empty if nothing is scaled: the Deployment keeps its size, has all its pods, or has one ReplicaSet.
+    Source: kubernetes pkg/controller/deployment/sync.go, util/deployment_util.go (GetReplicaSetProportion).
     """
     pods_by_template = group_by(pods, lambda pod: pod.spec.template)
     sets = [_TemplatePods(own_pods, workload.is_current(own_pods[0].spec)) for own_pods in pods_by_template.values()]
     previous_maximum = workload.previous_max_pods
-    maximum = workload.replicas + workload.max_surge if workload.replicas else 0
+    maximum = workload.replicas + workload.max_surge if workload.replicas else 0  # no surge of an empty Deployment
     total_change = maximum - sum(map(len, pods_by_template.values()))  # pods to add (negative: to remove)
     is_scaled = previous_maximum > 0 and workload.has_rolling_update
     if not is_scaled or len(sets) < 2 or not total_change:
@@ -317,8 +316,8 @@ def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> 
 
 
 def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
-    """Return the pods added to the ReplicaSets of a scaled Deployment during a rollout. These are the specs of new pods
-    of former templates, and the number of pods to add to the current ReplicaSet (negative: to remove).
+    """Return the pods added to the ReplicaSets of a Deployment scaled during a rollout, as two results. They are the
+    specs of new pods of former templates, and the growth of the current ReplicaSet (negative: to remove).
     """
     former_specs: list[PodSpec] = []
     current_growth = 0

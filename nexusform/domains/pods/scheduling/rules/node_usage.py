@@ -3,7 +3,7 @@
 from itertools import product, starmap
 from typing import Final
 
-from nexusform.domains.pods.scheduling.cluster_records import HostPort, InlineVolume, Node, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import HostPort, Node, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 
 NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
@@ -44,12 +44,9 @@ def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str |
 
 def find_disk_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     """Return a reason if a pod on the node has a disk of the pod, and one of them writes to it (VolumeRestrictions)."""
-    has_conflict = any(starmap(_has_disk_conflict, product(pod.disks, usage.disks)))
+    pairs = product(pod.disks, usage.disks)
+    has_conflict = any(own.name == used.name and not (own.is_read_only and used.is_read_only) for own, used in pairs)
     return NO_DISK if has_conflict else None
-
-
-def _has_disk_conflict(first: InlineVolume, second: InlineVolume) -> bool:
-    return first.name == second.name and not (first.is_read_only and second.is_read_only)
 
 
 def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:

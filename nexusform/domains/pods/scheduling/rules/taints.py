@@ -1,6 +1,4 @@
-"""TaintToleration and NodeUnschedulable: NoSchedule and NoExecute taints and cordons filter, PreferNoSchedule taints
-lower the score.
-"""
+"""TaintToleration and NodeUnschedulable: hard taints and cordons filter, PreferNoSchedule taints lower the score."""
 
 from collections.abc import Sequence
 from typing import Final

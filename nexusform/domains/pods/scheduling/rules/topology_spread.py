@@ -25,8 +25,9 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
 
 
 def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None:
-    """Return the pods in the node's domains, weighted by the logarithm of the number of domains, as scoreForCount of
-    kube-scheduler; None = not scored. `sizes`: number of domains of the feasible nodes per soft constraint.
+    """Return the weighted number of pods in the node's domains (scoreForCount of kube-scheduler); None if not scored.
+    The weight is the logarithm of the number of domains. `sizes` is this number, among the feasible nodes, per soft
+    constraint.
     """
     if not counts.has_spread_score(node):
         return None
@@ -39,8 +40,8 @@ def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None
 
 
 def normalize_scores(raws: Sequence[int | None]) -> list[int]:
-    """Return a score from 0 to 100 for each node, the highest for the emptiest one. `raws` are the results of `score`:
-    numbers of pods, weighted, or None for a node without a key, which gets 0.
+    """Return a score from 0 to 100 for each node, the highest for the emptiest one. `raws` are the results of `score`.
+    A node without a result (None) gets 0.
     """
     known_scores = [raw for raw in raws if raw is not None]
     minimum = min(known_scores, default=0)
