@@ -65,10 +65,9 @@ def parse_diff(text: str) -> DiffLines:
 def build_review(
     plan: Plan, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines, body: str
 ) -> dict[str, Any]:
-    """Build the review; it requests changes if the plan is rejected. `body` is Markdown.
-
-    A finding has its suggestions as comments; one without suggestions has a comment on its first line. Findings in
-    lines outside of the diff have no comment.
+    """Build the review; it requests changes if the plan is rejected. `body` is Markdown. A finding has its suggestions
+    as comments; one without suggestions has a comment on its first line. Findings in lines outside of the diff have no
+    comment.
     """
     problems = [
         finding.diagnostic

@@ -39,16 +39,16 @@ class _EqualSites(Struct, frozen=True):
 def build_capacity_table(
     capacity: Sequence[SiteSkuCapacity], other_capacity: Sequence[SiteResourceCapacity], *, has_unchanged: bool = False
 ) -> tuple[Table, str]:
-    """Return a table of the spare capacity of changed sites before and after the plan, and a note. The note has the
-    number of unchanged sites, "" without any. A site has a row per figure, such as the free VMs of its largest SKU.
-    Sites with equal figures share rows; those with a worse figure come first. Without changes, or with `has_unchanged`,
-    the table has all sites. It has no rows without any site.
+    """Return a table of the spare capacity of sites before and after the plan, and a note with the number of hidden,
+    unchanged sites ("" for none). A site has a row per figure, such as the free VMs of its largest SKU. Sites with
+    equal figures share rows; those with a worse figure come first. If no site changes, or with `has_unchanged`, none is
+    hidden.
     """
     rows_by_site = group_by(capacity, lambda row: row.site_id)
     figures = _build_site_figures(rows_by_site, other_capacity)
     changed_ids = [id_ for id_ in figures if any(figure.before != figure.after for figure in figures[id_])]
     shown_ids = figures if has_unchanged or not changed_ids else changed_ids
-    # By the largest SKU (of the first row), too: the figures are numbers of its VMs.
+    # Equal figures are comparable only for the same largest SKU (of the first row): they are numbers of its VMs.
     ids_by_figures = group_by(shown_ids, lambda id_: (rows_by_site[id_][0].sku, figures[id_]))
     groups = [
         _EqualSites(format_names(rows_by_site[id_][0].site for id_ in ids), len(ids), site_figures)

@@ -294,8 +294,8 @@ def _build_pool_group(
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
     """Build the lines of a pool, run by run. A run has the rows with equal lines apart from names and locations. It is
-    one line; with `all`, or for a few moves, it is one line per row. `simultaneous_pools` (site, cluster, name)
-    re-create all nodes at once.
+    one line. If `detail` is ALL, or for a few moves, each row has a line instead. `simultaneous_pools` (site, cluster,
+    name) re-create all nodes at once.
     """
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()

@@ -336,7 +336,7 @@ def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: Simulation
 
 
 def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
-    """Simulate the requested failure."""
+    """Simulate the failure selected by the flags. -observed adds the machines down at the last read."""
     from nexusform.domains.whatif.questions import name_lookup
     from nexusform.domains.whatif.questions.failure_simulation import (
         FailureScope,

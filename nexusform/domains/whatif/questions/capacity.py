@@ -119,10 +119,9 @@ class CapacityAnswer(Struct, frozen=True):
 def compute_site_capacity(
     site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[SkuCount] = ()
 ) -> CapacityAnswer:
-    """Compute how many further VMs of each SKU a site can hold, and what limits its free capacity.
-
-    `skus`: without any, the SKUs in use and the largest supported one. `zones`: None means all. `mix`: SKUs with
-    counts that form one set, such as 3 VMs of one and 1 of another; the number of complete sets is computed.
+    """Compute how many further VMs of each SKU a site can hold, and the limits of its free capacity. `skus`: if empty,
+    the SKUs in use and the largest supported one. `zones`: None means all. `mix`: SKUs with counts in one set, such as
+    3 VMs of one and 1 of another. The number of complete sets is computed.
     """
 
     def is_requested(zone: str) -> bool:
@@ -133,8 +132,8 @@ def compute_site_capacity(
     planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
     # Cells are measured by the only requested SKU, or else (None) by the largest one.
     fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
-    closed = Counter(machine.unschedulable_reason for machine in machines)
-    del closed[""]  # of open machines
+    closed = Counter(machine.unschedulable_reason for machine in machines)  # machines closed to new VMs, by reason
+    del closed[""]  # machines open to new VMs
     totals = _compute_totals(machines, fragmentation)
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
     unknown_cells = site.scheduler.list_machines_with_unknown_cells()
@@ -321,10 +320,9 @@ def _compute_mix_bounds(
 
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
-    """Compute by how many VMs one set of the mix reduces the certain capacity for the SKU of `part`.
-
-    These are the part's own VMs, and those that the VMs of other parts block in the worst place. The result is
-    _UNBOUNDED if a VM needs several cells, and a machine has more: it may choose some, so no set is certain.
+    """Compute by how many VMs one set of the mix reduces the certain capacity for the SKU of `part`. These are the
+    part's own VMs, and those that the VMs of other parts block in the worst place. The result is _UNBOUNDED if a VM
+    needs several cells, and a machine has more: it may choose some, so no set is certain.
     """
     sku, share = part.sku, Share.compute(part.sku)
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):

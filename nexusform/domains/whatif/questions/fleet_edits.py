@@ -209,8 +209,8 @@ def _apply_edit(
 
 
 def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> SimulatedMember:
-    """Return an unhealthy member made healthy, or a new one: like the member named by `edit.value`, with the nodes of
-    the cluster named by it, or without nodes; an error if none is possible.
+    """Return a new member, or an unhealthy one made healthy. `edit.value` names a member to copy or a cluster; with
+    None, it has no nodes. Raises DiagnosticsError for an existing name, or an unknown member or cluster.
     """
     existing = simulated_fleet.members.get(edit.member)
     if existing is not None:

@@ -195,8 +195,8 @@ class _EvictionSearch(Struct):
     is_complete: bool = True
 
     def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the first working evictions in order, and the outcome of their plan; None if there are none. Only sets
-        with an eviction on every cluster short of capacity can help.
+        """Return the first set of evictions to let all pods in scope run, and the outcome of its plan. Return None and
+        an empty outcome if there is none. Smaller sets come first.
         """
         goals = list(filter(self.request.is_binding_in_scope, self.before.waiting))  # bindings with waiting pods
         # Clusters with pods waiting for capacity, not for other pods.
@@ -207,7 +207,7 @@ class _EvictionSearch(Struct):
             self.trial_counts.append(0)
             for group in combinations(ordered, size):
                 if not crowded <= {item.cluster for item in group}:
-                    continue
+                    continue  # pods on a cluster short of capacity need an eviction there
                 if sum(self.trial_counts) >= MAX_TRIALS:
                     self.is_complete = False
                     return None, TrialOutcome()

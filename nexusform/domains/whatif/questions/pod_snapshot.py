@@ -140,7 +140,7 @@ class _PodSources(Struct, frozen=True):
 
 
 def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
-    """Collect the sources of pods and their locations, in the order of creation."""
+    """Collect manifests (of clusters, of the hub, applied by placements) and planned pod locations, by creation."""
     ordered_things = sorted(things, key=lambda thing: thing.creation)
     cluster_id_by_member = {
         str(thing.attributes.get("name")): get_text(thing.attributes, "kubernetes_cluster_id")
@@ -182,7 +182,9 @@ def _list_placed_workloads(
 
 
 def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations) -> ClusterPods:
-    """Build the pods of a cluster from objects applied directly or by placements, on the observed nodes if known."""
+    """Build the pods of a cluster: those of workloads applied directly or by placements, and those listed by kubectl. A
+    cluster listed by kubectl has its listed nodes. If any workload has no planned pods in state, pods are placed now.
+    """
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
     observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys()) or ObservedCluster(cluster)
     # State records no objects of an imported placement: they are those on the hub.

@@ -112,6 +112,7 @@ class _OrderSearch:
     def __init__(
         self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget, sources: Sequence[MovableVm]
     ) -> None:
+        """Start a search at the current site. Only `sources` may be re-created; all other VMs stay."""
         self._context = context
         self._request = request
         self._time_budget = time_budget
@@ -126,7 +127,8 @@ class _OrderSearch:
                     vms[vm.handle] = vm
             self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, arrived={})
         self._locations = {source.handle: source.vm.placement for source in context.all_movable_vms}  # current ones
-        self._handles = {source.handle: source.handle for source in context.all_movable_vms}  # current by first handle
+        # The current handle of a VM by its first one: the scheduler gives a new handle to a VM added again.
+        self._handles = {source.handle: source.handle for source in context.all_movable_vms}
         self._rack_counts = Counter(context.existing)  # current VMs by pool and rack
         self._demands = {
             source.handle: build_pool_demand(context.pools[source.pool], source.vm)
@@ -143,7 +145,7 @@ class _OrderSearch:
         return self._extend_solution(count, order=[])
 
     def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Extend `order` by up to `remaining` re-creations; return windows or None. Raises _SearchLimitReached."""
+        """Try `remaining` more re-creations after `order`; return windows or None. Raises _SearchLimitReached."""
         self._examined_states += 1
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
             raise _SearchLimitReached

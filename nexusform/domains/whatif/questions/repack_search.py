@@ -94,8 +94,9 @@ class RepackSearch(Struct, frozen=True):
         is_verified: bool = True,
         share: float = 1.0,
     ) -> RepackAttempt:
-        """Search with this share of the remaining time. Pods of re-created VMs may lack resources meanwhile, or break a
-        separation rule. Then search again with these VMs kept in place.
+        """Search with this `share` of the remaining time, without the `lifted` constraints. If pods of re-created VMs
+        would lack resources or break a separation rule, keep these VMs and search again. Without `is_verified`, no
+        exact orders are tried and no samples are counted.
         """
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
@@ -136,7 +137,7 @@ class _ProgramRefinement:
         self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
-        """Search windows (None: none found). `searches_orders`: on a small site, try orders with fewer re-creations."""
+        """Search windows (None: none found). With `searches_orders`, also try all orders on a small site."""
         if self._time_budget.seconds_left is not None:  # with a limit: have an answer if time runs out
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
         sequence, is_impossible = self._search_program()  # sets self._bound, the lower bound of re-creations
@@ -224,8 +225,8 @@ class _ProgramRefinement:
 def simulate_window_pods(
     context: RepackContext, windows: Sequence[RepackWindow], separation_rules: Sequence[SeparationRule] = ()
 ) -> tuple[list[RepackWindow], frozenset[int]]:
-    """Drain the nodes of every window and bring them up again; return the windows with their pods, and the VMs
-    (handles) with violated pod constraints.
+    """Drain the nodes of every window and bring them up again. Return the windows with their pods, and the handles of
+    the VMs with violated pod constraints.
     """
     # Rules over pools alone were obeyed when the windows were built. A rule with a selector depends on pods.
     workload_rules = [rule for rule in separation_rules if any(group.selector is not None for group in rule.groups)]
@@ -266,8 +267,8 @@ class _PodSimulation:
         return replace(window, pods=tuple(moved_pods))
 
     def _drain_nodes(self, cluster: str, steps: Sequence[RepackStep]) -> list[MovedPod]:
-        """Drain the nodes of one cluster and bring them up on their target machines. Record VMs with pods without
-        resources meanwhile; return the moved pods, without those of DaemonSets.
+        """Drain the nodes of one cluster, then bring them up on their targets. Return the moved pods, without those of
+        DaemonSets. Add VMs to `violating` if a pod finds no other node with its hugepages or devices meanwhile.
         """
         nodes = {step.source.vm.name: step for step in steps}  # drained ones by name
         pods, existing = self._pods[cluster], self._existing[cluster]

@@ -188,6 +188,7 @@ class _RepackSequenceBuilder:
         *,
         is_strict: bool,
     ) -> None:
+        """Start before the first window. With `is_strict`, VMs must reach their targets in every NUMA layout."""
         self._context = context
         self._request = request
         self._choice = choice
@@ -200,7 +201,8 @@ class _RepackSequenceBuilder:
         self._scheduler = context.scheduler.copy()
         self._unsteered: set[int] = set()  # handles of VMs sent to other machines than their targets
         self._settled_targets: dict[int, str] = {}  # by handle of a VM already moved, or no longer steered
-        self._handles = {source.handle: source.handle for source in choice.sources}  # current by first handle
+        # The current handle of a VM by its first one: the scheduler gives a new handle to a VM placed again.
+        self._handles = {source.handle: source.handle for source in choice.sources}
         self._racks = {machine.name: machine.rack for machine in context.scheduler.machines}
         self._existing = Counter(context.existing)  # VMs in place by pool and rack
         for source in choice.sources:
@@ -233,10 +235,9 @@ class _RepackSequenceBuilder:
         return RepackWindowSequence(tuple(windows), self._scheduler)
 
     def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
-        """Select the VMs of the next window: those that may be down together, of the lowest turn.
-
-        AT_ONCE, and BY_TURNS for returning VMs, take all of these. Else each selected VM must fit on its machine after
-        the ones before it. If none fits, one VM may go to another machine than its target, or all are taken.
+        """Select the VMs of the next window: those of the lowest turn, as many as may be down together. Each must fit
+        on a machine after the ones before it. AT_ONCE selects without turns and without this test. So does BY_TURNS for
+        VMs returning to their own machine.
         """
         if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
@@ -252,11 +253,12 @@ class _RepackSequenceBuilder:
             can_join = can_be_down_together(self._context, self._request, selected, source)
             if can_join and self._place_vm(window, source):
                 selected.append(source)
+        # If none fits, try one VM on another machine than its target, else all: each may fit once the others left.
         return selected or self._select_vm_for_other_machine(remaining) or self._select_all_allowed(remaining)
 
     def _compute_turn(self, source: MovableVm) -> float:
-        """Compute the turn of a VM: for LARGEST, large VMs first; for BY_TURNS before, with, or after VMs returning to
-        emptied machines; otherwise all at once.
+        """Return the turn of a VM; the lowest moves first. With LARGEST, large VMs do. With BY_TURNS, VMs returning to
+        their own machine are in the middle; those with targets on emptied machines move after them, all others before.
         """
         if self._strategy is _WindowStrategy.LARGEST:
             return -self._context.kinds[source.vm_class].sku.memory_gib
@@ -331,7 +333,7 @@ class _RepackSequenceBuilder:
         demand = build_pool_demand(self._context.pools[source.pool], source.vm)
         cordons = set(window.cordons)
         own_machine = source.vm.placement.machine
-        if self._is_target_occupied(window, source, exclude_machines(demand, cordons)):  # it waits for its target
+        if self._must_wait_for_target(window, source, exclude_machines(demand, cordons)):
             return self._restore_vm(window, source)
         ranking = window.scheduler.rank_machines(demand)
         cordons |= self._find_machines_before_own(ranking, source)
@@ -365,8 +367,8 @@ class _RepackSequenceBuilder:
     def _place_on_target(
         window: _RepackWindowBuilder, demand: Demand, cordons: set[str], target: str
     ) -> tuple[int, Placement] | None:
-        """Place a VM on its target; add the machines of higher rank to `cordons`. Return handle and location,
-        None if it fits nowhere, or on the target of another VM first.
+        """Place a VM on its target; add the machines of higher rank to `cordons`. Return its handle and location.
+        Return None if it fits nowhere, or if another VM needs a machine of higher rank as its target.
         """
         while (answer := window.scheduler.try_place(exclude_machines(demand, cordons))) is not None:
             handle, location = answer
@@ -398,10 +400,9 @@ class _RepackSequenceBuilder:
         return False
 
     def _choose_target_machine(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
-        """Choose one of the `best` machines for a VM, "" if none is allowed. A steered VM may only go to its target.
-
-        A VM no longer steered avoids the targets of VMs not yet moved. Reserved machines and the VM's own machine are
-        chosen only as a target.
+        """Choose one of the `best` machines for a VM, "" if none is allowed. A steered VM must go to its target, if it
+        has not been sent elsewhere (`_unsteered`). Other VMs avoid pending targets, their own machine, and the machines
+        reserved for the demand. Separation rules and the limit of a rack apply to all.
         """
         forbidden: set[str] = set()  # machines and racks, by separation rules
         if self._request.separation_rules:
@@ -416,9 +417,9 @@ class _RepackSequenceBuilder:
                 return target
             if source.handle not in self._unsteered:  # only its target is allowed
                 return ""
-            pending = self._choice.targets.items() - self._settled_targets.items()  # handles and their targets
+            pending = self._choice.targets.items() - self._settled_targets.items()  # (handle, target) of unmoved VMs
             best -= {machine for _, machine in pending}
-        # Reserved machines have capacity for the demand; a return to the own machine changes nothing.
+        # A return to the own machine changes nothing.
         best -= {*self._choice.reserved, source.vm.placement.machine}
         allowed_machines = (machine for machine in best if self._has_rack_capacity(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")
@@ -440,8 +441,8 @@ class _RepackSequenceBuilder:
         own_machine = source.vm.placement.machine
         return self._is_steered and self._choice.targets.get(source.handle) == own_machine
 
-    def _is_target_occupied(self, window: _RepackWindowBuilder, source: MovableVm, demand: Demand) -> bool:
-        """Return True if a steered VM has no target, or its target has no room yet."""
+    def _must_wait_for_target(self, window: _RepackWindowBuilder, source: MovableVm, demand: Demand) -> bool:
+        """Return True if a steered VM cannot go to its target now: it has no target, or there is no capacity yet."""
         if not self._is_steered or source.handle in self._unsteered:
             return False
         target = self._choice.targets.get(source.handle, "")
@@ -503,7 +504,7 @@ def compute_minimum_windows(context: RepackContext, request: RepackRequest, wind
 def verify_sequence(
     context: RepackContext, sequence: RepackWindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> tuple[RepackWindow, ...]:
-    """Count in each step the samples with its VM on the target. A window has 100 samples, or as many as time allows."""
+    """Count the samples (random runs) with the VM of each step on its target: 100 a window, or fewer by time."""
     existing = {vm.handle: vm for vm in context.scheduler.list_vms()}
     verified: list[RepackWindow] = []
     for number, window in enumerate(sequence.windows):
@@ -525,7 +526,7 @@ def verify_sequence(
 def _count_target_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
-    """Yield the steps of a window with their counts: the VM is on its target in `hits` of `runs` samples."""
+    """Yield the steps with counts: a VM is on its target in `hits` of `runs` samples (other random choices)."""
     if _is_deterministic(context, base, window):
         yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
         return
