@@ -367,8 +367,8 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
 
 
 def _remove_site_names(site: SitePools) -> SitePools:
-    """Return the site without its name, and with general names in its rows: the key for folding. SITE replaces the name
-    of the site, a position the name of a cluster, and their number the names of racks.
+    """Return the site without names, as the key for folding equal sites. SITE replaces the name of the site. A cluster
+    has its position among those of the site as name. The racks of a single pool become their number.
     """
     clusters = list(dict.fromkeys(row.cluster for row in site.rows))
     rows: list[PoolRow] = []

@@ -255,7 +255,9 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
 def build_placement_groups(
     plan: Plan, detail: ShownPlacements, location_formatter: LocationFormatter = format_location_text
 ) -> tuple[PlacementLineGroup, ...]:
-    """Return a group per changed pool, or per pool with `all`, VMs first; `location_formatter` is of single objects."""
+    """Return a group of lines per changed pool, VMs first; with `detail` ALL, one per pool. `location_formatter`
+    formats the locations on lines of a single object.
+    """
     if detail is ShownPlacements.NONE:
         return ()  # -placements=none
     rows_by_pool = group_by(

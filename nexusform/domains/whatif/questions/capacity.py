@@ -273,7 +273,7 @@ class MixAnswer(Struct, frozen=True):
 def count_complete_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Compute the number of complete sets; `constraints` are by SKU name. The scheduler stays unchanged."""
+    """Compute the number of complete sets of the mix, each with all `parts`. `constraints` are by SKU name."""
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))  # largest SKU first
     if scheduler.list_machines_with_unknown_cells():  # only bounds: another layout may have capacity for fewer sets
         return _compute_mix_bounds(scheduler, parts, constraints)
@@ -287,8 +287,9 @@ def count_complete_sets(
             sets = middle
         else:
             bound = middle - 1
-    short, missing_count = _try_to_place_sets(scheduler.copy(), ordered, sets + 1, constraints)  # one set too many
-    filled = scheduler.copy()
+    # One more set shows the first SKU without capacity (`short`), and the number of its VMs without a place.
+    short, missing_count = _try_to_place_sets(scheduler.copy(), ordered, sets + 1, constraints)
+    filled = scheduler.copy()  # the scheduler of the caller stays unchanged
     _try_to_place_sets(filled, ordered, sets, constraints)
     return MixAnswer(
         parts=tuple(parts),
@@ -303,8 +304,8 @@ def count_complete_sets(
 def _compute_mix_bounds(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Compute bounds for unknown splits over cells. Maximum: as many sets as every part alone allows. Minimum: sets
-    of VMs, each in the worst place, blocking as many VMs of the other parts as its size can.
+    """Compute bounds of the number of sets while NUMA cells are unknown. At most, as many sets fit as every part alone
+    allows. The minimum assumes each VM in the worst place: it blocks as many VMs of other parts as its size can.
     """
     free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # of each part alone
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
@@ -320,9 +321,9 @@ def _compute_mix_bounds(
 
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
-    """Compute by how many VMs one set of the mix reduces the certain capacity for the SKU of `part`. These are the
-    part's own VMs, and those that the VMs of other parts block in the worst place. The result is _UNBOUNDED if a VM
-    needs several cells, and a machine has more: it may choose some, so no set is certain.
+    """Compute by how many VMs one set of the mix reduces the certain capacity for the SKU of `part`: by the VMs of the
+    part, and by VMs blocked if those of other parts are in the worst place. The result is _UNBOUNDED if a VM needs
+    several cells, and a machine has more: it may choose some, so no set is certain.
     """
     sku, share = part.sku, Share.compute(part.sku)
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):

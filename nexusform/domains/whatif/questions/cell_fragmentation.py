@@ -204,9 +204,9 @@ def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machi
 
 
 def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: Collection[str]) -> CellUsability:
-    """Determine whether a NUMA cell has capacity for a VM of the SKU, or else why not. SKU None: none fits anywhere.
-    CLOSED, UNKNOWN and SMALL are properties of its machine; `unknown_machines` have VMs in unknown cells. SPOILED lacks
-    only disk. TAKEN holds a VM of at least the SKU's share, BROKEN only smaller ones.
+    """Return the usability of a NUMA cell for a VM of the SKU (None: no SKU fits any machine). CLOSED, UNKNOWN and
+    SMALL are properties of its machine; `unknown_machines` have VMs in unknown cells. SPOILED lacks only disk. TAKEN
+    holds a VM of at least the SKU's share, BROKEN only smaller ones.
     """
     if cell.machine.unschedulable_reason:
         return CellUsability.CLOSED

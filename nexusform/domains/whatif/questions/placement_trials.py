@@ -153,7 +153,7 @@ def find_minimum_evictions(
     request: RebalanceRequest, candidates: Sequence[EvictionCandidate], taintable: Iterable[str], evaluate: Evaluate
 ) -> RebalanceResult:
     """Find the fewest evictions to let all pods in scope run; `evaluate` simulates a choice. `taintable` are clusters
-    with a block for a taint.
+    with a block in the configuration: a taint in it keeps an evicted placement away.
     """
     before = evaluate(EvictionProposal())
     fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)  # they name their clusters

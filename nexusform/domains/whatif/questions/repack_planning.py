@@ -226,7 +226,9 @@ def find_order_constraints(
 def _search_without_constraints(
     site: SiteSnapshot, search: RepackSearch, attempts: Sequence[tuple[Constraint, str, RepackRequest]]
 ) -> Iterator[BlockingConstraint]:
-    """Search again without each constraint in turn; `undecided` if time runs out or the search proves nothing."""
+    """Search again per attempt: constraint to lift, its description, and the request. Yield its re-creations, None
+    without a solution. It is `undecided` if time runs out or the search proves nothing.
+    """
     for number, (constraint, description, loosened_request) in enumerate(attempts):
         if search.time_budget.is_exhausted:
             yield BlockingConstraint(constraint, description, recreations=None, undecided=True)

@@ -124,9 +124,7 @@ class _CellGroup(Struct, frozen=True):
 
 
 class RepackProgram:
-    """Program of one context. `tracked_pools`: pools with rows for their spread over racks.
-    `single_machines`: machines modelled individually, with their disk. `is_fine`: minimize restarted pods, too.
-    """
+    """Program of one context, built on creation."""
 
     def __init__(
         self,
@@ -137,6 +135,9 @@ class RepackProgram:
         single_machines: frozenset[str] = frozenset(),
         is_fine: bool = False,
     ) -> None:
+        """Build all rows and columns. `tracked_pools` have rows for their spread over racks. `single_machines` are
+        modelled individually, with their disk. `is_fine`: minimize restarted pods, too.
+        """
         self._context = context
         self._request = request
         self._tracked_pools = tracked_pools
@@ -389,7 +390,9 @@ class RepackProgram:
         return entries
 
     def _build_departure_entries(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
-        """Build the entries of this many leaving VMs: as many may arrive, and a tracked pool has room in the rack."""
+        """Build the row entries of leaving VMs: as many may arrive elsewhere, and tracked pools have more capacity
+        here.
+        """
         entries = [(self._program.add_row(("comes", group), lower=0.0, upper=_INFINITE), -float(count))]
         group_type, pool = group
         if group_type == "pool":

@@ -157,8 +157,8 @@ class _ProgramRefinement:
         return attempt, orders.sequence or sequence
 
     def _search_program(self) -> tuple[RepackWindowSequence | None, bool]:
-        """Solve and refine the program until the chosen VMs have an order; return it (None: none found), and whether
-        no choice of VMs exists (proved).
+        """Solve and refine the program until the chosen VMs have an order. Return its windows, or None if none is
+        found. Also return True with a proof: no choice of VMs makes the demand fit.
         """
         for _ in range(_MAX_ROUNDS):
             solution = self._solve_program(self._request)

@@ -126,7 +126,7 @@ def build_ordered_sequence(
 
 
 def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
-    """List the strategies to try, each with True if targets must hold in all possible NUMA layouts, or False."""
+    """List the strategies to try, as pairs with `is_strict`: True if targets must hold in every NUMA layout."""
     if choice.crowding_pools or not choice.targets:  # targets above the limit of a rack, or none
         return [(_WindowStrategy.FREE, True)]
     if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
@@ -292,7 +292,9 @@ class _RepackSequenceBuilder:
         return selected
 
     def _build_window(self, selected: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Build the window as its plan runs: all VMs leave first. While one finds no place then, halve their number."""
+        """Build a window as its plan runs: all VMs leave, then each is placed. If one finds no place, take half of
+        them.
+        """
         size = len(selected)
         while size:
             by_pool_and_number = sorted(selected[:size], key=lambda source: source.handle)
@@ -343,7 +345,7 @@ class _RepackSequenceBuilder:
             # Cordon the best machines until one of them is allowed. The own machine is the last choice: returning to it
             # is useless unless it was emptied because of unknown cells.
             avoided = cordons if self._is_returning_vm(source) else {*cordons, own_machine}
-            best = ranking.find_best_excluding(avoided).in_some_splits
+            best = ranking.find_best_excluding(avoided).in_some_splits  # best in at least one NUMA layout
             target = self._choose_target_machine(window, source, best)
             if target and self._is_strict and window.scheduler.is_sampled:
                 # Every layout of unknown cells has to lead to the target, with the other machines cordoned.
@@ -504,7 +506,9 @@ def compute_minimum_windows(context: RepackContext, request: RepackRequest, wind
 def verify_sequence(
     context: RepackContext, sequence: RepackWindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> tuple[RepackWindow, ...]:
-    """Count the samples (random runs) with the VM of each step on its target: 100 a window, or fewer by time."""
+    """Return the windows with verified steps. A step counts the samples (runs with other random choices) with its VM on
+    the target. A window has 100 samples, or fewer if time runs out.
+    """
     existing = {vm.handle: vm for vm in context.scheduler.list_vms()}
     verified: list[RepackWindow] = []
     for number, window in enumerate(sequence.windows):

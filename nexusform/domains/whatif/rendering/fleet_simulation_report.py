@@ -151,7 +151,7 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
     lines: list[str] = []
     for placement in select_placements(simulation):
         key = placement.after.key
-        # What happens to the placement on each cluster that it gains or loses, by name.
+        # The change of the placement on each gained or lost cluster, by name.
         verbs = dict.fromkeys(placement.gained, "added to") | dict.fromkeys(placement.lost, "removed from")
         for row in (*placement.rows, *placement.unrelated):
             cluster = row.object
