@@ -78,7 +78,7 @@ def repack(arguments: RepackArguments) -> int:
             moves=arguments.moves,
             window=arguments.window,
             excluded=check_excluded_addresses(site, arguments.without),
-            separation_rules=build_separation_rules(site, inputs.things, inputs.pods),
+            separation_rules=build_separation_rules(site, inputs.objects, inputs.pods),
         )
         result = plan_repack(site, request, inputs.pods, time_budget)
         report = build_repack_report(result, inputs.origin)

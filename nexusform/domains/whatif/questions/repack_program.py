@@ -390,9 +390,7 @@ class RepackProgram:
         return entries
 
     def _build_departure_entries(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
-        """Build the row entries of leaving VMs: as many may arrive elsewhere, and tracked pools have more capacity
-        here.
-        """
+        """Build the row entries of leaving VMs: as many may arrive elsewhere; tracked pools have more capacity here."""
         entries = [(self._program.add_row(("comes", group), lower=0.0, upper=_INFINITE), -float(count))]
         group_type, pool = group
         if group_type == "pool":

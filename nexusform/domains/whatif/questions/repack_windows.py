@@ -292,9 +292,7 @@ class _RepackSequenceBuilder:
         return selected
 
     def _build_window(self, selected: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Build a window as its plan runs: all VMs leave, then each is placed. If one finds no place, take half of
-        them.
-        """
+        """Build a window as its plan runs: all VMs leave, then each is placed. If one does not fit, take only half."""
         size = len(selected)
         while size:
             by_pool_and_number = sorted(selected[:size], key=lambda source: source.handle)
