@@ -107,6 +107,7 @@ def _build_module(module: Module, registries: PluginRegistries, providers: dict[
 
 
 def _build_module_call(call: ModuleCall, registries: PluginRegistries, providers: dict[str, Any]) -> dict[str, Any]:
+    """Build the call of a module with its arguments and its own declarations."""
     inputs = sorted(call.inputs.items())
     return {
         "source": call.source,

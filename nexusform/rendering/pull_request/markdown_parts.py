@@ -52,8 +52,8 @@ _SEPARATOR: Final = "<span></span>"
 
 
 def escape_markdown(text: str) -> str:
-    """Escape text for Markdown, HTML and code hosts. An empty element separates an @ from its name and `#`
-    from its number, because hosts undo escapes before they look for names.
+    """Escape text for Markdown, HTML and code hosts. A backslash precedes each Markdown sign. An empty element
+    separates an @ from its name and `#` from its number, because hosts undo escapes before they look for names.
     """
     html = _ENTITY.sub("&amp;", text).replace("<", "&lt;")
     unmentioned = _MENTION.sub(f"@{_SEPARATOR}", _MARKDOWN_SIGNS.sub(r"\\\1", html))

@@ -56,6 +56,7 @@ def repack(arguments: RepackArguments) -> int:
     time_budget = _start_time_budget(arguments.time)  # reading the state counts, too
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
+        """Plan the repacking requested by the flags, with a report and a map."""
         from nexusform.domains.whatif.questions.name_lookup import (
             check_excluded_addresses,
             find_only_site,

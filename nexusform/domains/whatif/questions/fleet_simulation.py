@@ -412,7 +412,7 @@ def _build_pods(
 
 
 def _build_member(member: SimulatedMember | None, pods: PodPhase) -> Member | None:
-    """Build a member for the scheduler, with resources from its nodes and pods. Return None for None, no member."""
+    """Build a member for the scheduler, with resources from its nodes and pods. None (no member) stays None."""
     if member is None:
         return None
     requests = pods.sum_requests(member.cluster.id) if member.cluster is not None else (0, 0)

@@ -79,6 +79,7 @@ class CellCatalogue:
     """
 
     def __init__(self, kinds: Sequence[VmClass], sku: VmSku) -> None:
+        """Give equal numbers to the sizes of classes with equal shares. `sku` is the SKU of the demand."""
         self._kinds = kinds
         self._sku = sku
         # Cached patterns by layouts, numbers of sizes, and disk.
@@ -236,7 +237,7 @@ class CellPosition(Struct, frozen=True):
 
 
 def assign_groups(context: RepackContext, tracked_pools: frozenset[int]) -> dict[int, Group]:
-    """Return the group of every movable VM by handle."""
+    """Return the group of each movable VM by handle: its pool if tracked, else its class of equal VMs."""
     return {
         source.handle: ("pool", source.pool) if source.pool in tracked_pools else ("kind", source.vm_class)
         for source in context.all_movable_vms

@@ -1,9 +1,7 @@
-"""Exact search of orders: VMs to re-create one after another, each with its machine.
-
-The integer program ignores order: a VM may need a cell freed by an earlier re-creation. On small sites this
-module tries every order, depth first, with a growing number of re-creations. Two or three VMs are down at once if
-they exchange machines. A branch ends if more VMs must leave than re-creations remain, or if an equal site was
-searched before.
+"""Exact search of orders: VMs to re-create one after another, each with its machine. The integer program ignores order:
+a VM may need a cell freed by an earlier re-creation. On small sites this module tries every order, depth first, with a
+growing number of re-creations. Two or three VMs are down at once if they exchange machines. A branch ends if more VMs
+must leave than re-creations remain, or if an equal site was searched before.
 """
 
 from collections import Counter
@@ -349,7 +347,7 @@ class _OrderSearch:
         self._states[location.machine].vms[source.handle] = source
 
     def _place_vm(self, source: MovableVm, location: Placement) -> None:
-        """Add a VM to the scheduler and the counts, without noting if it is re-created."""
+        """Add a VM to the scheduler and the counts; the caller records it as re-created or not yet re-created."""
         demand = self._demands[source.handle]
         self._handles[source.handle] = self._scheduler.add_existing(demand.vm, demand.sku, location)
         self._locations[source.handle] = location

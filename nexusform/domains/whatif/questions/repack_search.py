@@ -1,10 +1,8 @@
-"""Search for the fewest re-creations to free capacity.
-
-An integer program (repack_program.py) gives a lower bound and a choice of VMs (repack_choice.py). The
-placement rule checks it window by window (repack_windows.py); a rejected choice refines the program. On small
-sites every order is searched (repack_orders.py) before a gap is reported. Of the windows found, the pods are simulated:
-a node is drained before its VM is re-created, pods with hugepages or devices need another node meanwhile, and
-separation rules over workloads must hold.
+"""Search for the fewest re-creations to free capacity. An integer program (repack_program.py) gives a lower bound and a
+choice of VMs (repack_choice.py). The placement rule checks it window by window (repack_windows.py); a rejected choice
+refines the program. On small sites every order is searched (repack_orders.py) before a gap is reported. Of the windows
+found, the pods are simulated: a node is drained before its VM is re-created, pods with hugepages or devices need
+another node meanwhile, and separation rules over workloads must hold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -126,6 +124,7 @@ class _ProgramRefinement:
     """Program with growing detail: `tracked_pools` have rows for their spread, `single_machines` are modelled each."""
 
     def __init__(self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> None:
+        """Start with few details: the spread of pools on small sites only, and no single machines."""
         self._context = context
         self._request = request
         self._time_budget = time_budget
@@ -217,7 +216,7 @@ class _ProgramRefinement:
         return self._greedy or self._find_windows_greedily(self._time_budget)
 
     def _find_windows_greedily(self, time_budget: TimeBudget) -> RepackWindowSequence | None:
-        """Find windows without the program, without a proof."""
+        """Find windows by a greedy choice of VMs, without the integer program and its proof."""
         choice = choose_vms_greedily(self._context, self._request)
         return find_window_sequence(self._context, self._request, choice, time_budget)
 
@@ -239,6 +238,7 @@ class _PodSimulation:
     """Location of every VM and pod, window by window."""
 
     def __init__(self, context: RepackContext, separation_rules: Sequence[SeparationRule]) -> None:
+        """Start with the current locations of all VMs and pods."""
         self._context = context
         self._separation_rules = separation_rules
         self._pods = dict(context.pods)  # by cluster id, with nodes on their current machines

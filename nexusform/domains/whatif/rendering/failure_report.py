@@ -46,7 +46,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     if runbook:
         sections.append(Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(runbook, 1))))
     if failure.recreations:
-        # Build the section of re-created VMs; the missing VMs are counted over samples, if there are any.
+        # Build the section of re-created VMs. With samples (layouts of unknown NUMA cells), missing VMs have bounds.
         counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
         recreation_rows: list[Row] = []
         for pool, sampled_count in zip(failure.recreations, counts, strict=True):
