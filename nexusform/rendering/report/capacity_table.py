@@ -41,8 +41,7 @@ def build_capacity_table(
 ) -> tuple[Table, str]:
     """Return a table of the spare capacity of sites before and after the plan, and a note with the number of hidden,
     unchanged sites ("" for none). A site has a row per figure, such as the free VMs of its largest SKU. Sites with
-    equal figures share rows; those with a worse figure come first. If no site changes, or with `has_unchanged`, none is
-    hidden.
+    equal figures share rows, worse figures first. If no site changes, or with `has_unchanged`, no site is hidden.
     """
     rows_by_site = group_by(capacity, lambda row: row.site_id)
     figures = _build_site_figures(rows_by_site, other_capacity)

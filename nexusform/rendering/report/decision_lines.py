@@ -215,8 +215,7 @@ def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
 
 def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
     """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per changed site; equal sites share a line.
-    Further lines count the sites beyond _MAX_SITES lines, and the unchanged ones. Without a changed site, yield the
-    lines of all.
+    Further lines count the sites beyond _MAX_SITES lines and the unchanged ones. If none changes, yield all.
     """
     rows_by_change = group_by(rows, lambda row: row.is_changed)
     listed_rows = rows_by_change.get(True, rows)
@@ -256,8 +255,7 @@ def _format_amount(count: Interval) -> str:
 
 def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
     """Return `surge capacity for every cluster`, or the clusters without it: `no surge capacity for cluster-d; ...`.
-    Clusters with unknown capacity follow, with the cause, and then the number of the others. Return "" without
-    upgrades.
+    Next are clusters with unknown capacity, the cause, and the number of the others. Return "" without upgrades.
     """
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
     names: dict[str, list[str]] = {}  # of clusters, by result of the upgrade

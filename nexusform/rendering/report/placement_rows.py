@@ -203,9 +203,9 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
-    """Return a summary of all placements, then one per kind (VM, pod, binding) unless all are of one kind. A summary
-    has the numbers of objects by action. Return () without placements. The plan has no rows for some kept VMs, but they
-    count, too.
+    """Return a summary of all placements, then one per kind (VM, pod, binding) if there are several; () without
+    placements. A summary has the numbers of objects by action. Kept VMs count, too, even those without a row in the
+    plan.
     """
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:

@@ -170,9 +170,8 @@ def _compute_totals(machines: Sequence[Machine], fragmentation: FragmentationCou
 def _compute_sku_capacity(
     sku: VmSku, site: SiteSnapshot, zones: frozenset[str] | None, planned: Sequence[InventoryRack], totals: Totals
 ) -> SkuCapacity:
-    """Compute the capacity for a SKU alone: in total, by zone, in planned racks, and with each rack lost. `zones`: None
-    means all. `planned` are the planned racks in these zones. `totals` has the free vCPUs and GiB, to find how much
-    stays unusable.
+    """Compute the capacity for a SKU alone: in total, by zone (None: all zones), in the `planned` racks, and with each
+    rack lost. `totals` has the free vCPUs and GiB: some of them stay unusable.
     """
     constraints = _find_common_constraints(site, sku)
     demand = build_standalone_demand(sku, replace(constraints, zones=zones))

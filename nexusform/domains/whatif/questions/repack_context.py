@@ -317,9 +317,8 @@ def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
 def find_pods_without_resources(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes: Collection[str]
 ) -> list[tuple[ExistingPod, Constraint]]:
-    """Find the pods with hugepages or devices that find no other node while `nodes` are down. Return a pair for each
-    kind of resource: the pod, and HUGEPAGES or DEVICES. Pods of DaemonSets and bare Pods do not move, so they are
-    ignored.
+    """Find the pods with hugepages or devices and no other node while `nodes` are down. Return a pair for each kind of
+    resource: the pod, and HUGEPAGES or DEVICES. Ignore pods of DaemonSets and bare Pods: they do not move.
     """
     recreated_workloads = {workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)}
     candidates: list[tuple[ExistingPod, Constraint]] = []  # pods that leave, with each kind of special resource

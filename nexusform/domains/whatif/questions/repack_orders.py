@@ -455,9 +455,8 @@ def _compute_machine_costs(
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible. For
-    each of vCPUs, memory and VFs alone, count the fewest VMs to move, largest first. The largest of these three numbers
-    is the bound.
+    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible: the
+    largest of three numbers. Each is the fewest VMs to move (largest first) for vCPUs, memory or VFs alone.
     """
     shares = list(movable)
     costs = [0]

@@ -114,8 +114,7 @@ def plan_repack(
     time_budget: TimeBudget = NO_TIME_LIMIT,
 ) -> RepackResult:
     """Plan the fewest re-creations of VMs to make the demand fit: OPTIMAL if fewer are proved impossible, else GAP.
-    Without a solution, find the constraints in the way. A limited `time_budget` makes the answer depend on the
-    computer.
+    Without a solution, find the constraints in the way. A limited `time_budget` may change the answer.
     """
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:

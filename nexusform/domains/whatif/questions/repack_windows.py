@@ -324,9 +324,8 @@ class _RepackSequenceBuilder:
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
 
     def _place_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Place a VM on the best machine allowed for it, with cordons on all better ones. Return False if none is
-        allowed, or if a cordon would be on the target of another VM of the window. The VM is back on its own machine
-        then.
+        """Place a VM on the best machine allowed for it, with cordons on all better ones. If none is allowed, or if a
+        cordon would be on the target of another VM of the window, put it back on its own machine and return False.
         """
         if source.handle in window.handles:  # not yet released with the whole window
             window.scheduler.release(window.handles.pop(source.handle))
@@ -381,9 +380,8 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines to cordon for a VM to return to its own one in every NUMA layout. These are all machines
-        chosen before its own one, the last choice, in some layout. Return none if the VM need not return in every
-        layout.
+        """Find the machines to cordon for a VM to return to its own one in every NUMA layout: all machines chosen in
+        some layout before its own one, the last choice. Return none if the VM need not return in every layout.
         """
         others: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
@@ -452,9 +450,9 @@ class _RepackSequenceBuilder:
 def can_be_down_together(
     context: RepackContext, request: RepackRequest, selected: Sequence[MovableVm], source: MovableVm
 ) -> bool:
-    """Return True if one more VM may be down at the same time as the selected ones. It may not exceed -window or the
-    limit of its pool. The nodes of its cluster down together may not violate a PodDisruptionBudget, nor starve pods of
-    hugepages or devices.
+    """Return True if one more VM may be down at the same time as the selected ones. -window and the limit of its pool
+    apply. The nodes of its cluster down together may not violate a PodDisruptionBudget, nor starve pods of hugepages or
+    devices.
     """
     if request.window is not None and len(selected) >= request.window:  # the limit of -window is reached
         return False
