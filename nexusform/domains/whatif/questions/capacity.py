@@ -356,9 +356,7 @@ def _try_to_place_sets(
 def _count_sequential_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> Interval:
-    """Place complete sets in `scheduler` one after another until a VM does not fit. Return the number of complete sets,
-    as an exact interval.
-    """
+    """Place complete sets in `scheduler`, set after set, until a VM does not fit. Return their exact number."""
     sets = 0
     while True:
         for index, part in enumerate(parts):

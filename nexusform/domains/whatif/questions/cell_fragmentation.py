@@ -228,9 +228,7 @@ def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
 
 
 def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) -> list[_NumaCell]:
-    """Find the cells with free capacity, but without a fitting SKU. Cells of equal hardware and free capacity are
-    checked once.
-    """
+    """Find the cells with free capacity, but without a fitting SKU. Check equal cells once."""
     fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}  # by hardware, vCPUs, memory and disk
     stranded: list[_NumaCell] = []
     for cell in cells:

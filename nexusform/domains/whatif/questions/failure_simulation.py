@@ -246,12 +246,11 @@ def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozens
     single pool, the bounds are exact. Return None if all cells are known, or no VM of an NKS cluster is lost.
     """
     lost_pools = list(_find_lost_pools(site, lost))  # cluster, pool and its lost VMs
-
-    def count_missing(sampled_scheduler: RackScheduler) -> list[int]:
-        """Count the VMs without capacity for each affected pool."""
-        return [recreation.missing for recreation in _recreate_pools(site, sampled_scheduler, lost)]
-
-    samples = sample_capacity(scheduler, sum(len(vms) for _, _, vms in lost_pools), count_missing)
+    samples = sample_capacity(
+        scheduler,
+        vms=sum(len(vms) for _, _, vms in lost_pools),
+        count_missing=lambda sampled: [recreation.missing for recreation in _recreate_pools(site, sampled, lost)],
+    )
     if samples is None or len(lost_pools) > 1:  # several pools compete, so their bounds are only those of samples
         return samples
     [(_, pool, vms)] = lost_pools

@@ -82,9 +82,7 @@ class SimulatedFleet(Struct, frozen=True):
 
 
 def parse_member_edits(flags: Mapping[MemberEditKind, Sequence[str]]) -> list[MemberEdit]:
-    """Parse the texts of flags to edits, in the order of `flags`. Raises one DiagnosticsError with the problems of all
-    invalid texts.
-    """
+    """Parse the texts of flags to edits, in order. Raises one DiagnosticsError for all invalid texts."""
     edits: list[MemberEdit] = []
     problems: list[Diagnostic] = []
     for verb, texts in flags.items():

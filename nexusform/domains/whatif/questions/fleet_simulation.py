@@ -343,16 +343,7 @@ def _run_scheduling(
     clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
     pods = _build_pods(snapshot, clusters, members_after)
     hub = build_planned_hub(snapshot.instances.values(), ObservedHub())
-    # Build the members of a run, including leaving ones (without a record and cluster).
-    previous_members = snapshot.members.members
-    members: dict[str, FleetMemberState] = {}
-    for name in dict.fromkeys((*previous_members, *members_after)):
-        current = members_after.get(name)
-        member_before = _build_member(previous_members.get(name), pods)
-        member_after = _build_member(current, pods)
-        members[name] = FleetMemberState(_MEMBER, FleetMember(name), previous=member_before, planned=member_after)
-        if current is not None:
-            members[name].configuration, members[name].cluster = current.record, current.cluster
+    members = _build_member_states(snapshot.members.members, members_after, pods)
     # Build the placements before their first scheduling.
     member_clusters = build_member_clusters(members)
     placements: list[PlacementPlan] = []
@@ -370,6 +361,20 @@ def _run_scheduling(
     return _SchedulingRun(
         tuple(placements), rows, tuple(pods.rows), members, iterations.member_list, tuple(diagnostics)
     )
+
+
+def _build_member_states(
+    members_before: Mapping[str, SimulatedMember], members_after: Mapping[str, SimulatedMember], pods: PodPhase
+) -> dict[str, FleetMemberState]:
+    """Build all members of a run by name. A leaving member has no planned state, only the name as configuration."""
+    states: dict[str, FleetMemberState] = {}
+    for name in dict.fromkeys((*members_before, *members_after)):
+        current = members_after.get(name)
+        before, after = _build_member(members_before.get(name), pods), _build_member(current, pods)
+        states[name] = FleetMemberState(_MEMBER, FleetMember(name), previous=before, planned=after)
+        if current is not None:
+            states[name].configuration, states[name].cluster = current.record, current.cluster
+    return states
 
 
 class _ClusterPods(PodPhase):

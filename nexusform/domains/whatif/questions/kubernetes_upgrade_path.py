@@ -150,9 +150,7 @@ def find_upgrade_path(
 def _find_version_hops(
     cluster: VmOwnerSnapshot, target: str, site: SiteSnapshot, today: str
 ) -> tuple[KubernetesVersion, ...]:
-    """Find the running version of a cluster and its hops, by the rules of plans. Raises DiagnosticsError if one of
-    them is unknown.
-    """
+    """Find the running version of a cluster and its hops. Raises DiagnosticsError if one is unknown."""
     version_text = get_running_version(cluster)
     version = parse_version(version_text)
     address = str(cluster.pools[0].address)

@@ -307,9 +307,7 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
 
 
 def render_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
-    """Render the eviction blocks. Each one depends on the previous one, and so follows it. The first one depends on the
-    tainted members.
-    """
+    """Render the eviction blocks. Each depends on the one before it, the first on the tainted members."""
     blocks = []
     dependencies = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
     for eviction in trial.evictions:
@@ -345,9 +343,7 @@ def _is_taint_block(block: object) -> bool:
 
 
 def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> str:
-    """Return the name of a member if its block states it as a quoted text after `name =`. Return "" for an expression
-    or a template.
-    """
+    """Return the name stated by a member's block as quoted text; "" for an expression or a template."""
     assert isinstance(block.body, Body)
     for attribute in block.body.attributes:
         if attribute.name == "name":

@@ -2,7 +2,7 @@
 observed nodes and pods from kubectl.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -184,8 +184,8 @@ def _list_placed_workloads(
 
 
 def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations) -> ClusterPods:
-    """Build the pods of a cluster: those of workloads applied directly or by placements, and those listed by kubectl. A
-    cluster listed by kubectl has its listed nodes. If any workload has no planned pods in state, pods are placed now.
+    """Build the pods of a cluster: those of workloads applied directly or by placements, and those listed by kubectl.
+    Nodes are the listed ones, if any. If a workload has no planned pods in state, pods are placed now.
     """
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
     observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys()) or ObservedCluster(cluster)
@@ -222,16 +222,23 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
         nominated_pods=observed.nominated_pods,
         version=observed.cluster.version,
     )
+    existing = _list_existing_pods(workloads, placed_workloads, observed)
+    if any(workload.key not in placed_workloads for workload in workloads):  # without planned pods: place them now
+        existing = predict(model, existing, workloads).list_existing_pods()
+    return ClusterPods(cluster.id, model, workloads, existing)
+
+
+def _list_existing_pods(
+    workloads: Sequence[Workload], placed_workloads: Mapping[str, Any], observed: ObservedCluster
+) -> tuple[ExistingPod, ...]:
+    """List the pods planned in state (`placed_workloads`: locations by workload key), and those listed by kubectl."""
     node_names = {node.name for node in observed.cluster.nodes}
     existing: dict[PodKey, ExistingPod] = {}
     for workload in workloads:
         for pod in _build_planned_pods(workload, get_mapping(placed_workloads, workload.key), node_names):
             existing[pod.workload, pod.number] = pod
     _add_observed_pods(existing, observed, workloads)
-    pods = tuple(existing.values())
-    if any(workload.key not in placed_workloads for workload in workloads):  # without planned pods: place them now
-        pods = predict(model, pods, workloads).list_existing_pods()
-    return ClusterPods(cluster.id, model, workloads, pods)
+    return tuple(existing.values())
 
 
 def _add_observed_pods(

@@ -217,7 +217,7 @@ def assign_machines(
     targets: dict[int, str] = {}
     crowded: set[int] = set()
     for column, value in zip(program.columns, values or (), strict=False):
-        match column.subject:  # an assignment, or the pool of VMs above a limit
+        match column.subject:  # the VM and machine of an assignment, or the pool of VMs above a limit
             case (MovableVm() as source, str() as machine_name) if value:
                 targets[source.handle] = machine_name
             case int() as pool if value:

@@ -210,9 +210,7 @@ class _OrderSearch:
         return further_departures < remaining
 
     def _find_feasible_machines(self, source: MovableVm, old: Placement) -> list[str]:
-        """Find the machines for a VM that was removed from `old`. Of machines with an equal state (the same key), only
-        the first is returned.
-        """
+        """Find the machines for a VM removed from `old`, only the first of machines with an equal state."""
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():

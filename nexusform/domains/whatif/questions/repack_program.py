@@ -36,9 +36,7 @@ WHOLE_MACHINE: Final = -1
 
 
 class OptionUse(Struct, frozen=True):
-    """Selected option for this many cells of a unit. `machines`: machine type if its cells are linked, ANY_MACHINE if
-    not.
-    """
+    """Selected option for so many cells of a unit. `machines`: machine type of linked cells, or ANY_MACHINE."""
 
     machines: int
     cells: tuple[CellPosition, ...]

@@ -112,9 +112,7 @@ def open_observed_clusters(location: CommandContext, plan_path: str) -> Simulati
 
 
 def open_snapshot(location: CommandContext, plan_path: str) -> SimulationInput:
-    """Read sites and pods from the state or after a plan; warn about nodes without a VM. Raises UnreadableInput, also
-    without a site.
-    """
+    """Read sites and pods; warn about nodes without a VM. Raises UnreadableInput, also without a site."""
     source = read_input(location, plan_path)
     if not source.snapshot.sites:
         problem = build_error(
