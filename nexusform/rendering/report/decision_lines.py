@@ -110,8 +110,8 @@ _VERBS: Final[Mapping[Effect, str]] = {
 
 
 def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
-    """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min`. Clauses about running objects
-    share a sentence part; those about stopped, waiting and destroyed objects follow, after semicolons.
+    """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min; 4 objects to destroy`. Clauses
+    about running objects share a part. Stopped, waiting and destroyed objects follow, each after a semicolon.
     """
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
     clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
@@ -136,16 +136,18 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         clauses.append(f"drains up to {duration}")
     further_clauses += format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
     if plan.to_destroy:
-        deleted_count = plan.count(Action.DELETE)
-        verb = "destroy or replace"  # `to_destroy` includes replaced objects
-        if deleted_count == plan.to_destroy:
-            verb = "destroy"
-        elif not deleted_count:
-            verb = "replace"
-        further_clauses.append(f"{format_count(plan.to_destroy, 'object')} to {verb}")
+        further_clauses.append(f"{format_count(plan.to_destroy, 'object')} to {_choose_destruction_verb(plan)}")
     if unpredicted:
         further_clauses.append(f"{format_count(unpredicted, 'resource')} not predicted")
     return "; ".join([", ".join(clauses), *further_clauses])
+
+
+def _choose_destruction_verb(plan: Plan) -> str:
+    """Return the verb of the objects counted in `to_destroy`: deleted ones and replaced ones."""
+    deleted_count = plan.count(Action.DELETE)
+    if deleted_count == plan.to_destroy:
+        return "destroy"
+    return "destroy or replace" if deleted_count else "replace"
 
 
 _MIN_CLUSTERS: Final = 16

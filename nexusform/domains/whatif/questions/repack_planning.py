@@ -188,7 +188,7 @@ class BlockingConstraint(Struct, frozen=True):
 def find_blocking_constraints(
     site: SiteSnapshot, request: RepackRequest, context: RepackContext, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
-    """Search without each constraint in turn. Return those in the way, with the re-creations without them."""
+    """Search without each possibly blocking constraint in turn. Return all, with the re-creations without them."""
     blocked_counts = Counter(context.blocked_by.values())
     attempts: list[tuple[Constraint, str, RepackRequest]] = []  # lifted constraint, its description, and request
     if request.moves is not None:

@@ -236,8 +236,8 @@ class _RepackSequenceBuilder:
 
     def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
         """Select the VMs of the next window: those of the lowest turn, as many as may be down together. Each must fit
-        on a machine after the ones before it. AT_ONCE selects without turns and without this test. So does BY_TURNS for
-        VMs returning to their own machine.
+        on a machine after the ones before it. BY_TURNS omits this test for VMs returning to their own machine. AT_ONCE
+        omits it for all VMs, and the turns.
         """
         if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
@@ -398,9 +398,9 @@ class _RepackSequenceBuilder:
         return False
 
     def _choose_target_machine(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
-        """Choose one of the `best` machines for a VM, "" if none is allowed. A steered VM must go to its target, if it
-        has not been sent elsewhere (`_unsteered`). Other VMs avoid pending targets, their own machine, and the machines
-        reserved for the demand. Separation rules and the limit of a rack apply to all.
+        """Choose one of the `best` machines for a VM, "" if none is allowed. A steered VM must go to its target. If it
+        is in `_unsteered`, it may go elsewhere, but not to the target of an unmoved VM. Machines reserved for the
+        demand and its own machine are only chosen as a target. Separation rules and the limit of a rack always apply.
         """
         forbidden: set[str] = set()  # machines and racks, by separation rules
         if self._request.separation_rules:
