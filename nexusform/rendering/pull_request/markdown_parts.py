@@ -72,7 +72,7 @@ _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "  # as in the boxes of the te
 
 def disable_bot_commands(markdown: str) -> str:
     """Disable lines similar to commands of a code host or bot, such as `/merge`. An empty element precedes such a
-    command, or in a code block a margin.
+    command. In a code block, a margin does.
     """
     lines: list[str] = []
     open_fence = ""  # the backticks before the current code block, "" outside of one

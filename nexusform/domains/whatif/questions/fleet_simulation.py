@@ -190,7 +190,7 @@ def build_fleet_snapshot(
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> FleetSnapshot:
     """Build the snapshot of a fleet from the objects in state and the clusters listed by kubectl. `catalogue` is the
-    version of the SKU catalogue. It gives the sizes of VMs, the nodes of clusters.
+    version of the SKU catalogue, for the sizes of nodes.
     """
     ordered_objects = sorted(site_objects, key=lambda site_object: site_object.creation)
     snapshot = _build_snapshot_without_members(ordered_objects, registries)
@@ -198,16 +198,17 @@ def build_fleet_snapshot(
     observed = dict(_match_observed_clusters(clusters, snapshot.states, registries, observations))
     clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
     snapshot = replace(snapshot, observed=observed)
-    # The managed pods come from manifests and placements, without members. Members need them: the rest of their used
-    # capacity is of unmanaged pods.
+    # The managed pods come from manifests and placements, so they need no members. The members need the pods: the rest
+    # of the used capacity belongs to unmanaged pods.
     managed_pods = _build_pods(snapshot, clusters, members={})
     members = dict(_build_members(snapshot, clusters, managed_pods))
     return replace(snapshot, members=SimulatedFleet(members, clusters))
 
 
 def _build_snapshot_without_members(site_objects: Iterable[SiteObject], registries: PluginRegistries) -> FleetSnapshot:
-    """Build a snapshot of the objects alone, still without members and clusters. Objects of unknown types are left
-    out. All others have a state, as in planning. Those of the fleet also have an instance and a record.
+    """Build a snapshot of the objects alone, still without members and clusters. Objects of unknown types are left out.
+    Each object has a state. Those of the fleet also have an instance, and a record: the parsed member, placement or
+    other object.
     """
     states: dict[Address, InstanceState] = {}
     instances: dict[Address, Instance] = {}

@@ -165,8 +165,7 @@ def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
     """Simulate `nodes_down`: drained by evictions if `is_drained`, else lost at once. `existing` are the pods before.
-    Return the impact on each workload with lost pods, and all pods afterwards. Pods preempted by replacements are lost,
-    too.
+    Return the impact on each workload with lost or preempted pods, and all pods afterwards.
     """
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))

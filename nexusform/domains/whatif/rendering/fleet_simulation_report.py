@@ -173,7 +173,7 @@ def _truncate_sentences(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Section]:
-    """Build the sections of clusters kept against the policy, and of differences of a new placement."""
+    """Build a section of clusters kept despite a trigger, and one of the differences of a new placement."""
     kept_lines: list[str] = []
     fresh_lines: list[str] = []
     for placement in simulation.placements:
