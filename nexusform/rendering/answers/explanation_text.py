@@ -289,8 +289,8 @@ def _describe_needed_change(
     need: MachineObstacle | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
     """Return a sentence on the machines with capacity for a VM after the change `need`, such as another zone or a
-    smaller SKU. For LEAVE the change is the removal of other VMs. Without a need (None), the VM fits there already, but
-    the machines rank lower.
+    smaller SKU. For LEAVE other VMs must leave. Without a need (None), the VM fits there already, but the machines rank
+    lower.
     """
     if need is MachineObstacle.LEAVE:
         # Describe the machines with the fewest VMs to remove.

@@ -107,6 +107,7 @@ def _build_module(module: Module, registries: PluginRegistries, providers: dict[
 
 
 def _build_module_call(call: ModuleCall, registries: PluginRegistries, providers: dict[str, Any]) -> dict[str, Any]:
+    """Build the call of a module with its arguments and its own declarations."""
     inputs = sorted(call.inputs.items())
     return {
         "source": call.source,
@@ -167,9 +168,8 @@ def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
 
 
 def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any]:
-    """Build the arguments and nested blocks of a body by name; blocks of types missing in `schema` are ignored.
-
-    The schema of a type of blocks decides their form: one object, a list of objects, or objects by label.
+    """Build the arguments and nested blocks of a body by name; blocks of types missing in `schema` are ignored. The
+    schema of a type of blocks decides their form: one object, a list of objects, or objects by label.
     """
     labels = {name: (block.label,) if block.nesting is Nesting.MAP else () for name, block in schema.blocks.items()}
     body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)

@@ -275,7 +275,8 @@ def _build_module_tree(
     inner_paths = sorted(all_paths - {ROOT_MODULE}, key=format_module)
     children = group_by(inner_paths, lambda path: path[:-1])
 
-    def build_module(path: ModulePath) -> LazyObject:  # with its resources and its child modules
+    def build_module(path: ModulePath) -> LazyObject:
+        """Build a module with its resources and its child modules."""
         document = LazyObject(address=format_module(path)) if path else LazyObject()
         if path in paths:  # another module only contains child modules
             document["resources"] = LazyArray(lambda: list_resources(path))

@@ -136,15 +136,11 @@ _SITE_CAPACITY_FORM: Final = RecordForm(
 )
 
 
-def _is_capacity_captured(capacity: SiteResourceCapacity) -> bool:
-    return capacity.total is not None and (capacity.used is not None or capacity.kind is not SiteResourceKind.CLAIMS)
-
-
 OTHER_CAPACITY_FORM: Final = RecordForm(
     SiteResourceCapacity,
     "site_id site kind name? unit captured=. total used_before used_after=used "
     "free_before_at_most=free_before free_after_at_most=free surge lacks=is_insufficient",
-    captured=_is_capacity_captured,
+    captured=lambda row: row.total is not None and (row.used is not None or row.kind is not SiteResourceKind.CLAIMS),
 )
 
 _OUT_OF_SERVICE_FORM: Final = RecordForm(

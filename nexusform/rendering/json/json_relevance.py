@@ -155,9 +155,8 @@ class _ReferenceAnalysis:
         return self.list_block_references(reference.module, (block.mode, block.type, block.name), attribute)
 
     def _resolve_resource(self, reference: _Reference) -> tuple[ResourceBlock, Key, _Steps] | None:
-        """Return the block of the resource named by a reference, the instance key, and the steps to the attribute. For
-        `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`; the key is None without one. Return None if
-        it names no resource.
+        """Return the block of the resource named by a reference, the instance key (or None), and the steps to the
+        attribute. For `rack.a["x"].name` the key is `"x"` and the steps are `("name",)`. Return None for no resource.
         """
         steps = reference.steps
         mode: Literal["managed", "data"] = "managed"

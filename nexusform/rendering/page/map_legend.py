@@ -122,8 +122,8 @@ def _build_fill_pattern(name: str, content: Markup | Sequence[Markup]) -> Markup
 def render_cluster_legend(
     styles: Sequence[ClusterStyle], counts: Mapping[str, int], changed_clusters: AbstractSet[str], width: int
 ) -> tuple[list[Markup], int]:
-    """Render a swatch with key, name and number of VMs (`counts`) per cluster; return the elements and their height.
-    Of too many clusters only changed ones have a swatch, of too many changed ones none; list the rest by name.
+    """Render a swatch with key, name and number of VMs (`counts`) per cluster; return the elements and their height. Of
+    too many clusters, only changed ones have a swatch; of too many changed ones, none. The rest is listed by name.
     """
     columns_per_line = max(width // _ENTRY_WIDTH, 1)
     entries = list(styles)

@@ -107,6 +107,7 @@ def build_simulation_data(playbacks: Sequence[Playback], rows: Sequence[Placemen
 
 
 def _build_step(step: PlaybackStep) -> dict[str, Any]:
+    """Build a step of a simulation; VMs are positions in their list, figures are [pool, text, is_insufficient]."""
     figures = [[figure.pool, figure.text, figure.is_insufficient] for figure in step.figures]
     return {
         "title": step.title,

@@ -42,9 +42,8 @@ class DiffLines(Struct, frozen=True):
 
 def parse_diff(text: str) -> DiffLines:
     """Parse a unified diff: the numbers of its added and unchanged lines in the new files, by path. A file begins with
-    a line `+++ b/PATH`. Each of its hunks begins with `@@ -OLD,COUNT +FIRST,COUNT @@`. FIRST is the number of its first
-    line in the new file, and COUNT its number of lines (1 if omitted). Removed lines begin with "-" and are not
-    counted.
+    a line `+++ b/PATH`. Each of its hunks begins with `@@ -OLD,COUNT +FIRST,COUNT @@`: the number of its first line in
+    the new file, and the count of lines (1 if omitted). Removed lines begin with "-" and are not counted.
     """
     lines: dict[str, set[int]] = {}  # by path
     path = ""  # of the current file
@@ -65,10 +64,8 @@ def parse_diff(text: str) -> DiffLines:
 def build_review(
     plan: Plan, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines, body: str
 ) -> dict[str, Any]:
-    """Build the review; it requests changes if the plan is rejected. `body` is Markdown.
-
-    A finding has its suggestions as comments; one without suggestions has a comment on its first line. Findings in
-    lines outside of the diff have no comment.
+    """Build the review, with `body` in Markdown. It requests changes if the plan is rejected. A finding has its
+    suggestions as comments, or else one comment on its first line. Lines outside of the diff have none.
     """
     problems = [
         finding.diagnostic

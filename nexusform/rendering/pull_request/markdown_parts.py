@@ -52,8 +52,8 @@ _SEPARATOR: Final = "<span></span>"
 
 
 def escape_markdown(text: str) -> str:
-    """Escape text for Markdown, HTML and code hosts. An empty element separates an @ from its name and `#`
-    from its number, because hosts undo escapes before they look for names.
+    """Escape text for Markdown, HTML and code hosts. A backslash precedes each Markdown sign. An empty element
+    separates an @ from its name and `#` from its number, because hosts undo escapes before they look for names.
     """
     html = _ENTITY.sub("&amp;", text).replace("<", "&lt;")
     unmentioned = _MENTION.sub(f"@{_SEPARATOR}", _MARKDOWN_SIGNS.sub(r"\\\1", html))
@@ -72,7 +72,7 @@ _MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "  # as in the boxes of the te
 
 def disable_bot_commands(markdown: str) -> str:
     """Disable lines similar to commands of a code host or bot, such as `/merge`. An empty element precedes such a
-    command, or in a code block a margin.
+    command. In a code block, a margin does.
     """
     lines: list[str] = []
     open_fence = ""  # the backticks before the current code block, "" outside of one

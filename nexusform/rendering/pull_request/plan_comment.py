@@ -86,16 +86,19 @@ def render_markdown(
             existing_lines = render_existing_findings(view.entries.existing)
             parts.append(ReportPart("Existing issues", importance=50, lines=existing_lines))
         if entry.build is plan_sections.build_change_section:
-            # The last line has commit, inventory and evaluation.
-            inventory = enclose("inventory ", escape_plain_text(describe_inventory(plan)))
-            if has_stale_inventory(plan):
-                inventory = f"**{inventory}**"
-            evaluation = escape_plain_text(describe_plan_evaluation(plan))
-            commit = enclose("commit ", format_code(origin.commit[:_COMMIT_LENGTH]))
-            line = join_texts((commit, inventory, evaluation), " · ")
-            last_lines = (line,) if line else ()
-            parts.append(ReportPart("The last line", importance=99, lines=last_lines, is_atomic=True))
+            parts.append(_build_last_line(plan, origin))
     return join_parts_within_limit(parts, max_bytes)
+
+
+def _build_last_line(plan: Plan, origin: CodeOrigin) -> ReportPart:
+    """Build the part with commit, inventory (bold if it is old) and evaluation. It has no line without any of them."""
+    inventory = enclose("inventory ", escape_plain_text(describe_inventory(plan)))
+    if has_stale_inventory(plan):
+        inventory = f"**{inventory}**"
+    evaluation = escape_plain_text(describe_plan_evaluation(plan))
+    commit = enclose("commit ", format_code(origin.commit[:_COMMIT_LENGTH]))
+    line = join_texts((commit, inventory, evaluation), " · ")
+    return ReportPart("The last line", importance=99, lines=tuple(filter(None, [line])), is_atomic=True)
 
 
 def _truncate_line(line: str) -> str:

@@ -39,22 +39,15 @@ class _EqualSites(Struct, frozen=True):
 def build_capacity_table(
     capacity: Sequence[SiteSkuCapacity], other_capacity: Sequence[SiteResourceCapacity], *, has_unchanged: bool = False
 ) -> tuple[Table, str]:
-    """Return a table of the spare capacity of changed sites before and after the plan, and a note. The note has the
-    number of unchanged sites, "" without any. A site has a row per figure, such as the free VMs of its largest SKU.
-    Sites with equal figures share rows; those with a worse figure come first. Without changes, or with `has_unchanged`,
-    the table has all sites. It has no rows without any site.
+    """Return a table of the spare capacity of sites before and after the plan, and a note with the number of unchanged
+    ones ("" if all or none are). A site has a row per figure, such as the free VMs of its largest SKU. Sites with equal
+    figures share rows, worse figures first. If no site changes, or with `has_unchanged`, all sites have rows.
     """
     rows_by_site = group_by(capacity, lambda row: row.site_id)
     figures = _build_site_figures(rows_by_site, other_capacity)
     changed_ids = [id_ for id_ in figures if any(figure.before != figure.after for figure in figures[id_])]
     shown_ids = figures if has_unchanged or not changed_ids else changed_ids
-    # By the largest SKU (of the first row), too: the figures are numbers of its VMs.
-    ids_by_figures = group_by(shown_ids, lambda id_: (rows_by_site[id_][0].sku, figures[id_]))
-    groups = [
-        _EqualSites(format_names(rows_by_site[id_][0].site for id_ in ids), len(ids), site_figures)
-        for (_, site_figures), ids in ids_by_figures.items()
-    ]
-    groups.sort(key=lambda group: not any(figure.is_worse for figure in group.figures))
+    groups = _group_equal_sites(shown_ids, rows_by_site, figures)
     if len(groups) == 1:  # the first header has the names of the sites, else each row
         scope = groups[0].names if groups[0].sites == 1 else f"{groups[0].names}, each"
         table_rows = _build_rows(groups[0].figures)
@@ -65,6 +58,22 @@ def build_capacity_table(
     note = f"{format_count(unchanged_count, 'site')} unchanged." if 0 < unchanged_count < len(figures) else ""
     headers, caption = (scope, "before", "after"), "Capacity before and after"
     return Table(headers, tuple(table_rows), figures=frozenset({1, 2}), caption=caption), note
+
+
+def _group_equal_sites(
+    site_ids: Iterable[str],
+    rows_by_site: Mapping[str, Sequence[SiteSkuCapacity]],
+    figures: Mapping[str, tuple[_CapacityTableRow, ...]],
+) -> list[_EqualSites]:
+    """Group the sites with equal figures, those with a worse figure first. The largest SKU (of the first row of a site)
+    must be equal, too: the figures are numbers of its VMs.
+    """
+    ids_by_figures = group_by(site_ids, lambda id_: (rows_by_site[id_][0].sku, figures[id_]))
+    groups = [
+        _EqualSites(format_names(rows_by_site[id_][0].site for id_ in ids), len(ids), site_figures)
+        for (_, site_figures), ids in ids_by_figures.items()
+    ]
+    return sorted(groups, key=lambda group: not any(figure.is_worse for figure in group.figures))
 
 
 def _build_rows(figures: Iterable[_CapacityTableRow], prefix: str = "") -> list[Row]:

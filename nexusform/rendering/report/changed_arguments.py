@@ -97,8 +97,8 @@ def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, 
 
 
 def _has_nested_changes(node: DifferenceNode) -> bool:
-    """Return whether nested parts of a changed argument change inside: more than values are added, removed or
-    replaced. An argument that replaces the object is described as a whole.
+    """Return whether a changed argument has a changed part with parts of its own, such as a changed object in a list.
+    An argument with forced replacement is described as a whole.
     """
     if node.symbol != CHANGED or node.kind not in _NESTED_KINDS or node.forces_replacement:
         return False

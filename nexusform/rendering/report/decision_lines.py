@@ -110,8 +110,8 @@ _VERBS: Final[Mapping[Effect, str]] = {
 
 
 def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
-    """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min`. Clauses about running objects
-    share a sentence part; those about stopped, waiting and destroyed objects follow, after semicolons.
+    """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min; 4 objects to destroy`. Clauses
+    about running objects share a part. Stopped, waiting and destroyed objects follow, each after a semicolon.
     """
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
     clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
@@ -136,16 +136,18 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
         clauses.append(f"drains up to {duration}")
     further_clauses += format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
     if plan.to_destroy:
-        deleted_count = plan.count(Action.DELETE)
-        verb = "destroy or replace"  # `to_destroy` includes replaced objects
-        if deleted_count == plan.to_destroy:
-            verb = "destroy"
-        elif not deleted_count:
-            verb = "replace"
-        further_clauses.append(f"{format_count(plan.to_destroy, 'object')} to {verb}")
+        further_clauses.append(f"{format_count(plan.to_destroy, 'object')} to {_choose_destruction_verb(plan)}")
     if unpredicted:
         further_clauses.append(f"{format_count(unpredicted, 'resource')} not predicted")
     return "; ".join([", ".join(clauses), *further_clauses])
+
+
+def _choose_destruction_verb(plan: Plan) -> str:
+    """Return the verb of the objects counted in `to_destroy`: deleted ones and replaced ones."""
+    deleted_count = plan.count(Action.DELETE)
+    if deleted_count == plan.to_destroy:
+        return "destroy"
+    return "destroy or replace" if deleted_count else "replace"
 
 
 _MIN_CLUSTERS: Final = 16
@@ -215,8 +217,7 @@ def _format_effect_clause(effect: Effect, rows: Iterable[EffectCount]) -> str:
 
 def _describe_spare_capacity(rows: Sequence[SpareCapacitySummary]) -> Iterator[str]:
     """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per changed site; equal sites share a line.
-    Further lines count the sites beyond _MAX_SITES lines, and the unchanged ones. Without a changed site, yield the
-    lines of all.
+    Further lines count the sites beyond _MAX_SITES lines and the unchanged ones. If none changes, yield all.
     """
     rows_by_change = group_by(rows, lambda row: row.is_changed)
     listed_rows = rows_by_change.get(True, rows)
@@ -256,8 +257,7 @@ def _format_amount(count: Interval) -> str:
 
 def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
     """Return `surge capacity for every cluster`, or the clusters without it: `no surge capacity for cluster-d; ...`.
-    Clusters with unknown capacity follow, with the cause, and then the number of the others. Return "" without
-    upgrades.
+    Next are clusters with unknown capacity, the cause, and the number of the others. Return "" without upgrades.
     """
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
     names: dict[str, list[str]] = {}  # of clusters, by result of the upgrade

@@ -270,16 +270,12 @@ def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address])
 
 def _format_address(address: Address, key_position: int, keys: str) -> str:
     """Format the address with a text in place of the key at a position."""
-    key_texts = list(map(_format_key, _list_keys(address)))
+    key_texts = ["" if key is None else format_keys([key]) for key in _list_keys(address)]
     key_texts[key_position] = keys
     *module_keys, own_key = key_texts
     modules = [f"module.{step.name}{key}" for step, key in zip(address.module, module_keys, strict=True)]
     data_prefix = ["data"] if address.mode == "data" else []
     return ".".join([*modules, *data_prefix, address.type, f"{address.name}{own_key}"])
-
-
-def _format_key(key: Key) -> str:
-    return "" if key is None else format_keys([key])
 
 
 def _fold_addresses_by_name(members: Sequence[int], addresses: Sequence[Address]) -> list[FoldedAddresses]:
@@ -362,7 +358,8 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
             folded_sites.append(_merge_sites(general_site, rows, members))
             continue
         # The clusters of a row have several prefixes, so fold only sites with equal clusters.
-        for similar_sites in group_by(members, _list_general_clusters).values():
+        similar = group_by(members, lambda site: tuple(_replace_site(row.cluster, site.site) for row in site.rows))
+        for similar_sites in similar.values():
             rows = _restore_site_names(general_site.rows, similar_sites)
             assert rows is not None, "equal clusters have one prefix"
             folded_sites.append(_merge_sites(general_site, rows, similar_sites))
@@ -370,8 +367,8 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
 
 
 def _remove_site_names(site: SitePools) -> SitePools:
-    """Return the site without its name, and with general names in its rows: the key for folding. SITE replaces the name
-    of the site, a position the name of a cluster, and their number the names of racks.
+    """Return the site without names, as the key for folding equal sites. SITE replaces the name of the site. A cluster
+    has its position among those of the site as name. The racks of a single pool become their number.
     """
     clusters = list(dict.fromkeys(row.cluster for row in site.rows))
     rows: list[PoolRow] = []
@@ -386,11 +383,6 @@ def _remove_site_names(site: SitePools) -> SitePools:
         )
         rows.append(general_row)
     return replace(site, site="", names=(), rows=tuple(rows))
-
-
-def _list_general_clusters(site: SitePools) -> tuple[str, ...]:
-    """Return the cluster of each row without the name of the site."""
-    return tuple(_replace_site(row.cluster, site.site) for row in site.rows)
 
 
 def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Sequence[SitePools]) -> SitePools:

@@ -105,9 +105,8 @@ _Difference: TypeAlias = tuple[_Path, Any, Any]
 
 
 def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
-    """Return the differences of two values, each with its path, old and new value; [] if they are equal. Two mappings,
-    or two lists, are compared by part unless one is empty: `(("spec", "replicas"), 1, 2)`. A part of one side only is
-    compared with _ABSENT.
+    """Return the differences of two values, each with its path, old and new value: `(("spec", "replicas"), 1, 2)`.
+    Mappings and lists are compared by part, unless one is empty. The other side of an added or removed part is _ABSENT.
     """
     if old == new and is_equal_with_booleans(old, new):
         return []

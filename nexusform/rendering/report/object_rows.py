@@ -143,8 +143,8 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
 
 
 def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
-    """Fold blocks with equal keys across the numbers of their names (`rack.site01..04[0..3]`), or across one key of
-    modules. Other folds stay as they are.
+    """Fold blocks of equal instance keys and numbered names: `rack.site01[0..3]` to `rack.site04[0..3]` become
+    `rack.site01..04[0..3]`. Blocks in the instances of a module are folded likewise. Other folds stay as they are.
     """
     folded: list[ObjectFold] = []
     for members in group_by(folds, _build_fold_shape).values():

@@ -203,9 +203,9 @@ def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[Place
 
 
 def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
-    """Return a summary of all placements, then one per kind (VM, pod, binding) unless all are of one kind. A summary
-    has the numbers of objects by action. Return () without placements. The plan has no rows for some kept VMs, but they
-    count, too.
+    """Return a summary of all placements, then one per kind (VM, pod, binding) if there are several; () without
+    placements. A summary has the numbers of objects by action. Kept VMs count, too, even those without a row in the
+    plan.
     """
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
@@ -255,7 +255,9 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
 def build_placement_groups(
     plan: Plan, detail: ShownPlacements, location_formatter: LocationFormatter = format_location_text
 ) -> tuple[PlacementLineGroup, ...]:
-    """Return a group per changed pool, or per pool with `all`, VMs first; `location_formatter` is of single objects."""
+    """Return a group of lines per changed pool, VMs first; with `detail` ALL, one per pool. `location_formatter`
+    formats the locations on lines of a single object.
+    """
     if detail is ShownPlacements.NONE:
         return ()  # -placements=none
     rows_by_pool = group_by(
@@ -294,8 +296,8 @@ def _build_pool_group(
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementLineGroup:
     """Build the lines of a pool, run by run. A run has the rows with equal lines apart from names and locations. It is
-    one line; with `all`, or for a few moves, it is one line per row. `simultaneous_pools` (site, cluster, name)
-    re-create all nodes at once.
+    one line. If `detail` is ALL, or for a few moves, each row has a line instead. `simultaneous_pools` (site, cluster,
+    name) re-create all nodes at once.
     """
     kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()

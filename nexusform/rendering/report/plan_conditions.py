@@ -27,24 +27,22 @@ _MAX_REASON: Final = 160
 
 
 def describe_feasibility(plan: Plan) -> Iterator[str]:
-    """Yield lines on the clusters able to run the workloads of placements. A placement has a line on its selected
-    clusters: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`. Several placements running
-    everywhere share the first line. Lines about tested fixes, lost machines and racks, and clusters not selected follow
-    if they were computed.
+    """Yield lines on the clusters able to run the workloads of placements. First a placement has a line on its selected
+    clusters: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`. Several placements running on
+    all of theirs share one. Lines on tested fixes, lost machines and racks, and unselected clusters follow, if known.
     """
     by_selection = group_by(plan.feasibility, lambda row: row.is_selected)
     selected = by_selection.get(True, [])
     placements = group_by(selected, lambda row: row.placement)
     incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}  # on some cluster
     complete = [address for address in placements if address not in incomplete]
-    if len(complete) == 1:
-        complete = []  # it needs no shared line
-    if complete:
+    has_shared_line = len(complete) > 1
+    if has_shared_line:
         names = format_list(address.name for address in complete)
         count = sum(len(placements[address]) for address in complete)
         yield f"{names}: run on all {count:,} selected clusters"
     for address, rows in placements.items():
-        if address in incomplete or not complete:
+        if address in incomplete or not has_shared_line:
             yield f"{address.name}: {_describe_placement_feasibility(rows)}"
     yield from describe_suggested_fixes(selected)
     if plan.untested_bindings:
@@ -52,9 +50,8 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
         yield f"Fixes not tested for {bindings} with waiting pods: the plan is large (-details tests up to 12)"
     for address, rows in placements.items():
         yield from _describe_loss_effects(address.name, rows)
-    candidates = by_selection.get(False, [])
-    for address, candidate_rows in groupby(candidates, key=lambda row: row.placement):
-        yield f"{address.name}, clusters not selected: {'; '.join(map(describe_unselected_cluster, candidate_rows))}"
+    for address, unselected_rows in group_by(by_selection.get(False, []), lambda row: row.placement).items():
+        yield f"{address.name}, clusters not selected: {'; '.join(map(describe_unselected_cluster, unselected_rows))}"
 
 
 def describe_suggested_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:

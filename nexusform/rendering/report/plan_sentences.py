@@ -246,10 +246,9 @@ def format_age(seconds: float) -> str:
 
 
 def describe_no_changes(plan: Plan) -> tuple[str, str]:
-    """Return a headline and a sentence on the comparison, for a plan without changes: `No changes. ...`. The first
+    """Return a headline (`No changes. ...`) and a sentence on the comparison, for a plan without changes. The first
     matching reason decides: an unfinished earlier apply, nothing to predict, a plan from the state alone. Otherwise the
-    mode and the selection (-target, -exclude) have a text each. Missing data, an old inventory and `-refresh=false`
-    change it.
+    mode and the selection (-target, -exclude) do. Missing data, an old inventory and `-refresh=false` change the texts.
     """
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
     if ids & _PENDING_CHANGE_IDS:  # changes of an earlier apply are not finished

@@ -20,12 +20,6 @@ _MAX_TITLE_NAMES: Final = 2
 _SECONDS_PER_MINUTE: Final = 60
 
 
-def _describe_recreation(upgrade: Upgrade) -> str:
-    """Return the number of re-created nodes of a cluster."""
-    verb = select_word_form(upgrade.vms, "is", "are")
-    return f"{format_count(upgrade.vms, 'node')} of {upgrade.cluster} {verb} re-created"
-
-
 def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     """Return clauses about upgraded clusters. Each blocked upgrade has a clause. The other rolling upgrades have one
     per new version. Each cluster with re-created nodes but no new version has one. Of many blocked or re-created
@@ -46,7 +40,10 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
         cluster_text = format_list(names) if count <= _MAX_TITLE_NAMES else format_count(count, "cluster")
         clauses.append(f"{cluster_text} {select_word_form(count, 'is', 'are')} upgraded to {version}")
     if len(recreations) <= _MAX_TITLE_NAMES:
-        return [*clauses, *map(_describe_recreation, recreations)]
+        for upgrade in recreations:
+            verb = select_word_form(upgrade.vms, "is", "are")
+            clauses.append(f"{format_count(upgrade.vms, 'node')} of {upgrade.cluster} {verb} re-created")
+        return clauses
     nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")
     return [*clauses, f"{nodes} of {format_count(_count_clusters(recreations), 'cluster')} are re-created"]
 
@@ -78,8 +75,8 @@ def describe_upgrade_course(upgrade: Upgrade) -> str:
 
 
 def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
-    """Return `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is unknown. The
-    last part is the largest surge if every pool surges; else per pool without surge the most nodes down and fewest up.
+    """Return `1.29.4 -> 1.30.1 fits: 9 nodes in 3 batches, ...`, or `to 1.30.1 ...` if the old version is unknown. At
+    the end is the largest surge if all pools surge, else the nodes down and up of each pool without surge.
     """
     after = upgrade.after or "no version"
     versions = f"{upgrade.before} -> {after}" if upgrade.before else f"to {after}"

@@ -215,8 +215,8 @@ _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
 
 def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Painter) -> list[str]:
     """Return the last paragraphs of a plan, some "": the notes, the next step, and the decision block with counts
-    below. A plan without changes has a decision block if it is rejected, or has a requested result, as of a limit. A
-    failed plan has nothing else.
+    below. A plan without changes has the block only if it is rejected, or for a requested result, such as a checked
+    limit. A failed plan has nothing else.
     """
     plan, width = view.plan, options.width
     # A requested result: of limits, of a comparison with an earlier plan, or of a check program.

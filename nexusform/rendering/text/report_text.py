@@ -174,10 +174,10 @@ def _wrap_text(text: str, width: int) -> list[str]:
 def render_plan_section(
     section: Section, width: int, paint: Painter, *, hint: str = "", has_details: bool = False
 ) -> list[str]:
-    """Return the paragraphs of a section of a plan, to be separated by blank lines; [] without content. Tables come
-    first, then items, then sentences. If there are only tables with captions and sentences, every table is a paragraph
-    without the title. The sentences then belong to the last table. Otherwise all is one paragraph below the title.
-    `hint` follows the number of hidden items; `has_details` shows every row and column.
+    """Return the paragraphs of a section of a plan, to be separated by blank lines; [] without content. Usually it is
+    one paragraph: title, tables, items, then sentences. If there are only tables with captions and sentences, each
+    table is a paragraph without the title, and the sentences belong to the last one. `hint` follows the number of
+    hidden items; `has_details` shows every row and column.
     """
     if not section.has_content:
         return []

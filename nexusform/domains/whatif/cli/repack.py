@@ -56,6 +56,7 @@ def repack(arguments: RepackArguments) -> int:
     time_budget = _start_time_budget(arguments.time)  # reading the state counts, too
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
+        """Plan the repacking requested by the flags, with a report and a map."""
         from nexusform.domains.whatif.questions.name_lookup import (
             check_excluded_addresses,
             find_only_site,
@@ -78,7 +79,7 @@ def repack(arguments: RepackArguments) -> int:
             moves=arguments.moves,
             window=arguments.window,
             excluded=check_excluded_addresses(site, arguments.without),
-            separation_rules=build_separation_rules(site, inputs.things, inputs.pods),
+            separation_rules=build_separation_rules(site, inputs.objects, inputs.pods),
         )
         result = plan_repack(site, request, inputs.pods, time_budget)
         report = build_repack_report(result, inputs.origin)

@@ -121,6 +121,7 @@ def capacity(arguments: CapacityArguments) -> int:
     """
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
+        """Compute the capacity of the selected sites, with a report and maps."""
         from nexusform.domains.whatif.questions.capacity import compute_site_capacity
         from nexusform.domains.whatif.questions.name_lookup import find_skus, find_zones, parse_sku_mix
         from nexusform.domains.whatif.rendering.site_capacity_report import (
@@ -167,6 +168,7 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
     """
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
+        """Simulate the upgrade of the selected sites, with a report and maps."""
         from nexusform.domains.whatif.questions.runtime_upgrade import (
             RequestedUpgradeOptions,
             UpgradeStrategy,
@@ -215,6 +217,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
         raise click.UsageError("Several clusters need a version: -to=V.")
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
+        """Simulate the upgrade of one cluster, or with -to the path of several ones."""
         from nexusform.domains.whatif.questions.name_lookup import find_kubernetes_cluster
 
         names = dict.fromkeys(arguments.cluster)
@@ -311,6 +314,7 @@ def failure(arguments: FailureArguments) -> int:
         return run_question(arguments.question, partial(_simulate_drain, arguments), open_observed_clusters)
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
+        """Simulate the loss requested by the flags, with a report and a map."""
         from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
 
         loss = _simulate_failure(snapshot, inputs.pods, arguments)
@@ -336,7 +340,7 @@ def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: Simulation
 
 
 def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
-    """Simulate the requested failure."""
+    """Simulate the failure selected by the flags. -observed adds the machines down at the last read."""
     from nexusform.domains.whatif.questions import name_lookup
     from nexusform.domains.whatif.questions.failure_simulation import (
         FailureScope,
@@ -405,6 +409,7 @@ def fleet(arguments: FleetArguments) -> int:
         raise click.UsageError(f"No change given. Specify one or more of {flag_list}.")
 
     def build_answer(_: Snapshot, inputs: SimulationInput) -> Answer:
+        """Simulate the changes of the flags, with a report and a page."""
         from nexusform.domains.whatif.questions.fleet_simulation import simulate_member_edits
         from nexusform.domains.whatif.rendering.fleet_simulation_report import FLEET, build_fleet_report
 

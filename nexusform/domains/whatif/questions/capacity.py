@@ -119,10 +119,9 @@ class CapacityAnswer(Struct, frozen=True):
 def compute_site_capacity(
     site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[SkuCount] = ()
 ) -> CapacityAnswer:
-    """Compute how many further VMs of each SKU a site can hold, and what limits its free capacity.
-
-    `skus`: without any, the SKUs in use and the largest supported one. `zones`: None means all. `mix`: SKUs with
-    counts that form one set, such as 3 VMs of one and 1 of another; the number of complete sets is computed.
+    """Compute how many further VMs of each SKU a site can hold, and the limits of its free capacity. `skus`: if empty,
+    the SKUs in use and the largest supported one. `zones`: None means all. `mix`: SKUs with counts in one set, such as
+    3 VMs of one and 1 of another. The number of complete sets is computed.
     """
 
     def is_requested(zone: str) -> bool:
@@ -133,8 +132,8 @@ def compute_site_capacity(
     planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
     # Cells are measured by the only requested SKU, or else (None) by the largest one.
     fragmentation = compute_cell_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
-    closed = Counter(machine.unschedulable_reason for machine in machines)
-    del closed[""]  # of open machines
+    closed = Counter(machine.unschedulable_reason for machine in machines)  # machines closed to new VMs, by reason
+    del closed[""]  # machines open to new VMs
     totals = _compute_totals(machines, fragmentation)
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
     unknown_cells = site.scheduler.list_machines_with_unknown_cells()
@@ -171,9 +170,8 @@ def _compute_totals(machines: Sequence[Machine], fragmentation: FragmentationCou
 def _compute_sku_capacity(
     sku: VmSku, site: SiteSnapshot, zones: frozenset[str] | None, planned: Sequence[InventoryRack], totals: Totals
 ) -> SkuCapacity:
-    """Compute the capacity for a SKU alone: in total, by zone, in planned racks, and with each rack lost. `zones`: None
-    means all. `planned` are the planned racks in these zones. `totals` has the free vCPUs and GiB, to find how much
-    stays unusable.
+    """Compute the capacity for a SKU alone: in total, by zone (None: all zones), in the `planned` racks, and with each
+    rack lost. `totals` has the free vCPUs and GiB: some of them stay unusable.
     """
     constraints = _find_common_constraints(site, sku)
     demand = build_standalone_demand(sku, replace(constraints, zones=zones))
@@ -274,7 +272,7 @@ class MixAnswer(Struct, frozen=True):
 def count_complete_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Compute the number of complete sets; `constraints` are by SKU name. The scheduler stays unchanged."""
+    """Compute the number of complete sets of the mix, each with all `parts`. `constraints` are by SKU name."""
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))  # largest SKU first
     if scheduler.list_machines_with_unknown_cells():  # only bounds: another layout may have capacity for fewer sets
         return _compute_mix_bounds(scheduler, parts, constraints)
@@ -288,8 +286,9 @@ def count_complete_sets(
             sets = middle
         else:
             bound = middle - 1
-    short, missing_count = _try_to_place_sets(scheduler.copy(), ordered, sets + 1, constraints)  # one set too many
-    filled = scheduler.copy()
+    # One more set shows the first SKU without capacity (`short`), and the number of its VMs without a place.
+    short, missing_count = _try_to_place_sets(scheduler.copy(), ordered, sets + 1, constraints)
+    filled = scheduler.copy()  # the scheduler of the caller stays unchanged
     _try_to_place_sets(filled, ordered, sets, constraints)
     return MixAnswer(
         parts=tuple(parts),
@@ -304,8 +303,8 @@ def count_complete_sets(
 def _compute_mix_bounds(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Compute bounds for unknown splits over cells. Maximum: as many sets as every part alone allows. Minimum: sets
-    of VMs, each in the worst place, blocking as many VMs of the other parts as its size can.
+    """Compute bounds of the number of sets while NUMA cells are unknown. At most, as many sets fit as every part alone
+    allows. The minimum assumes each VM in the worst place: it blocks as many VMs of other parts as its size can.
     """
     free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # of each part alone
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
@@ -321,10 +320,9 @@ def _compute_mix_bounds(
 
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
-    """Compute by how many VMs one set of the mix reduces the certain capacity for the SKU of `part`.
-
-    These are the part's own VMs, and those that the VMs of other parts block in the worst place. The result is
-    _UNBOUNDED if a VM needs several cells, and a machine has more: it may choose some, so no set is certain.
+    """Compute by how many VMs one set of the mix reduces the certain capacity for the SKU of `part`: by the VMs of the
+    part, and by VMs blocked if those of other parts are in the worst place. The result is _UNBOUNDED if a VM needs
+    several cells, and a machine has more: it may choose some, so no set is certain.
     """
     sku, share = part.sku, Share.compute(part.sku)
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
@@ -358,9 +356,7 @@ def _try_to_place_sets(
 def _count_sequential_sets(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> Interval:
-    """Place complete sets in `scheduler` one after another until a VM does not fit. Return the number of complete sets,
-    as an exact interval.
-    """
+    """Place complete sets in `scheduler`, set after set, until a VM does not fit. Return their exact number."""
     sets = 0
     while True:
         for index, part in enumerate(parts):

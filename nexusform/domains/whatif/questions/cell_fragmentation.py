@@ -108,19 +108,19 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
 def compute_cell_fragmentation(
     site: SiteSnapshot, machines: Sequence[Machine], yardstick: VmSku | None = None
 ) -> FragmentationCounts:
-    """Compute the number of cells of each kind, and the free capacity in them. `yardstick` is the SKU to measure cells
-    by; None means the largest SKU.
+    """Compute the number of NUMA cells of each kind (see FragmentationCounts), and the free capacity in them.
+    `yardstick` is the SKU to measure cells by; None means the largest SKU.
     """
     sku = yardstick or find_largest_sku(site, machines)
     unknown_machines = frozenset(site.scheduler.list_machines_with_unknown_cells())
     cells: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
     for cell in _build_cells_with_free_capacity(site, machines):
         cells[_determine_usability(cell, sku, unknown_machines)].append(cell)
-    # Closed cells have no usable capacity, unknown ones have a sum only for their machines.
+    # Closed cells have no usable capacity. Of unknown ones, only the sum per machine is known; it is added below.
     countable_kinds = [kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)]
     countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
     unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellUsability.UNKNOWN])
-    stranded = _find_stranded_cells(countable, site.skus.values())
+    stranded = _find_stranded_cells(countable, site.skus.values())  # with capacity too small for any SKU
     broken = cells[CellUsability.BROKEN]
     (broken_vcpus, broken_memory), (stranded_vcpus, stranded_memory) = _sum_free(broken), _sum_free(stranded)
     free_vcpus, free_memory = _sum_free(countable)
@@ -204,10 +204,9 @@ def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machi
 
 
 def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: Collection[str]) -> CellUsability:
-    """Determine whether a NUMA cell has capacity for a VM of the SKU, or else why not. SKU None: none fits anywhere.
-
-    CLOSED, UNKNOWN and SMALL are properties of its machine; `unknown_machines` have VMs in unknown cells. SPOILED lacks
-    only disk. TAKEN holds a VM of at least the SKU's share, BROKEN only smaller ones.
+    """Return the usability of a NUMA cell for a VM of the SKU (None: no SKU fits any machine). CLOSED, UNKNOWN and
+    SMALL are properties of its machine; `unknown_machines` have VMs in unknown cells. SPOILED lacks only disk. TAKEN
+    holds a VM of at least the SKU's share, BROKEN only smaller ones.
     """
     if cell.machine.unschedulable_reason:
         return CellUsability.CLOSED
@@ -229,9 +228,7 @@ def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
 
 
 def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) -> list[_NumaCell]:
-    """Find the cells with free capacity, but without a fitting SKU. Cells of equal hardware and free capacity are
-    checked once.
-    """
+    """Find the cells with free capacity, but without a fitting SKU. Check equal cells once."""
     fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}  # by hardware, vCPUs, memory and disk
     stranded: list[_NumaCell] = []
     for cell in cells:

@@ -242,16 +242,15 @@ def _find_lost_pools(
 
 
 def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledShortage | None:
-    """Count the lost VMs without capacity over samples of unknown NUMA cells, exactly for a single pool. None without
-    unknown cells or lost VMs of NKS clusters.
+    """Count the lost VMs without capacity elsewhere, over samples (possible layouts) of unknown NUMA cells. For a
+    single pool, the bounds are exact. Return None if all cells are known, or no VM of an NKS cluster is lost.
     """
     lost_pools = list(_find_lost_pools(site, lost))  # cluster, pool and its lost VMs
-
-    def count_missing(sampled_scheduler: RackScheduler) -> list[int]:
-        """Count the VMs without capacity for each affected pool."""
-        return [recreation.missing for recreation in _recreate_pools(site, sampled_scheduler, lost)]
-
-    samples = sample_capacity(scheduler, sum(len(vms) for _, _, vms in lost_pools), count_missing)
+    samples = sample_capacity(
+        scheduler,
+        vms=sum(len(vms) for _, _, vms in lost_pools),
+        count_missing=lambda sampled: [recreation.missing for recreation in _recreate_pools(site, sampled, lost)],
+    )
     if samples is None or len(lost_pools) > 1:  # several pools compete, so their bounds are only those of samples
         return samples
     [(_, pool, vms)] = lost_pools
@@ -262,8 +261,8 @@ def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozens
 
 
 def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletionCommand]:
-    """Yield a command for each NKS cluster that deletes its nodes on the failed `machines`. A cluster is unreachable
-    if its control plane lost the quorum; it is included and marked.
+    """Yield a command per NKS cluster to delete its nodes on the failed `machines`. A cluster is unreachable if its
+    control plane lost the quorum; it is included and marked.
     """
     nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
     for cluster_id, pools_of_cluster in group_by(nks_pools, attrgetter("cluster_id")).items():

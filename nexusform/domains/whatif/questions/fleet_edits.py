@@ -82,9 +82,7 @@ class SimulatedFleet(Struct, frozen=True):
 
 
 def parse_member_edits(flags: Mapping[MemberEditKind, Sequence[str]]) -> list[MemberEdit]:
-    """Parse the texts of flags to edits, in the order of `flags`. Raises one DiagnosticsError with the problems of all
-    invalid texts.
-    """
+    """Parse the texts of flags to edits, in order. Raises one DiagnosticsError for all invalid texts."""
     edits: list[MemberEdit] = []
     problems: list[Diagnostic] = []
     for verb, texts in flags.items():
@@ -209,8 +207,8 @@ def _apply_edit(
 
 
 def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> SimulatedMember:
-    """Return an unhealthy member made healthy, or a new one: like the member named by `edit.value`, with the nodes of
-    the cluster named by it, or without nodes; an error if none is possible.
+    """Return a new member, or an unhealthy one made healthy. `edit.value` names a member to copy or a cluster; with
+    None, it has no nodes. Raises DiagnosticsError for an existing name, or an unknown member or cluster.
     """
     existing = simulated_fleet.members.get(edit.member)
     if existing is not None:

@@ -3,7 +3,7 @@ scheduling of a plan runs over the current placements, hub objects and pods, wit
 Changes that happen without the edits are separated.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, product
 from operator import attrgetter
 from typing import Final
@@ -184,45 +184,47 @@ class FleetSnapshot(Struct, frozen=True):
 
 
 def build_fleet_snapshot(
-    things: Iterable[SiteObject],
+    site_objects: Iterable[SiteObject],
     registries: PluginRegistries,
     catalogue: str,
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> FleetSnapshot:
-    """Build the snapshot of a fleet from its objects (`things`) and the clusters listed by kubectl. `catalogue` is the
-    catalogue of SKUs, for the nodes of clusters.
+    """Build the snapshot of a fleet from the objects in state and the clusters listed by kubectl. `catalogue` is the
+    version of the SKU catalogue, for the sizes of nodes.
     """
-    ordered_things = sorted(things, key=lambda thing: thing.creation)
-    # Build the prior states as for planning, and the instances of fleet objects.
+    ordered_objects = sorted(site_objects, key=lambda site_object: site_object.creation)
+    snapshot = _build_snapshot_without_members(ordered_objects, registries)
+    clusters = build_existing_clusters(ordered_objects, registries, catalogue)
+    observed = dict(_match_observed_clusters(clusters, snapshot.states, registries, observations))
+    clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
+    snapshot = replace(snapshot, observed=observed)
+    # The managed pods come from manifests and placements, so they need no members. The members need the pods: the rest
+    # of the used capacity belongs to unmanaged pods.
+    managed_pods = _build_pods(snapshot, clusters, members={})
+    members = dict(_build_members(snapshot, clusters, managed_pods))
+    return replace(snapshot, members=SimulatedFleet(members, clusters))
+
+
+def _build_snapshot_without_members(site_objects: Iterable[SiteObject], registries: PluginRegistries) -> FleetSnapshot:
+    """Build a snapshot of the objects alone, still without members and clusters. Objects of unknown types are left out.
+    Each object has a state. Those of the fleet also have an instance, and a record: the parsed member, placement or
+    other object.
+    """
     states: dict[Address, InstanceState] = {}
     instances: dict[Address, Instance] = {}
     records: dict[Address, object] = {}
-    last_members: dict[str, Member] = {}
-    for thing in ordered_things:
-        kind = registries.resource_types.get(thing.address.type)
-        if kind is None:  # objects of unknown types are left out
+    for site_object in site_objects:
+        address, kind = site_object.address, registries.resource_types.get(site_object.address.type)
+        if kind is None:
             continue
-        object_state = ObjectState(thing.attributes, thing.creation, private=thing.note)
-        states[thing.address] = InstanceState(object_state)
+        object_state = ObjectState(site_object.attributes, site_object.creation, private=site_object.note)
+        states[address] = InstanceState(object_state)
         if kind.build_fleet_object is not None:
-            attributes = dict(thing.attributes)
-            record = records[thing.address] = kind.build_fleet_object(attributes)
-            if isinstance(record, FleetMember) and "labels" in object_state.note:  # a record of the last plan
-                last_members[record.name] = parse_member_record(record.name, object_state.note)
-            instances[thing.address] = Instance(
-                thing.address,
-                kind,
-                object_state,
-                arguments=EvaluatedArguments(attributes),
-                decision=ActionDecision(planned=attributes),
-            )
-    clusters = build_existing_clusters(ordered_things, registries, catalogue)
-    observed = dict(_match_observed_clusters(clusters, states, registries, observations))
-    clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
-    snapshot = FleetSnapshot(instances, records, states, registries, members=SimulatedFleet({}, {}), observed=observed)
-    pods = _build_pods(snapshot, clusters, members={})  # managed pods; unmanaged ones are inferred from them
-    members = dict(_build_members(records.values(), last_members, clusters, pods, observed))
-    return replace(snapshot, members=SimulatedFleet(members, clusters))
+            attributes = dict(site_object.attributes)
+            records[address] = kind.build_fleet_object(attributes)
+            arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
+            instances[address] = Instance(address, kind, object_state, arguments=arguments, decision=decision)
+    return FleetSnapshot(instances, records, states, registries, members=SimulatedFleet({}, {}))
 
 
 def _match_observed_clusters(
@@ -247,22 +249,19 @@ def _match_observed_clusters(
 
 
 def _build_members(
-    records: Iterable[object],
-    last_members: Mapping[str, Member],
-    clusters: Mapping[str, NodeCluster],
-    pods: PodPhase,
-    observed: Container[str],
+    snapshot: FleetSnapshot, clusters: Mapping[str, NodeCluster], managed_pods: PodPhase
 ) -> Iterator[tuple[str, SimulatedMember]]:
-    """Build the members by name. If a member's nodes are unknown, its last recorded resources apply.
-    `observed`: ids of clusters listed by kubectl: all of their pods are known, so no request is unmanaged.
-    """
-    for record in records:
+    """Yield pairs of name and member. If a member's nodes are unknown, its last recorded resources apply."""
+    for address, record in snapshot.records.items():
         if not isinstance(record, FleetMember):  # another object of the fleet
             continue
-        last_member = last_members.get(record.name)
+        note = snapshot.instances[address].prior_note  # private data in state: the member as seen by the last plan
+        last_member = parse_member_record(record.name, note) if "labels" in note else None
         cluster = clusters.get(record.cluster_id or record.name)
         if cluster is not None:
-            unmanaged = (0, 0) if cluster.id in observed else _infer_unmanaged_usage(record, cluster, last_member, pods)
+            unmanaged = (0, 0)  # all pods of a cluster listed by kubectl are known
+            if cluster.id not in snapshot.observed:
+                unmanaged = _infer_unmanaged_usage(record, cluster, last_member, managed_pods)
             yield record.name, SimulatedMember(record, cluster, unmanaged_requests=unmanaged)
         elif record.cluster_id and last_member is not None:  # its nodes are unknown here
             former = replace(record, cluster_id="", properties=last_member.properties, resources=last_member.resources)
@@ -274,8 +273,8 @@ def _build_members(
 def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
-    """Infer the requests of pods that nexusform does not manage (millicores and bytes): by so much less was available
-    at the last plan than with managed pods only. (0, 0) if it is unknown.
+    """Infer the requests of pods not managed by nexusform: (millicores, bytes). The last plan recorded the available
+    resources. They were less than with managed pods alone, by these requests. Return (0, 0) if they are unknown.
     """
     if last_member is None:  # nothing is recorded yet
         return 0, 0
@@ -294,7 +293,7 @@ def _compute_amount_reduction(name: str, managed_usage: ResourceUsage, last_usag
 
 
 def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> FleetSimulation:
-    """Simulate the edits, compared with scheduling without them. Raises DiagnosticsError for invalid edits."""
+    """Compare the scheduling without and with the edits. Raises DiagnosticsError for invalid edits."""
     members = apply_member_edits(snapshot.members, edits)
     drained = list(dict.fromkeys(edit.member for edit in edits if edit.kind is MemberEditKind.DRAIN))
     baseline = _run_scheduling(snapshot, snapshot.members.members, drained=())
@@ -305,7 +304,7 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
         for diagnostic in result.diagnostics
         if (diagnostic.id, diagnostic.detail) not in baseline_details and diagnostic.id not in _WARNINGS_AS_DATA
     ]
-    # The placements without eviction: drained members keep them; unscheduled bindings do not count.
+    # Drained members keep these placements: they were not evicted. Bindings in removal do not count.
     states = [_build_state(placement, placement.bindings) for placement in result.placements]
     remaining = [(state.key, cluster) for cluster, state in product(drained, states) if cluster in state.clusters]
     # The resources of every member without and with the edits, also of leaving ones; None for non-members.
@@ -338,23 +337,14 @@ class _SchedulingRun(Struct, frozen=True):
 def _run_scheduling(
     snapshot: FleetSnapshot, members_after: Mapping[str, SimulatedMember], drained: Sequence[str]
 ) -> _SchedulingRun:
-    """Run fleet scheduling once with other members: those of `members_after`; the other ones leave. Placements bound to
-    `drained` members get evictions. Return the resulting placements, pods and members.
+    """Run fleet scheduling once, as if `members_after` were all members: previous members missing there leave.
+    Placements bound to `drained` members get evictions. Return the resulting placements, pods and members.
     """
     clusters = dict(snapshot.members.clusters)
     clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
     pods = _build_pods(snapshot, clusters, members_after)
     hub = build_planned_hub(snapshot.instances.values(), ObservedHub())
-    # Build the members of a run, including leaving ones (without a record and cluster).
-    previous_members = snapshot.members.members
-    members: dict[str, FleetMemberState] = {}
-    for name in dict.fromkeys((*previous_members, *members_after)):
-        current = members_after.get(name)
-        member_before = _build_member(previous_members.get(name), pods)
-        member_after = _build_member(current, pods)
-        members[name] = FleetMemberState(_MEMBER, FleetMember(name), previous=member_before, planned=member_after)
-        if current is not None:
-            members[name].configuration, members[name].cluster = current.record, current.cluster
+    members = _build_member_states(snapshot.members.members, members_after, pods)
     # Build the placements before their first scheduling.
     member_clusters = build_member_clusters(members)
     placements: list[PlacementPlan] = []
@@ -372,6 +362,20 @@ def _run_scheduling(
     return _SchedulingRun(
         tuple(placements), rows, tuple(pods.rows), members, iterations.member_list, tuple(diagnostics)
     )
+
+
+def _build_member_states(
+    members_before: Mapping[str, SimulatedMember], members_after: Mapping[str, SimulatedMember], pods: PodPhase
+) -> dict[str, FleetMemberState]:
+    """Build all members of a run by name. A leaving member has no planned state, only the name as configuration."""
+    states: dict[str, FleetMemberState] = {}
+    for name in dict.fromkeys((*members_before, *members_after)):
+        current = members_after.get(name)
+        before, after = _build_member(members_before.get(name), pods), _build_member(current, pods)
+        states[name] = FleetMemberState(_MEMBER, FleetMember(name), previous=before, planned=after)
+        if current is not None:
+            states[name].configuration, states[name].cluster = current.record, current.cluster
+    return states
 
 
 class _ClusterPods(PodPhase):
@@ -414,7 +418,7 @@ def _build_pods(
 
 
 def _build_member(member: SimulatedMember | None, pods: PodPhase) -> Member | None:
-    """Build a member with resources from its nodes and pods; None without one."""
+    """Build a member for the scheduler, with resources from its nodes and pods. None (no member) stays None."""
     if member is None:
         return None
     requests = pods.sum_requests(member.cluster.id) if member.cluster is not None else (0, 0)
@@ -452,8 +456,8 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
         baseline_placement = baseline_placements[placement.address]
         rows, unrelated_rows = _split_rows(bindings.get(placement.spec.instance.address, []), baseline_by_key)
         pod_rows, _ = _split_rows(pods.get(placement.spec.instance.address, []), baseline_by_key)
-        # Drift is the difference to a newly created placement. It counts if it is caused by the edits: it is another
-        # one than without them, or they make a lost cluster ineligible.
+        # Drift is the difference to a newly created placement. Only drift caused by the edits is reported: it differs
+        # from the drift without them, or they make a lost cluster ineligible.
         drift, eligible = _compute_policy_drift(placement, result.member_list)
         baseline_drift, baseline_eligible = _compute_policy_drift(baseline_placement, baseline.member_list)
         newly_ineligible = baseline_eligible - eligible

@@ -215,8 +215,8 @@ def _read_surge_settings(pool: PoolSnapshot) -> tuple[str, str]:
 def _upgrade_batches(
     scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int
 ) -> tuple[tuple[NodeUpgradeBatch, ...], NoFitReason | None]:
-    """Upgrade batch by batch until one has no capacity. Return the batches, a failed one included, and its shortage;
-    None if all fit. A batch has `surge` VMs; with a surge of 0 it has `unavailable` VMs, and these are down meanwhile.
+    """Upgrade batch by batch until one has no capacity. Return the batches, a failed one included, and its shortage or
+    None. With a surge, a batch first creates `surge` new VMs. Without one, `unavailable` VMs are down meanwhile.
     """
     size, is_surging = surge or max(unavailable, 1), surge > 0
     machines_down = {machine.name for machine in scheduler.machines if machine.is_down}

@@ -150,9 +150,7 @@ def find_upgrade_path(
 def _find_version_hops(
     cluster: VmOwnerSnapshot, target: str, site: SiteSnapshot, today: str
 ) -> tuple[KubernetesVersion, ...]:
-    """Find the running version of a cluster and its hops, by the rules of plans. Raises DiagnosticsError if one of
-    them is unknown.
-    """
+    """Find the running version of a cluster and its hops. Raises DiagnosticsError if one is unknown."""
     version_text = get_running_version(cluster)
     version = parse_version(version_text)
     address = str(cluster.pools[0].address)
@@ -175,6 +173,7 @@ class _OrderSearch:
     """
 
     def __init__(self, ways: Mapping[str, Sequence[KubernetesVersion]], pods: Mapping[str, ClusterPods]) -> None:
+        """Start without a tried order. `ways` has the running and next versions by cluster id."""
         self._ways, self._pods = ways, pods
         self.tried_orders = 0
         self.passes = 0

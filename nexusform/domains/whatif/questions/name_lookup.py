@@ -136,7 +136,7 @@ def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...]:
     for part_text in map(str.strip, text.split(",")):
         count, name = _parse_mix_part(part_text, skus)
         swapped = _REVERSED_PART.fullmatch(part_text)
-        if name not in skus and swapped is not None and swapped[1] in skus:  # such as NC_G6_28_v1x6
+        if name not in skus and swapped is not None and swapped[1] in skus:  # NC_G6_28_v1x6: SKU, then number
             detail = f"Write the number before the SKU: {swapped[2]}x{swapped[1]}."
             raise DiagnosticsError(build_error("invalid-mix", detail))
         if not name:

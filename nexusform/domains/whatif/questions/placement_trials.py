@@ -153,7 +153,7 @@ def find_minimum_evictions(
     request: RebalanceRequest, candidates: Sequence[EvictionCandidate], taintable: Iterable[str], evaluate: Evaluate
 ) -> RebalanceResult:
     """Find the fewest evictions to let all pods in scope run; `evaluate` simulates a choice. `taintable` are clusters
-    with a block for a taint.
+    with a block in the configuration: a taint in it keeps an evicted placement away.
     """
     before = evaluate(EvictionProposal())
     fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)  # they name their clusters
@@ -195,8 +195,8 @@ class _EvictionSearch(Struct):
     is_complete: bool = True
 
     def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionProposal | None, TrialOutcome]:
-        """Return the first working evictions in order, and the outcome of their plan; None if there are none. Only sets
-        with an eviction on every cluster short of capacity can help.
+        """Return the first set of evictions to let all pods in scope run, and the outcome of its plan. Return None and
+        an empty outcome if there is none. Smaller sets come first.
         """
         goals = list(filter(self.request.is_binding_in_scope, self.before.waiting))  # bindings with waiting pods
         # Clusters with pods waiting for capacity, not for other pods.
@@ -207,7 +207,7 @@ class _EvictionSearch(Struct):
             self.trial_counts.append(0)
             for group in combinations(ordered, size):
                 if not crowded <= {item.cluster for item in group}:
-                    continue
+                    continue  # pods on a cluster short of capacity need an eviction there
                 if sum(self.trial_counts) >= MAX_TRIALS:
                     self.is_complete = False
                     return None, TrialOutcome()
@@ -307,9 +307,7 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
 
 
 def render_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
-    """Render the eviction blocks. Each one depends on the previous one, and so follows it. The first one depends on the
-    tainted members.
-    """
+    """Render the eviction blocks. Each depends on the one before it, the first on the tainted members."""
     blocks = []
     dependencies = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
     for eviction in trial.evictions:
@@ -345,9 +343,7 @@ def _is_taint_block(block: object) -> bool:
 
 
 def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> str:
-    """Return the name of a member if its block states it as a quoted text after `name =`. Return "" for an expression
-    or a template.
-    """
+    """Return the name stated by a member's block as quoted text; "" for an expression or a template."""
     assert isinstance(block.body, Body)
     for attribute in block.body.attributes:
         if attribute.name == "name":

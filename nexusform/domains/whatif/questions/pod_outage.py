@@ -164,8 +164,8 @@ class PodsSimulation(Struct):
 def simulate_nodes_down(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
-    """Simulate `nodes_down`: drained, or lost at once. Return the impact on each workload with lost pods, and all pods
-    afterwards. `existing` are the pods before. Pods preempted by the replacements count as lost, too.
+    """Simulate `nodes_down`: drained by evictions if `is_drained`, else lost at once. `existing` are the pods before.
+    Return the impact on each workload with lost or preempted pods, and all pods afterwards.
     """
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))

@@ -2,7 +2,7 @@
 observed nodes and pods from kubectl.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -82,7 +82,7 @@ def build_observations_after(plan: Plan, clusters: Mapping[str, KubectlSnapshot]
 
 
 def build_pods(
-    things: Iterable[SiteObject],
+    objects: Iterable[SiteObject],
     snapshot: Snapshot,
     registries: PluginRegistries,
     observations: ClusterObservations = NO_OBSERVATIONS,
@@ -90,7 +90,7 @@ def build_pods(
     """Build the known pods of every cluster, by cluster id. Pods of a manifest without a planned location are
     placed. Clusters listed by kubectl use their listed nodes, and listed pods without a manifest take capacity.
     """
-    sources = _collect_pod_sources(things)
+    sources = _collect_pod_sources(objects)
     pods_by_cluster: dict[str, ClusterPods] = {}
     for cluster in snapshot.list_clusters():
         if cluster.kind is not VmOwnerKind.VM and sources.has_pods(cluster.id):  # a single VM has no pods
@@ -100,10 +100,10 @@ def build_pods(
 
 
 def build_observed_pods(
-    things: Iterable[SiteObject], snapshot: Snapshot, registries: PluginRegistries, observations: ClusterObservations
+    objects: Iterable[SiteObject], snapshot: Snapshot, registries: PluginRegistries, observations: ClusterObservations
 ) -> Mapping[str, ClusterPods]:
     """Build the pods of every cluster listed by kubectl, by cluster id, with all of its workloads."""
-    sources = _collect_pod_sources(things)
+    sources = _collect_pod_sources(objects)
     clusters = {cluster.id: cluster for cluster in snapshot.list_clusters() if cluster.kind is not VmOwnerKind.VM}
     pods_by_cluster: dict[str, ClusterPods] = {}
     for cluster_id in observations.clusters:
@@ -139,41 +139,43 @@ class _PodSources(Struct, frozen=True):
         return cluster_id in self.direct or cluster_id in self.placed
 
 
-def _collect_pod_sources(things: Iterable[SiteObject]) -> _PodSources:
-    """Collect the sources of pods and their locations, in the order of creation."""
-    ordered_things = sorted(things, key=lambda thing: thing.creation)
+def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
+    """Collect manifests (of clusters, of the hub, applied by placements) and planned pod locations, by creation."""
+    ordered_objects = sorted(objects, key=lambda site_object: site_object.creation)
     cluster_id_by_member = {
-        str(thing.attributes.get("name")): get_text(thing.attributes, "kubernetes_cluster_id")
-        for thing in ordered_things
-        if thing.address.type == MEMBER_TYPE
+        str(site_object.attributes.get("name")): get_text(site_object.attributes, "kubernetes_cluster_id")
+        for site_object in ordered_objects
+        if site_object.address.type == MEMBER_TYPE
     }
-    sources = _PodSources({str(thing.address): thing.attributes for thing in ordered_things})
-    for thing in ordered_things:
-        target = str(thing.attributes.get("cluster_id") or "")  # "": applied on the hub
-        if thing.address.type == MANIFEST_TYPE:
-            text = get_text(thing.attributes, "yaml_body")
-            manifests = unwrap_envelopes(parse_manifests(str(thing.address), text).manifests).manifests
+    sources = _PodSources({str(site_object.address): site_object.attributes for site_object in ordered_objects})
+    for site_object in ordered_objects:
+        target = str(site_object.attributes.get("cluster_id") or "")  # "": applied on the hub
+        if site_object.address.type == MANIFEST_TYPE:
+            text = get_text(site_object.attributes, "yaml_body")
+            manifests = unwrap_envelopes(parse_manifests(str(site_object.address), text).manifests).manifests
             destination = sources.direct.setdefault(target, []) if target else sources.hub
             destination.extend(manifests)
-        for cluster_id, workloads in _list_placed_workloads(thing, target, cluster_id_by_member):
+        for cluster_id, workloads in _list_placed_workloads(site_object, target, cluster_id_by_member):
             sources.placed.setdefault(cluster_id, {}).update(workloads)
-        recorded_objects = list_cluster_objects(thing.attributes, thing.note) or {}  # None if state records none
-        for member, objects in recorded_objects.items():
+        recorded_objects = (
+            list_cluster_objects(site_object.attributes, site_object.note) or {}
+        )  # None if state records none
+        for member, member_objects in recorded_objects.items():
             cluster_manifests = sources.by_placements.setdefault(cluster_id_by_member.get(member, ""), [])
-            cluster_manifests.extend(unwrap_envelopes(objects).manifests)
+            cluster_manifests.extend(unwrap_envelopes(member_objects).manifests)
     return sources
 
 
 def _list_placed_workloads(
-    thing: SiteObject, target: str, cluster_id_by_member: Mapping[str, str]
+    site_object: SiteObject, target: str, cluster_id_by_member: Mapping[str, str]
 ) -> Iterable[tuple[str, dict[str, Mapping[str, Any]]]]:
     """Yield pairs of a cluster id and the pods by workload, as recorded with an object. A manifest has the pods on its
     `target`. A placement has pods on each member. The id "" means the hub, or an unknown cluster.
     """
-    attribute = thing.attributes.get("workloads")
+    attribute = site_object.attributes.get("workloads")
     if not isinstance(attribute, Mapping):  # an object without pods
         return
-    if thing.address.type == MANIFEST_TYPE:
+    if site_object.address.type == MANIFEST_TYPE:
         yield target, dict(attribute)
         return
     for member, workloads in attribute.items():
@@ -182,7 +184,9 @@ def _list_placed_workloads(
 
 
 def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations) -> ClusterPods:
-    """Build the pods of a cluster from objects applied directly or by placements, on the observed nodes if known."""
+    """Build the pods of a cluster: those of workloads applied directly or by placements, and those listed by kubectl.
+    Nodes are the listed ones, if any. If a workload has no planned pods in state, pods are placed now.
+    """
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
     observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys()) or ObservedCluster(cluster)
     # State records no objects of an imported placement: they are those on the hub.
@@ -218,16 +222,23 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations
         nominated_pods=observed.nominated_pods,
         version=observed.cluster.version,
     )
+    existing = _list_existing_pods(workloads, placed_workloads, observed)
+    if any(workload.key not in placed_workloads for workload in workloads):  # without planned pods: place them now
+        existing = predict(model, existing, workloads).list_existing_pods()
+    return ClusterPods(cluster.id, model, workloads, existing)
+
+
+def _list_existing_pods(
+    workloads: Sequence[Workload], placed_workloads: Mapping[str, Any], observed: ObservedCluster
+) -> tuple[ExistingPod, ...]:
+    """List the pods planned in state (`placed_workloads`: locations by workload key), and those listed by kubectl."""
     node_names = {node.name for node in observed.cluster.nodes}
     existing: dict[PodKey, ExistingPod] = {}
     for workload in workloads:
         for pod in _build_planned_pods(workload, get_mapping(placed_workloads, workload.key), node_names):
             existing[pod.workload, pod.number] = pod
     _add_observed_pods(existing, observed, workloads)
-    pods = tuple(existing.values())
-    if any(workload.key not in placed_workloads for workload in workloads):  # without planned pods: place them now
-        pods = predict(model, pods, workloads).list_existing_pods()
-    return ClusterPods(cluster.id, model, workloads, pods)
+    return tuple(existing.values())
 
 
 def _add_observed_pods(

@@ -79,6 +79,7 @@ class CellCatalogue:
     """
 
     def __init__(self, kinds: Sequence[VmClass], sku: VmSku) -> None:
+        """Give equal numbers to the sizes of classes with equal shares. `sku` is the SKU of the demand."""
         self._kinds = kinds
         self._sku = sku
         # Cached patterns by layouts, numbers of sizes, and disk.
@@ -115,8 +116,9 @@ class CellCatalogue:
         arrivals: Sequence[tuple[int, VmSku]],
         spanning: Mapping[int, VmSku],
     ) -> Iterator[CellChange]:
-        """List the possible changes of a cell with this key. `arrivals`: class (or DEMAND) and SKU of multi-cell VMs.
-        `spanning`: SKU of the machine's multi-cell VMs in this cell, by index.
+        """Yield the possible changes of a cell with this key: any of its VMs leave, and others may arrive.
+        `group_skus`: SKUs of its single-cell VMs. `arrivals`: class (or DEMAND) and SKU of multi-cell VMs to add.
+        `spanning`: SKUs of the multi-cell VMs with a share in this cell, by their index on the machine.
         """
         # Of each group any number of VMs leaves, and each multi-cell VM stays (0) or leaves (1).
         choices = [range(len(pods) + 1) for _, pods in key.leaving]  # (group, pods of each of its VMs)
@@ -130,7 +132,7 @@ class CellCatalogue:
             leaving_indexes = tuple(compress(spanning_indexes, counts[len(choices) :]))
             free = key.free
             for (group, _), count in group_counts:
-                free = free.subtract(group_skus[group], -count)
+                free = free.subtract(group_skus[group], -count)  # adds the shares of the leaving VMs
             for number in leaving_indexes:
                 free = free.subtract(spanning[number], -1)
             leaving = tuple((group, count) for (group, _), count in group_counts if count)
@@ -146,7 +148,10 @@ class CellCatalogue:
         leaving_indexes: tuple[int, ...],
         arrivals: Sequence[tuple[int, VmSku]],
     ) -> Iterator[CellChange]:
-        """List the changes with these leaving VMs: adding a share of a multi-cell VM, nothing, or VMs of the demand."""
+        """Yield the changes of a cell with these leaving VMs. One VM of `arrivals` may add its share, or VMs of the
+        demand are added, or none. `free` is the capacity after the VMs left, and `pods` their number of pods.
+        `leaving_indexes` are the leaving multi-cell VMs.
+        """
 
         def build_change(remaining_cell: FreeCell, demand: int = 0, arrival: int | None = None) -> CellChange:
             capacity = self.find_cell_capacity(((remaining_cell,),), key)
@@ -175,8 +180,8 @@ class _PatternSearch:
         self.is_capped = False
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
-        """Add 0 or more VMs of the size at this index to a pattern, then of later sizes. `remains` and `disk` are the
-        capacity left by it. Record it if it is maximal: no further VM fits.
+        """Add 0 or more VMs of the size at this index to a pattern (pairs of size number and count), then of later
+        sizes. `remains` and `disk` are the capacity left by it. Record it if it is maximal: no further VM fits.
         """
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
@@ -186,12 +191,12 @@ class _PatternSearch:
                 self.patterns.append(tuple(sorted(pattern)))
             return
         number, share = self._sizes[size_index]
-        chain = [(remains, disk)]  # with 0, 1, 2 ... VMs of this size
-        while (next_state := _subtract_vm_share(*chain[-1], share)) is not None:
-            chain.append(next_state)
-        for count in range(len(chain) - 1, -1, -1):
+        capacities = [(remains, disk)]  # left by 0, 1, 2 ... VMs of this size
+        while (next_capacity := _subtract_vm_share(*capacities[-1], share)) is not None:
+            capacities.append(next_capacity)
+        for count in range(len(capacities) - 1, -1, -1):
             added = (*pattern, (number, count)) if count else pattern
-            self.extend(size_index + 1, added, *chain[count])
+            self.extend(size_index + 1, added, *capacities[count])
 
 
 def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
@@ -232,7 +237,7 @@ class CellPosition(Struct, frozen=True):
 
 
 def assign_groups(context: RepackContext, tracked_pools: frozenset[int]) -> dict[int, Group]:
-    """Return the group of every movable VM by handle."""
+    """Return the group of each movable VM by handle: its pool if tracked, else its class of equal VMs."""
     return {
         source.handle: ("pool", source.pool) if source.pool in tracked_pools else ("kind", source.vm_class)
         for source in context.all_movable_vms

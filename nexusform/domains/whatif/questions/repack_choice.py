@@ -49,7 +49,7 @@ class RepackChoice(Struct, frozen=True):
 def choose_vms_to_recreate(
     context: RepackContext, program: RepackProgram, solution: RepackSolution, tracked_pools: frozenset[int]
 ) -> RepackChoice:
-    """Choose the VMs for the counts of a solution; prefer cells with the fewest pods and already affected pools."""
+    """Choose VMs for the numbers of a solution. Prefer cells with the fewest pods, then already affected pools."""
     groups = assign_groups(context, tracked_pools)
     cells_by_capacity = {capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()}
     choice = _ChoiceBuilder(context, groups, cells_by_capacity, program.size_numbers_by_class)
@@ -69,8 +69,8 @@ def choose_vms_to_recreate(
 
 
 def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[OptionUse, list[CellChange]]]:
-    """Yield any selection of each unit, and the options of its changed cells, ordered: first arrivals of multi-cell
-    VMs, by class.
+    """Yield one entry per unit (a set of equal cells): any of its selections, and the options of its changed cells.
+    Options with a share of an arriving multi-cell VM come first, ordered by its class.
     """
     units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
     for option_use in selections:
@@ -182,9 +182,9 @@ class _ChoiceBuilder(Struct):
 def assign_machines(
     context: RepackContext, sources: Sequence[MovableVm], slots: Sequence[Slot], size_of: Sequence[int]
 ) -> tuple[dict[int, str], frozenset[int]]:
-    """Assign VMs to machines with slots of their size (`size_of`: by class number), by a program with the least cost. A
-    VM left over costs most, then a VM above the limit of a rack, then a return to the own machine. Return the machine
-    names by handle, without VMs left over. Also return the pools (by number) with more VMs in a rack than their limit.
+    """Assign VMs to slots of their size (`size_of`: by class number) by a linear program with the least cost. An
+    unassigned VM costs most, then a VM above the limit of a rack, then a return to the own machine. Return the names of
+    the machines by handle of the assigned VMs, and the numbers of the pools with VMs above a limit.
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}  # by name
@@ -198,7 +198,7 @@ def assign_machines(
         for (size, machine_name), count in slot_counts.items():
             host = hosts[machine_name]
             if size != size_of[source.vm_class] or source.vm_class not in host.admitted:
-                continue
+                continue  # no slot for this VM
             pool_rack = source.pool, host.machine.rack
             # A rack above its limit may keep its present number.
             capacity = max(context.limits[source.pool], context.existing.get(pool_rack, 0)) - staying[pool_rack]
@@ -217,7 +217,7 @@ def assign_machines(
     targets: dict[int, str] = {}
     crowded: set[int] = set()
     for column, value in zip(program.columns, values or (), strict=False):
-        match column.subject:
+        match column.subject:  # the VM and machine of an assignment, or the pool of VMs above a limit
             case (MovableVm() as source, str() as machine_name) if value:
                 targets[source.handle] = machine_name
             case int() as pool if value:
@@ -276,9 +276,8 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
 
 
 def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
-    """Compute how many requested VMs fit on a machine after all its movable VMs left; [] if none fits.
-
-    A VM needs its share of one or several cells. A cell counts for one share, even if it has capacity for more.
+    """Compute how many requested VMs fit on a machine after all its movable VMs left; [] if none fits. A VM needs its
+    share of one or several cells. A cell counts for one share, even if it has capacity for more.
     """
     if host.has_unknown_cells and not host.unknown_cell_vms:  # a VM in unknown cells is not movable
         return []

@@ -183,14 +183,14 @@ def build_repack_context(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     lifted: frozenset[Constraint] = NOTHING_LIFTED,
 ) -> RepackContext:
-    """Build the context of a site: its machines with their free cells, its movable VMs, and the constraint of each
-    other VM. The `lifted` constraints are ignored.
+    """Build the context of a site: its machines with their free cells, its movable VMs, and the constraint on each
+    other VM. Constraints in `lifted` are ignored. Pools and classes of VMs are numbered by their order.
     """
     pools = site.pools
     clusters = tuple(cluster for cluster in site.clusters for _ in cluster.pools)  # the cluster of each pool
     scheduler = _build_scheduler(site, lifted)
     blocked_by: dict[str, Constraint] = {}
-    movable_vms: dict[int, MovableVm] = {}  # by handle
+    movable_vms: dict[int, MovableVm] = {}  # by handle, the number of the VM in the scheduler
     kinds: dict[VmClass, int] = {}  # number by class
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
         cluster_pods = pods.get(cluster.id, NO_CLUSTER_PODS)
@@ -280,7 +280,7 @@ def _compute_rack_limit(
 def _find_blocking_constraint(
     pool: PoolSnapshot, vm: PlacedVm, request: RepackRequest, pods: ClusterPods, lifted: frozenset[Constraint]
 ) -> Constraint | None:
-    """Find the first constraint keeping a VM in place, except `lifted` ones; None if the VM is movable."""
+    """Find the first constraint to keep a VM in place; None if it is movable. Ignore the `lifted` ones."""
     address = str(pool.address)
     # The user excludes a resource (ADDRESS) or a VM by any of its names (ADDRESS:NAME).
     is_excluded = not request.excluded.isdisjoint([address, *(f"{address}:{name}" for name in vm.names)])
@@ -317,9 +317,8 @@ def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
 def find_pods_without_resources(
     pods: ClusterPods, existing: Sequence[ExistingPod], nodes: Collection[str]
 ) -> list[tuple[ExistingPod, Constraint]]:
-    """Find the pods with hugepages or devices that find no other node while `nodes` are down. Return a pair for each
-    kind of resource: the pod, and HUGEPAGES or DEVICES. Pods of DaemonSets and bare Pods do not move, so they are
-    ignored.
+    """Find the pods with hugepages or devices and no other node while `nodes` are down. Return a pair for each kind of
+    resource: the pod, and HUGEPAGES or DEVICES. Ignore pods of DaemonSets and bare Pods: they do not move.
     """
     recreated_workloads = {workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)}
     candidates: list[tuple[ExistingPod, Constraint]] = []  # pods that leave, with each kind of special resource
@@ -341,7 +340,9 @@ def find_pods_without_resources(
 def _build_machines(
     scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
 ) -> tuple[RepackMachine, ...]:
-    """Build the machines accepting a class of movable VMs (`kinds`, by number) or the demand on the empty site."""
+    """Build the machines for the repacking: if empty, each accepts a VM of some class (numbered as in `kinds`: VMs of
+    equal SKU and constraints) or of the demand. `movable_vms` are by handle, the scheduler's number of a VM.
+    """
     empty_scheduler = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
     demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]
     vms_by_machine = group_by(scheduler.list_vms(), lambda existing: existing.placement.machine)
@@ -363,7 +364,7 @@ def _build_machines(
                 if existing.handle in movable_vms:
                     movable_by_cell[cell].append(movable_vms[existing.handle])
         unknown_cell_vms = [existing for existing in vms if not existing.placement.cells]
-        # VMs in unknown cells leave together or not at all.
+        # VMs in unknown cells leave together or not at all: only then the free capacity of the cells is known.
         is_all_movable = all(existing.handle in movable_vms for existing in unknown_cell_vms)
         movable_unknown_vms = [movable_vms[existing.handle] for existing in unknown_cell_vms if is_all_movable]
         host = RepackMachine(

@@ -1,9 +1,7 @@
-"""Exact search of orders: VMs to re-create one after another, each with its machine.
-
-The integer program ignores order: a VM may need a cell freed by an earlier re-creation. On small sites this
-module tries every order, depth first, with a growing number of re-creations. Two or three VMs are down at once if
-they exchange machines. A branch ends if more VMs must leave than re-creations remain, or if an equal site was
-searched before.
+"""Exact search of orders: VMs to re-create one after another, each with its machine. The integer program ignores order:
+a VM may need a cell freed by an earlier re-creation. On small sites this module tries every order, depth first, with a
+growing number of re-creations. Two or three VMs are down at once if they exchange machines. A branch ends if more VMs
+must leave than re-creations remain, or if an equal site was searched before.
 """
 
 from collections import Counter
@@ -112,6 +110,7 @@ class _OrderSearch:
     def __init__(
         self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget, sources: Sequence[MovableVm]
     ) -> None:
+        """Start a search at the current site. Only `sources` may be re-created; all other VMs stay."""
         self._context = context
         self._request = request
         self._time_budget = time_budget
@@ -126,7 +125,8 @@ class _OrderSearch:
                     vms[vm.handle] = vm
             self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, arrived={})
         self._locations = {source.handle: source.vm.placement for source in context.all_movable_vms}  # current ones
-        self._handles = {source.handle: source.handle for source in context.all_movable_vms}  # current by first handle
+        # The current handle of a VM by its first one: the scheduler gives a new handle to a VM added again.
+        self._handles = {source.handle: source.handle for source in context.all_movable_vms}
         self._rack_counts = Counter(context.existing)  # current VMs by pool and rack
         self._demands = {
             source.handle: build_pool_demand(context.pools[source.pool], source.vm)
@@ -143,7 +143,7 @@ class _OrderSearch:
         return self._extend_solution(count, order=[])
 
     def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Extend `order` by up to `remaining` re-creations; return windows or None. Raises _SearchLimitReached."""
+        """Try `remaining` more re-creations after `order`; return windows or None. Raises _SearchLimitReached."""
         self._examined_states += 1
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
             raise _SearchLimitReached
@@ -210,9 +210,7 @@ class _OrderSearch:
         return further_departures < remaining
 
     def _find_feasible_machines(self, source: MovableVm, old: Placement) -> list[str]:
-        """Find the machines for a VM that was removed from `old`. Of machines with an equal state (the same key), only
-        the first is returned.
-        """
+        """Find the machines for a VM removed from `old`, only the first of machines with an equal state."""
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():
@@ -347,7 +345,7 @@ class _OrderSearch:
         self._states[location.machine].vms[source.handle] = source
 
     def _place_vm(self, source: MovableVm, location: Placement) -> None:
-        """Add a VM to the scheduler and the counts, without noting if it is re-created."""
+        """Add a VM to the scheduler and the counts; the caller records it as re-created or not yet re-created."""
         demand = self._demands[source.handle]
         self._handles[source.handle] = self._scheduler.add_existing(demand.vm, demand.sku, location)
         self._locations[source.handle] = location
@@ -455,9 +453,8 @@ def _compute_machine_costs(
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible. For
-    each of vCPUs, memory and VFs alone, count the fewest VMs to move, largest first. The largest of these three numbers
-    is the bound.
+    """Compute lower bounds of the VMs to move out of a cell for 0, 1, 2 ... free slots of `share`, while possible: the
+    largest of three numbers. Each is the fewest VMs to move (largest first) for vCPUs, memory or VFs alone.
     """
     shares = list(movable)
     costs = [0]

@@ -113,8 +113,8 @@ def plan_repack(
     pods: Mapping[str, ClusterPods] = NO_PODS,
     time_budget: TimeBudget = NO_TIME_LIMIT,
 ) -> RepackResult:
-    """Plan the fewest re-creations of VMs to make the demand fit, or else find the constraints in the way.
-    `time_budget` limits all searches together. With a limit, the answer may depend on the computer.
+    """Plan the fewest re-creations of VMs to make the demand fit: OPTIMAL if fewer are proved impossible, else GAP.
+    Without a solution, find the constraints in the way. A limited `time_budget` may change the answer.
     """
     fits_now = site.scheduler.count_free_slots(request.demand)
     if fits_now.minimum >= request.want:
@@ -122,7 +122,7 @@ def plan_repack(
     unknown_machines = len(site.scheduler.list_machines_with_unknown_cells())
     search = RepackSearch(pods, time_budget)
     attempt = search.run(site, request, share=_UNKNOWN_SHARE if unknown_machines else 1.0)
-    if_known = None  # re-creations with every cell as in the reported sample; also None if there is no solution then
+    if_known = None  # re-creations if the unknown cells are as in the reported sample; None without a solution
     if unknown_machines:
         scheduler = site.scheduler
         known_cells = rebuild_scheduler(scheduler, scheduler.machines, scheduler.list_sampled_vms())
@@ -153,7 +153,8 @@ def plan_repack(
             and not (is_proved and all(step.runs == SAMPLES for window in attempt.windows for step in window.steps)),
         )
     bound = attempt.bound
-    is_unproved = attempt.undecided or attempt.found  # if found, then with more re-creations than -moves allows
+    # There may be a solution: the search was cut, or it found one with more re-creations than -moves allows.
+    is_unproved = attempt.undecided or attempt.found
     if is_unproved and bound is not None and request.can_recreate(bound):
         blocking = find_order_constraints(site, request, search)
         return replace(result, status=RepackStatus.GAP, has_no_order=True, blocking=blocking)
@@ -187,7 +188,7 @@ class BlockingConstraint(Struct, frozen=True):
 def find_blocking_constraints(
     site: SiteSnapshot, request: RepackRequest, context: RepackContext, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
-    """Find every constraint possibly blocking the demand or VMs, and the number of re-creations without it."""
+    """Search without each possibly blocking constraint in turn. Return all, with the re-creations without them."""
     blocked_counts = Counter(context.blocked_by.values())
     attempts: list[tuple[Constraint, str, RepackRequest]] = []  # lifted constraint, its description, and request
     if request.moves is not None:
@@ -224,7 +225,9 @@ def find_order_constraints(
 def _search_without_constraints(
     site: SiteSnapshot, search: RepackSearch, attempts: Sequence[tuple[Constraint, str, RepackRequest]]
 ) -> Iterator[BlockingConstraint]:
-    """Search again without each constraint in turn; `undecided` if time runs out or the search proves nothing."""
+    """Search again per attempt: constraint to lift, its description, and the request. Yield its re-creations, None
+    without a solution. It is `undecided` if time runs out or the search proves nothing.
+    """
     for number, (constraint, description, loosened_request) in enumerate(attempts):
         if search.time_budget.is_exhausted:
             yield BlockingConstraint(constraint, description, recreations=None, undecided=True)

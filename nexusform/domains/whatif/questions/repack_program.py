@@ -36,9 +36,7 @@ WHOLE_MACHINE: Final = -1
 
 
 class OptionUse(Struct, frozen=True):
-    """Selected option for this many cells of a unit. `machines`: machine type if its cells are linked, ANY_MACHINE if
-    not.
-    """
+    """Selected option for so many cells of a unit. `machines`: machine type of linked cells, or ANY_MACHINE."""
 
     machines: int
     cells: tuple[CellPosition, ...]
@@ -124,9 +122,7 @@ class _CellGroup(Struct, frozen=True):
 
 
 class RepackProgram:
-    """Program of one context. `tracked_pools`: pools with rows for their spread over racks.
-    `single_machines`: machines modelled individually, with their disk. `is_fine`: minimize restarted pods, too.
-    """
+    """Program of one context, built on creation."""
 
     def __init__(
         self,
@@ -137,6 +133,9 @@ class RepackProgram:
         single_machines: frozenset[str] = frozenset(),
         is_fine: bool = False,
     ) -> None:
+        """Build all rows and columns. `tracked_pools` have rows for their spread over racks. `single_machines` are
+        modelled individually, with their disk. `is_fine`: minimize restarted pods, too.
+        """
         self._context = context
         self._request = request
         self._tracked_pools = tracked_pools
@@ -199,7 +198,7 @@ class RepackProgram:
 
     def _build_machine_key(self, host: RepackMachine) -> Hashable:
         """Build the key of a machine, the same for equal ones. Its disk only counts with unknown cells: then a pattern
-        is of the whole machine. Numbers of pods count in fine mode only.
+        is of the whole machine. Numbers of pods only count if restarted pods are minimized, too (`_is_fine`).
         """
         cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
         unknown_cell_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
@@ -209,7 +208,7 @@ class RepackProgram:
         return cells, unknown_cell_groups, pods, multi_cell_groups, host.splits, disk
 
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
-        """Build the key of a cell, equal for cells with equal contents; numbers of pods are 0 unless in fine mode."""
+        """Build the key of a cell, equal for equal contents. Numbers of pods are 0 unless they are minimized, too."""
         sources = host.movable_vms_by_cell[cell]
         pod_counts: dict[Group, list[int]] = {}  # of single-cell VMs by group
         for source in sources:
@@ -224,7 +223,7 @@ class RepackProgram:
             admits_demand=host.admits_demand,
             rack=machine.rack if self._tracked_pools else "",  # matters for the spread of tracked pools only
             single_machine=machine.name if machine.name in self._single_machines else "",
-            # Multi-cell VMs: index on the machine, and class.
+            # Each multi-cell VM with a share in this cell: its index among those of the machine, and its class.
             spanning=tuple((multi_cell.index(source), source.vm_class) for source in sources if source in multi_cell),
         )
 
@@ -269,8 +268,8 @@ class RepackProgram:
             self._program.add_column(cost=1.0, upper=len(hosts), entries=entries, subject=equal_vms)
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
-        """Add a column per multi-cell class, and for a multi-cell demand, if feasible on `size` equal machines of type
-        `number`: the number of such VMs to arrive (a class: of slots for them). `first` is any of the machines.
+        """Add a column per class of multi-cell VMs accepted by `size` equal machines of type `number`: the number to
+        arrive. One of the demand fulfils it; others add slots for re-created VMs. `first` is any of the machines.
         """
         program = self._program
         for vm_class, sku in self._arrivals:
@@ -315,9 +314,10 @@ class RepackProgram:
             if option.demand:
                 entries.append((program.add_row(_DEMAND_ROW), float(option.demand)))
             if option.arrival is not None:
+                # One share of an arriving multi-cell VM; _add_multi_cell_arrivals requires all of its shares.
                 entries.append((program.add_row(("wide", unit.machines, option.arrival), lower=0.0, upper=0.0), 1.0))
                 entries.append((program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0))
-            for index in option.spanning:
+            for index in option.spanning:  # multi-cell VMs leaving all of their cells, see _add_machines
                 row_name = ("leaves", unit.machines, unit.cell_number, index)
                 entries.append((program.add_row(row_name, lower=0.0, upper=0.0), 1.0))
             if unit.key.single_machine:
@@ -388,7 +388,7 @@ class RepackProgram:
         return entries
 
     def _build_departure_entries(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
-        """Build the entries of this many leaving VMs: as many may arrive, and a tracked pool has room in the rack."""
+        """Build the row entries of leaving VMs: as many may arrive elsewhere; tracked pools have more capacity here."""
         entries = [(self._program.add_row(("comes", group), lower=0.0, upper=_INFINITE), -float(count))]
         group_type, pool = group
         if group_type == "pool":
@@ -421,7 +421,7 @@ class RepackProgram:
             program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=(capacity, pattern))
 
     def _add_rack_arrivals(self) -> None:
-        """Add a column per group of leaving VMs (by class or tracked pool) and kind of slot: its arrivals there."""
+        """Add a column per group of leaving VMs and kind of slot (rack, classes, size): the number arriving there."""
         program = self._program
         class_by_group = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
         slot_rows = [(name, row) for name, row in program.names.items() if name[0] == "slots"]
@@ -438,8 +438,8 @@ class RepackProgram:
                 program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=None)
 
     def solve(self, seconds: float | None = None) -> RepackSolution | NoRepackSolution:
-        """Solve for the fewest re-creations; in fine mode, if these are proved, with the fewest restarted pods.
-        `seconds`: limit of each search (None: node limit only).
+        """Solve for the fewest re-creations. If these are proved, `_is_fine` also minimizes restarted pods. `seconds`
+        limits each search (None: node limit only). If columns were dropped, nothing is proved: the bound is 0.
         """
         answer = run_solver(self._program.columns, self._program.lower, self._program.upper, seconds)
         bound = 0 if self.is_capped else answer.bound
@@ -447,7 +447,7 @@ class RepackProgram:
             return NoRepackSolution(is_proved=answer.is_finished and not self.is_capped, bound=bound)
         values, recreations = answer.values, round(answer.objective)
         if self._is_fine and answer.bound >= answer.objective:  # the minimum is proved
-            values = self._reduce_pods(recreations, values, seconds)  # with additional columns at the end
+            values = self._reduce_pods(recreations, values, seconds)  # with values of additional columns at the end
         options: list[OptionUse] = []
         cleared: list[ClearedMachineCount] = []
         patterns: list[PatternCount] = []
@@ -467,8 +467,8 @@ class RepackProgram:
         return RepackSolution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
 
     def _reduce_pods(self, recreations: int, values: Sequence[int], seconds: float | None) -> Sequence[int]:
-        """Find the solution with the fewest restarted pods, then affected pools, and `recreations` at most.
-        Return its values by column, those of additional columns last; the given values if the solver finds none.
+        """Find the solution with the fewest restarted pods, then affected pools, and at most `recreations`. Return its
+        values by column, those of additional columns last. If the solver finds none, return `values` unchanged.
         """
         groups = sorted(set(self._groups.values()))  # pools, since the fine mode tracks each of them
         program = self._program
@@ -496,7 +496,7 @@ class RepackProgram:
 
 
 def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counter[Group], int]:
-    """Count the VMs of each group moved by one use of a column, and the pods restarted by it; 0 without VMs."""
+    """Count the VMs of each group moved by one use of a column, and the pods restarted by it; none without VMs."""
     sources: tuple[MovableVm, ...] = ()
     match subject:
         case (_CellGroup(), CellChange() as option):
@@ -520,8 +520,8 @@ class SolverResult(Struct, frozen=True):
 def run_solver(
     columns: Sequence[ProgramColumn], lower: Sequence[float], upper: Sequence[float], seconds: float | None = None
 ) -> SolverResult:
-    """Run HiGHS with one thread and a fixed seed, at most this many seconds (None: node limit only). `lower` and
-    `upper` are of rows. `is_finished` without values is a proof of no solution; so is a program without columns.
+    """Run HiGHS with one thread and a fixed seed. `lower` and `upper` bound the rows; `seconds` None means the node
+    limit only. Without values, `is_finished` is a proof of no solution; without columns, there is none.
     """
     if not columns:
         return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)

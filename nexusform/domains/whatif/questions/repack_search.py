@@ -1,10 +1,8 @@
-"""Search for the fewest re-creations to free capacity.
-
-An integer program (repack_program.py) gives a lower bound and a choice of VMs (repack_choice.py). The
-placement rule checks it window by window (repack_windows.py); a rejected choice refines the program. On small
-sites every order is searched (repack_orders.py) before a gap is reported. Of the windows found, the pods are simulated:
-a node is drained before its VM is re-created, pods with hugepages or devices need another node meanwhile, and
-separation rules over workloads must hold.
+"""Search for the fewest re-creations to free capacity. An integer program (repack_program.py) gives a lower bound and a
+choice of VMs (repack_choice.py). The placement rule checks it window by window (repack_windows.py); a rejected choice
+refines the program. On small sites every order is searched (repack_orders.py) before a gap is reported. Of the windows
+found, the pods are simulated: a node is drained before its VM is re-created, pods with hugepages or devices need
+another node meanwhile, and separation rules over workloads must hold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -94,8 +92,9 @@ class RepackSearch(Struct, frozen=True):
         is_verified: bool = True,
         share: float = 1.0,
     ) -> RepackAttempt:
-        """Search with this share of the remaining time. Pods of re-created VMs may lack resources meanwhile, or break a
-        separation rule. Then search again with these VMs kept in place.
+        """Search with this `share` of the remaining time, without the `lifted` constraints. If pods of re-created VMs
+        would lack resources or break a separation rule, keep these VMs and search again. Without `is_verified`, no
+        exact orders are tried and no samples are counted.
         """
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
@@ -125,6 +124,7 @@ class _ProgramRefinement:
     """Program with growing detail: `tracked_pools` have rows for their spread, `single_machines` are modelled each."""
 
     def __init__(self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> None:
+        """Start with few details: the spread of pools on small sites only, and no single machines."""
         self._context = context
         self._request = request
         self._time_budget = time_budget
@@ -136,7 +136,7 @@ class _ProgramRefinement:
         self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
-        """Search windows (None: none found). `searches_orders`: on a small site, try orders with fewer re-creations."""
+        """Search windows (None: none found). With `searches_orders`, also try all orders on a small site."""
         if self._time_budget.seconds_left is not None:  # with a limit: have an answer if time runs out
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
         sequence, is_impossible = self._search_program()  # sets self._bound, the lower bound of re-creations
@@ -156,8 +156,8 @@ class _ProgramRefinement:
         return attempt, orders.sequence or sequence
 
     def _search_program(self) -> tuple[RepackWindowSequence | None, bool]:
-        """Solve and refine the program until the chosen VMs have an order; return it (None: none found), and whether
-        no choice of VMs exists (proved).
+        """Solve and refine the program until the chosen VMs have an order. Return its windows, or None if none is
+        found. Also return True with a proof: no choice of VMs makes the demand fit.
         """
         for _ in range(_MAX_ROUNDS):
             solution = self._solve_program(self._request)
@@ -216,7 +216,7 @@ class _ProgramRefinement:
         return self._greedy or self._find_windows_greedily(self._time_budget)
 
     def _find_windows_greedily(self, time_budget: TimeBudget) -> RepackWindowSequence | None:
-        """Find windows without the program, without a proof."""
+        """Find windows by a greedy choice of VMs, without the integer program and its proof."""
         choice = choose_vms_greedily(self._context, self._request)
         return find_window_sequence(self._context, self._request, choice, time_budget)
 
@@ -224,8 +224,8 @@ class _ProgramRefinement:
 def simulate_window_pods(
     context: RepackContext, windows: Sequence[RepackWindow], separation_rules: Sequence[SeparationRule] = ()
 ) -> tuple[list[RepackWindow], frozenset[int]]:
-    """Drain the nodes of every window and bring them up again; return the windows with their pods, and the VMs
-    (handles) with violated pod constraints.
+    """Drain the nodes of every window and bring them up again. Return the windows with their pods, and the handles of
+    the VMs with violated pod constraints.
     """
     # Rules over pools alone were obeyed when the windows were built. A rule with a selector depends on pods.
     workload_rules = [rule for rule in separation_rules if any(group.selector is not None for group in rule.groups)]
@@ -238,6 +238,7 @@ class _PodSimulation:
     """Location of every VM and pod, window by window."""
 
     def __init__(self, context: RepackContext, separation_rules: Sequence[SeparationRule]) -> None:
+        """Start with the current locations of all VMs and pods."""
         self._context = context
         self._separation_rules = separation_rules
         self._pods = dict(context.pods)  # by cluster id, with nodes on their current machines
@@ -266,8 +267,8 @@ class _PodSimulation:
         return replace(window, pods=tuple(moved_pods))
 
     def _drain_nodes(self, cluster: str, steps: Sequence[RepackStep]) -> list[MovedPod]:
-        """Drain the nodes of one cluster and bring them up on their target machines. Record VMs with pods without
-        resources meanwhile; return the moved pods, without those of DaemonSets.
+        """Drain the nodes of one cluster, then bring them up on their targets. Return the moved pods, without those of
+        DaemonSets. Add VMs to `violating` if a pod finds no other node with its hugepages or devices meanwhile.
         """
         nodes = {step.source.vm.name: step for step in steps}  # drained ones by name
         pods, existing = self._pods[cluster], self._existing[cluster]

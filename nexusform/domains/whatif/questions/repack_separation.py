@@ -110,6 +110,7 @@ class _GroupResolver:
     """Resolver of groups to pools and nodes. `_pools` are by pool id, `_pods` are existing pods, each with its VM."""
 
     def __init__(self, site: SiteSnapshot, pods: Mapping[str, ClusterPods]) -> None:
+        """Collect the pools by id and by cluster, and the existing pods with their VMs."""
         self._pools: dict[str, PoolKey] = {}
         self._clusters: dict[str, set[PoolKey]] = {}  # pools by cluster id
         self._pods: list[tuple[VmKey, PodSpec]] = []

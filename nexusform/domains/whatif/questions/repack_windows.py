@@ -126,7 +126,7 @@ def build_ordered_sequence(
 
 
 def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
-    """List the strategies to try, each with True if targets must hold in all possible NUMA layouts, or False."""
+    """List the strategies to try, as pairs with `is_strict`: True if targets must hold in every NUMA layout."""
     if choice.crowding_pools or not choice.targets:  # targets above the limit of a rack, or none
         return [(_WindowStrategy.FREE, True)]
     if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
@@ -188,6 +188,7 @@ class _RepackSequenceBuilder:
         *,
         is_strict: bool,
     ) -> None:
+        """Start before the first window. With `is_strict`, VMs must reach their targets in every NUMA layout."""
         self._context = context
         self._request = request
         self._choice = choice
@@ -200,7 +201,8 @@ class _RepackSequenceBuilder:
         self._scheduler = context.scheduler.copy()
         self._unsteered: set[int] = set()  # handles of VMs sent to other machines than their targets
         self._settled_targets: dict[int, str] = {}  # by handle of a VM already moved, or no longer steered
-        self._handles = {source.handle: source.handle for source in choice.sources}  # current by first handle
+        # The current handle of a VM by its first one: the scheduler gives a new handle to a VM placed again.
+        self._handles = {source.handle: source.handle for source in choice.sources}
         self._racks = {machine.name: machine.rack for machine in context.scheduler.machines}
         self._existing = Counter(context.existing)  # VMs in place by pool and rack
         for source in choice.sources:
@@ -233,10 +235,9 @@ class _RepackSequenceBuilder:
         return RepackWindowSequence(tuple(windows), self._scheduler)
 
     def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
-        """Select the VMs of the next window: those that may be down together, of the lowest turn.
-
-        AT_ONCE, and BY_TURNS for returning VMs, take all of these. Else each selected VM must fit on its machine after
-        the ones before it. If none fits, one VM may go to another machine than its target, or all are taken.
+        """Select the VMs of the next window: those of the lowest turn, as many as may be down together. Each must fit
+        on a machine after the ones before it. BY_TURNS omits this test for VMs returning to their own machine. AT_ONCE
+        omits it for all VMs, and the turns.
         """
         if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
@@ -252,11 +253,12 @@ class _RepackSequenceBuilder:
             can_join = can_be_down_together(self._context, self._request, selected, source)
             if can_join and self._place_vm(window, source):
                 selected.append(source)
+        # If none fits, try one VM on another machine than its target, else all: each may fit once the others left.
         return selected or self._select_vm_for_other_machine(remaining) or self._select_all_allowed(remaining)
 
     def _compute_turn(self, source: MovableVm) -> float:
-        """Compute the turn of a VM: for LARGEST, large VMs first; for BY_TURNS before, with, or after VMs returning to
-        emptied machines; otherwise all at once.
+        """Return the turn of a VM; the lowest moves first. With LARGEST, large VMs do. With BY_TURNS, VMs returning to
+        their own machine are in the middle; those with targets on emptied machines move after them, all others before.
         """
         if self._strategy is _WindowStrategy.LARGEST:
             return -self._context.kinds[source.vm_class].sku.memory_gib
@@ -290,7 +292,7 @@ class _RepackSequenceBuilder:
         return selected
 
     def _build_window(self, selected: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Build the window as its plan runs: all VMs leave first. While one finds no place then, halve their number."""
+        """Build a window as its plan runs: all VMs leave, then each is placed. If one does not fit, take only half."""
         size = len(selected)
         while size:
             by_pool_and_number = sorted(selected[:size], key=lambda source: source.handle)
@@ -322,16 +324,15 @@ class _RepackSequenceBuilder:
         return RepackWindow(tuple(steps), tuple(sorted(window.cordons, key=str.encode)))
 
     def _place_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Place a VM on the best machine allowed for it, with cordons on all better ones. Return False if none is
-        allowed, or if a cordon would be on the target of another VM of the window. The VM is back on its own machine
-        then.
+        """Place a VM on the best machine allowed for it, with cordons on all better ones. If none is allowed, or if a
+        cordon would be on the target of another VM of the window, put it back on its own machine and return False.
         """
         if source.handle in window.handles:  # not yet released with the whole window
             window.scheduler.release(window.handles.pop(source.handle))
         demand = build_pool_demand(self._context.pools[source.pool], source.vm)
         cordons = set(window.cordons)
         own_machine = source.vm.placement.machine
-        if self._is_target_occupied(window, source, exclude_machines(demand, cordons)):  # it waits for its target
+        if self._must_wait_for_target(window, source, exclude_machines(demand, cordons)):
             return self._restore_vm(window, source)
         ranking = window.scheduler.rank_machines(demand)
         cordons |= self._find_machines_before_own(ranking, source)
@@ -341,7 +342,7 @@ class _RepackSequenceBuilder:
             # Cordon the best machines until one of them is allowed. The own machine is the last choice: returning to it
             # is useless unless it was emptied because of unknown cells.
             avoided = cordons if self._is_returning_vm(source) else {*cordons, own_machine}
-            best = ranking.find_best_excluding(avoided).in_some_splits
+            best = ranking.find_best_excluding(avoided).in_some_splits  # best in at least one NUMA layout
             target = self._choose_target_machine(window, source, best)
             if target and self._is_strict and window.scheduler.is_sampled:
                 # Every layout of unknown cells has to lead to the target, with the other machines cordoned.
@@ -365,8 +366,8 @@ class _RepackSequenceBuilder:
     def _place_on_target(
         window: _RepackWindowBuilder, demand: Demand, cordons: set[str], target: str
     ) -> tuple[int, Placement] | None:
-        """Place a VM on its target; add the machines of higher rank to `cordons`. Return handle and location,
-        None if it fits nowhere, or on the target of another VM first.
+        """Place a VM on its target; add the machines of higher rank to `cordons`. Return its handle and location.
+        Return None if it fits nowhere, or if another VM needs a machine of higher rank as its target.
         """
         while (answer := window.scheduler.try_place(exclude_machines(demand, cordons))) is not None:
             handle, location = answer
@@ -379,9 +380,8 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines to cordon for a VM to return to its own one in every NUMA layout. These are all machines
-        chosen before its own one, the last choice, in some layout. Return none if the VM need not return in every
-        layout.
+        """Find the machines to cordon for a VM to return to its own one in every NUMA layout: all machines chosen in
+        some layout before its own one, the last choice. Return none if the VM need not return in every layout.
         """
         others: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
@@ -398,10 +398,9 @@ class _RepackSequenceBuilder:
         return False
 
     def _choose_target_machine(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
-        """Choose one of the `best` machines for a VM, "" if none is allowed. A steered VM may only go to its target.
-
-        A VM no longer steered avoids the targets of VMs not yet moved. Reserved machines and the VM's own machine are
-        chosen only as a target.
+        """Choose one of the `best` machines for a VM, "" if none is allowed. A steered VM must go to its target. If it
+        is in `_unsteered`, it may go elsewhere, but not to the target of an unmoved VM. Machines reserved for the
+        demand and its own machine are only chosen as a target. Separation rules and the limit of a rack always apply.
         """
         forbidden: set[str] = set()  # machines and racks, by separation rules
         if self._request.separation_rules:
@@ -416,9 +415,9 @@ class _RepackSequenceBuilder:
                 return target
             if source.handle not in self._unsteered:  # only its target is allowed
                 return ""
-            pending = self._choice.targets.items() - self._settled_targets.items()  # handles and their targets
+            pending = self._choice.targets.items() - self._settled_targets.items()  # (handle, target) of unmoved VMs
             best -= {machine for _, machine in pending}
-        # Reserved machines have capacity for the demand; a return to the own machine changes nothing.
+        # A return to the own machine changes nothing.
         best -= {*self._choice.reserved, source.vm.placement.machine}
         allowed_machines = (machine for machine in best if self._has_rack_capacity(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")
@@ -440,8 +439,8 @@ class _RepackSequenceBuilder:
         own_machine = source.vm.placement.machine
         return self._is_steered and self._choice.targets.get(source.handle) == own_machine
 
-    def _is_target_occupied(self, window: _RepackWindowBuilder, source: MovableVm, demand: Demand) -> bool:
-        """Return True if a steered VM has no target, or its target has no room yet."""
+    def _must_wait_for_target(self, window: _RepackWindowBuilder, source: MovableVm, demand: Demand) -> bool:
+        """Return True if a steered VM cannot go to its target now: it has no target, or there is no capacity yet."""
         if not self._is_steered or source.handle in self._unsteered:
             return False
         target = self._choice.targets.get(source.handle, "")
@@ -451,9 +450,9 @@ class _RepackSequenceBuilder:
 def can_be_down_together(
     context: RepackContext, request: RepackRequest, selected: Sequence[MovableVm], source: MovableVm
 ) -> bool:
-    """Return True if one more VM may be down at the same time as the selected ones. It may not exceed -window or the
-    limit of its pool. The nodes of its cluster down together may not violate a PodDisruptionBudget, nor starve pods of
-    hugepages or devices.
+    """Return True if one more VM may be down at the same time as the selected ones. -window and the limit of its pool
+    apply. The nodes of its cluster down together may not violate a PodDisruptionBudget, nor starve pods of hugepages or
+    devices.
     """
     if request.window is not None and len(selected) >= request.window:  # the limit of -window is reached
         return False
@@ -503,7 +502,9 @@ def compute_minimum_windows(context: RepackContext, request: RepackRequest, wind
 def verify_sequence(
     context: RepackContext, sequence: RepackWindowSequence, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> tuple[RepackWindow, ...]:
-    """Count in each step the samples with its VM on the target. A window has 100 samples, or as many as time allows."""
+    """Return the windows with verified steps. A step counts the samples (runs with other random choices) with its VM on
+    the target. A window has 100 samples, or fewer if time runs out.
+    """
     existing = {vm.handle: vm for vm in context.scheduler.list_vms()}
     verified: list[RepackWindow] = []
     for number, window in enumerate(sequence.windows):
@@ -525,7 +526,7 @@ def verify_sequence(
 def _count_target_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
-    """Yield the steps of a window with their counts: the VM is on its target in `hits` of `runs` samples."""
+    """Yield the steps with counts: a VM is on its target in `hits` of `runs` samples (other random choices)."""
     if _is_deterministic(context, base, window):
         yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
         return

@@ -195,7 +195,7 @@ class RuntimeUpgrade(Struct, frozen=True):
 def simulate_runtime_upgrade(
     site: SiteSnapshot, options: UpgradeOptions, pods: Mapping[str, ClusterPods] = NO_PODS
 ) -> RuntimeUpgrade:
-    """Simulate the upgrade over racks by name (byte order). `pods`: known pods by cluster id."""
+    """Simulate the upgrade, rack after rack in byte order of their names. `pods` are the known pods by cluster id."""
     racks = site.active_racks
     waves: list[UpgradeWave] = []
     for rack in racks:

@@ -46,22 +46,7 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     if runbook:
         sections.append(Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(runbook, 1))))
     if failure.recreations:
-        # Build the section of re-created VMs; the missing VMs are counted over samples, if there are any.
-        counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
-        recreation_rows: list[Row] = []
-        for pool, sampled_count in zip(failure.recreations, counts, strict=True):
-            missing = sampled_count or Interval(pool.missing, pool.missing)
-            fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
-            vms_by_rack = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)
-            racks = sorted(vms_by_rack, key=str.encode)
-            rack_texts = [rack if vms_by_rack[rack] == 1 else f"{vms_by_rack[rack]} in {rack}" for rack in racks]
-            cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", format_list(rack_texts))
-            recreation_rows.append(Row(cells, missing.maximum > 0))
-        reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
-        table = Table(("cluster", "pool", "fit", "racks"), tuple(recreation_rows), frozenset({2}))
-        title = "Re-created VMs (predicted)"
-        recreation_section = Section(title, tuple(reasons), table=table, is_finding=table.has_findings)
-        sections += [recreation_section, *map(_build_location_section, failure.recreations)]
+        sections += [_build_recreation_section(failure), *map(_build_location_section, failure.recreations)]
     return Report(
         title=f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})",
         verdict=build_failure_summary(failure),
@@ -69,6 +54,24 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
         facts=tuple(_describe_recovery(failure)),
         sections=tuple(sections),
     )
+
+
+def _build_recreation_section(failure: Failure) -> Section:
+    """Build a row per pool: the number of its re-created VMs with capacity elsewhere, and their racks."""
+    # With samples (layouts of unknown NUMA cells), the number of VMs without capacity has bounds.
+    missing_counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
+    rows: list[Row] = []
+    for pool, sampled_count in zip(failure.recreations, missing_counts, strict=True):
+        missing = sampled_count or Interval(pool.missing, pool.missing)
+        fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
+        vms_by_rack = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)
+        racks = sorted(vms_by_rack, key=str.encode)
+        rack_texts = [rack if vms_by_rack[rack] == 1 else f"{vms_by_rack[rack]} in {rack}" for rack in racks]
+        cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", format_list(rack_texts))
+        rows.append(Row(cells, missing.maximum > 0))
+    reasons = tuple(f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason)
+    table = Table(("cluster", "pool", "fit", "racks"), tuple(rows), frozenset({2}))
+    return Section("Re-created VMs (predicted)", reasons, table=table, is_finding=table.has_findings)
 
 
 def build_failure_summary(failure: Failure) -> str:
@@ -192,9 +195,7 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
 
 
 def _build_location_section(pool: RecreatedPool) -> Section:
-    """Build the section of a pool with a row per re-created node: its former and its new location. A node without
-    capacity is a finding.
-    """
+    """Build a row per re-created node with its old and new location. One without capacity is a finding."""
     rows = []
     for replacement in pool.vms:
         vm, location = replacement.vm, replacement.placement
@@ -239,7 +240,7 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
             lines += [f"{impact.workload}: PodDisruptionBudget {name}: {reason}" for name, reason in budgets]
         is_finding = bool(drain.lost_workloads)
         sections.append(Section("Workloads during the drain", tuple(lines), table=table, is_finding=is_finding))
-        # Summarize the evicted pods, the losses, and the budgets that delay the drain.
+        # Summarize the evicted pods, the losses, and the budgets in the way of the drain.
         placed_count = sum(bool(move.node) for _, move in moves)
         clauses = [f"{format_count(len(moves), 'pod')} to evict; {placed_count} of them get another node"]
         names = [impact.workload for impact in drain.lost_workloads]

@@ -151,7 +151,7 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
     lines: list[str] = []
     for placement in select_placements(simulation):
         key = placement.after.key
-        # What happens to the placement on each cluster that it gains or loses, by name.
+        # The change of the placement on each gained or lost cluster, by name.
         verbs = dict.fromkeys(placement.gained, "added to") | dict.fromkeys(placement.lost, "removed from")
         for row in (*placement.rows, *placement.unrelated):
             cluster = row.object
@@ -173,7 +173,7 @@ def _truncate_sentences(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Section]:
-    """Build the sections of clusters kept against the policy, and of differences of a new placement."""
+    """Build a section of clusters kept despite a trigger, and one of the differences of a new placement."""
     kept_lines: list[str] = []
     fresh_lines: list[str] = []
     for placement in simulation.placements:
@@ -288,12 +288,6 @@ _BINDING: Final = RecordForm(
     state=lambda target: str(BindingState(target.state)) if isinstance(target, Binding) else None,
 )
 _POD: Final = RecordForm(PlacementChange, "*of=. action node=. reason?", record_class=_build_pod_key, node=_get_node)
-
-
-def _build_unselected_documents(outcome: PlacementOutcome) -> list[dict[str, Any]]:
-    return [] if outcome.status is None else list(map(_UNSELECTED, outcome.status.unselected_decisions))
-
-
 _PLACEMENT: Final = RecordForm(
     PlacementOutcome,
     "address=after.address name=after.key placement_type=after.kind strategy=after.is_external "
@@ -301,7 +295,7 @@ _PLACEMENT: Final = RecordForm(
     "fulfilled=after.is_fulfilled scheduled=status.condition.message unselected=. "
     "stopped=abort.message recreated=fresh bindings=rows pods pods_without_node=.",
     strategy=lambda external: "External" if external else "RollingUpdate",
-    unselected=_build_unselected_documents,
+    unselected=lambda row: list(map(_UNSELECTED, row.status.unselected_decisions)) if row.status is not None else [],
     recreated="gained=gained_clusters lost=lost_clusters",
     bindings=_BINDING,
     pods=_POD,

@@ -50,10 +50,9 @@ class PlacementFeasibility(Struct, frozen=True):
 
 
 def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibility:
-    """Select what the plan shows of the simulated placement (its name is NAME): its bindings and rejected clusters.
-
-    Add the bindings of other placements unable to run. `missing` describes requested clusters that were not selected:
-    by name if the placement lists clusters, by number if it has a count.
+    """Select the rows of a plan about the simulated placement (named NAME): its bindings and rejected clusters. Also
+    select bindings of other placements unable to run. `missing` describes requested clusters without a binding: by name
+    if the placement lists clusters, by number if it has a count.
     """
     selected = {  # names of clusters
         row.object

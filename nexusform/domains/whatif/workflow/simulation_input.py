@@ -68,7 +68,7 @@ _INSTANCE_KEY: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]|\\.)*")\]')
 
 
 class SimulationInput(Struct, frozen=True):
-    """Input of a what-if question. `origin`: its source for messages. `pods`: known pods by cluster id. `things`: all
+    """Input of a what-if question. `origin`: its source for messages. `pods`: known pods by cluster id. `objects`: all
     objects, with the SKU `catalogue`. `observations`: clusters observed by data blocks. `diagnostics`: warnings.
     """
 
@@ -77,7 +77,7 @@ class SimulationInput(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, SourceFile]
     pods: Mapping[str, ClusterPods]
-    things: tuple[SiteObject, ...]
+    objects: tuple[SiteObject, ...]
     catalogue: str
     observations: ClusterObservations
 
@@ -94,7 +94,7 @@ def build_fleet(source: SimulationInput) -> FleetSnapshot:
     """Build the fleet of an input. Raises DiagnosticsError if there is none."""
     from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot
 
-    fleet = build_fleet_snapshot(source.things, build_registries(), source.catalogue, source.observations)
+    fleet = build_fleet_snapshot(source.objects, build_registries(), source.catalogue, source.observations)
     if not fleet.members.members:
         detail = (
             f"There is no fleet_member_cluster in {source.origin}. Apply a configuration with one, or "
@@ -107,14 +107,12 @@ def build_fleet(source: SimulationInput) -> FleetSnapshot:
 def open_observed_clusters(location: CommandContext, plan_path: str) -> SimulationInput:
     """Read the clusters listed by kubectl and their pods, in the state or after a plan. Raises UnreadableInput."""
     source = read_input(location, plan_path)
-    pods = build_observed_pods(source.things, source.snapshot, build_registries(), source.observations)
+    pods = build_observed_pods(source.objects, source.snapshot, build_registries(), source.observations)
     return replace(source, pods=pods)
 
 
 def open_snapshot(location: CommandContext, plan_path: str) -> SimulationInput:
-    """Read sites and pods from the state or after a plan; warn about nodes without a VM. Raises UnreadableInput, also
-    without a site.
-    """
+    """Read sites and pods; warn about nodes without a VM. Raises UnreadableInput, also without a site."""
     source = read_input(location, plan_path)
     if not source.snapshot.sites:
         problem = build_error(
@@ -146,7 +144,7 @@ def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic
     """Build a warning for each cluster listed by kubectl with nodes matching no VM of the snapshot."""
     if not source.observations.clusters:  # nothing to compare
         return
-    clusters = build_existing_clusters(source.things, build_registries(), source.catalogue)
+    clusters = build_existing_clusters(source.objects, build_registries(), source.catalogue)
     for cluster_id in source.observations.clusters:
         observed_cluster = source.observations.bind_cluster(cluster_id, clusters.get(cluster_id), own_workloads=())
         if observed_cluster is not None and observed_cluster.unknown_nodes:
@@ -185,8 +183,8 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     origin = f"state serial {state.serial}" if state.lineage else "the state, which is empty"
     clusters, node_problems = _read_observed_clusters(location, state)
     problems += node_problems
-    things, observations = list_state_objects(state), ClusterObservations(clusters)
-    return _build_input(things, state.catalogue, observations, origin, problems, sources)
+    objects, observations = list_state_objects(state), ClusterObservations(clusters)
+    return _build_input(objects, state.catalogue, observations, origin, problems, sources)
 
 
 def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
@@ -208,16 +206,16 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
         problems += check_variables_unchanged(location, configuration, saved.plan)
     if prior is None or has_errors(problems):
         raise UnreadableInput(problems)
-    things = list_planned_objects(saved.plan, prior)
-    clusters, node_problems = _read_planned_clusters(location, saved, things)
+    objects = list_planned_objects(saved.plan, prior)
+    clusters, node_problems = _read_planned_clusters(location, saved, objects)
     problems += node_problems
     sources = get_configuration_sources(saved)
     observations = build_observations_after(saved.plan, clusters)
-    return _build_input(things, saved.plan.catalogue, observations, f"after plan {path}", problems, sources)
+    return _build_input(objects, saved.plan.catalogue, observations, f"after plan {path}", problems, sources)
 
 
 def _build_input(
-    things: tuple[SiteObject, ...],
+    objects: tuple[SiteObject, ...],
     catalogue: str,
     observations: ClusterObservations,
     origin: str,
@@ -226,9 +224,9 @@ def _build_input(
 ) -> SimulationInput:
     """Build the input with the snapshot and pods of these objects."""
     registries = build_registries()
-    snapshot = build_snapshot(things, registries, catalogue)
-    pods = build_pods(things, snapshot, registries, observations)
-    return SimulationInput(snapshot, origin, tuple(problems), sources, pods, things, catalogue, observations)
+    snapshot = build_snapshot(objects, registries, catalogue)
+    pods = build_pods(objects, snapshot, registries, observations)
+    return SimulationInput(snapshot, origin, tuple(problems), sources, pods, objects, catalogue, observations)
 
 
 _NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]  # clusters by id, and problems
@@ -250,14 +248,17 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
     return _read_observed_nodes(location, configuration, values, state, read_clock(location.environment))
 
 
-def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: Iterable[SiteObject]) -> _NodeReading:
-    """Read the clusters in data blocks of a saved plan, with references evaluated from `things`: objects after it."""
+def _read_planned_clusters(location: CommandContext, saved: SavedPlan, objects: Iterable[SiteObject]) -> _NodeReading:
+    """Read the clusters in data blocks of a saved plan, with references evaluated from `objects`: objects after it."""
     if not saved.plan.basis.data_files:  # its data sources read no file, so no output of kubectl
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)
     if not _has_node_data(configuration):  # no data block lists nodes
         return {}, []
-    instances = {thing.address: InstanceState(ObjectState(thing.attributes, thing.creation)) for thing in things}
+    instances = {
+        site_object.address: InstanceState(ObjectState(site_object.attributes, site_object.creation))
+        for site_object in objects
+    }
     state = State(catalogue=saved.plan.catalogue, instances=instances)
     values = get_planned_variables(saved.plan)
     observed, problems = _read_observed_nodes(location, configuration, values, state, saved.plan.timestamp)

@@ -65,9 +65,7 @@ class RebalanceAnswer(Struct, frozen=True):
 
 
 def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> RebalanceAnswer:
-    """Find the fewest evictions by plans of the configuration. Raises UnreadableInput, also if it has errors without
-    evictions.
-    """
+    """Find the fewest evictions by plans of the configuration. Raises UnreadableInput, also if it has errors."""
     with _begin_trial_run(context) as (run, sources):
         members = find_member_blocks(run.project.configuration)
         candidates = tuple(_list_candidate_bindings(run))
@@ -164,9 +162,7 @@ def _select_errors(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
 
 
 def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
-    """Yield the bindings in state to evict: those of cluster-scoped placements, not being deleted already. The provider
-    "" is the default one.
-    """
+    """Yield the bindings to evict: of cluster-scoped placements, not being deleted. Provider "" is the default."""
     blocks = {block.address: block for block in run.project.configuration.root.resources.values()}
     for address, current in run.stored.state.list_current_objects():
         if address.type != _PLACEMENT_TYPE:  # another object, or a namespaced placement
@@ -200,9 +196,7 @@ def _build_unknown_name_errors(
 def read_trial_manifests(
     path: str, count: int | None, clusters: tuple[str, ...], context: CommandContext
 ) -> SimulatedPlacement:
-    """Read the manifests of a placement on `count` clusters, on these `clusters`, or else on all. Raises
-    UnreadableInput.
-    """
+    """Read the manifests of a placement on `count` clusters, `clusters` or all. Raises UnreadableInput."""
     try:
         text = read_file(path, SIZE_CAP, context.confinement.get_operator_confinement(path)).decode()
     except (FileProblem, UnicodeDecodeError) as problem:
@@ -217,9 +211,7 @@ def read_trial_manifests(
 
 
 def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> Plan:
-    """Plan the configuration of the directory together with the placement, without reading providers. Raises
-    UnreadableInput.
-    """
+    """Plan the directory with the placement, without reading providers. Raises UnreadableInput."""
     with _begin_trial_run(context, build_trial_configuration(trial)) as (run, sources):
         plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
     errors = tuple(_select_errors(plan.diagnostics))
@@ -232,9 +224,7 @@ def plan_trial_placement(trial: SimulatedPlacement, context: CommandContext) -> 
 def _begin_trial_run(
     context: CommandContext, *added_files: SourceFile
 ) -> Iterator[tuple[Run, Mapping[str, SourceFile]]]:
-    """Begin a run of the configuration with additional files, without a lock; yield it with the source files. Raises
-    UnreadableInput.
-    """
+    """Begin a run with additional files, without a lock; yield it and the source files. Raises UnreadableInput."""
     opened = open_project(context, added_files)
     if opened.project is None:
         raise UnreadableInput(opened.diagnostics, opened.sources)
