@@ -232,9 +232,7 @@ class _PlanReader:
         return {**extra_fields, **(body or {})}, reasons
 
     def _find_cluster_name(self, entry: _ResourceChange, arm_id: str) -> str:
-        """Find the name of a pool's cluster by the pool's id ("" if unknown) or parent; report it and return "" if
-        unknown.
-        """
+        """Find the name of a pool's cluster by the pool's id, else by its parent. Report an unknown one; return ""."""
         if not arm_id:
             return self._resolve_cluster_from_parent_id(entry)
         segments = arm_id.split("/")

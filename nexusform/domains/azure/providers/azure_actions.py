@@ -84,9 +84,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
 
 
 def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any]:
-    """Find the newest run of an action in a body; {} without one, or if it is not newer than `marker` (the start time
-    of an earlier run, "" for none).
-    """
+    """Find the newest run of an action in a body; {} if not newer than `marker`, the start of an earlier one or ""."""
     action_name = verb.value.replace("_", "")
     matching = []
     for run in list_mappings(body, "properties", "actionStates"):

@@ -97,8 +97,7 @@ class ArmChange(Struct, frozen=True):
     """One change. `body` is sent; `expected` is the part of its properties visible once done. `skip_if`:
     a deletion is skipped if the resource already has these properties. `reduction`: the part of its
     properties that reduces the number of VMs. `removed_tags`: names of tags no longer configured. `is_retry`: it
-    failed before, so it is sent even if visible. `marker` is the newest earlier run of an action. `time_limit` in
-    seconds.
+    failed before, so it is sent even if visible. `marker`: newest earlier run of an action. `time_limit` in seconds.
     """
 
     verb: ArmOperation
@@ -457,8 +456,8 @@ class ArmClient:
 
 def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeStatus:
     """Determine the progress of a change from the resource's body in Azure (`observed`, None if absent). `was_sent`:
-    Azure may have the request already. Raises ProviderProblem for an impossible change, AzureChangeFailed for a
-    failed one.
+    Azure may have the request already. Raises ProviderProblem for an impossible change, AzureChangeFailed after a
+    failure.
     """
     state = read_provisioning_state(observed)
     if observed is None:

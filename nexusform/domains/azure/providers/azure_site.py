@@ -282,8 +282,8 @@ class AzureSiteProvider(ObservedSites):
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
     ) -> ChangeResult:
-        """Send the cordon requests of a rack or machine if the provider may do so; return the result as confirmed by
-        Azure, or as observed by `observe_change` if it changes anything else. Raises ProviderProblem.
+        """Send the cordon requests of a rack or machine, if the provider may do so, and return its new values. Other
+        changes are read by `observe_change`. Raises ProviderProblem.
         """
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
             return observe_change(request)  # an operator changes it
@@ -458,7 +458,10 @@ class AzureSiteProvider(ObservedSites):
     def _read_single_object(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ObservedObjectComparison | None:
-        """Compare one object with its current bodies, read like an export of only these; None if it does not exist."""
+        """Read an object from Azure and compare it with the plan. Return None if it does not exist.
+
+        Only its own bodies are read again. They are parsed like an export of a whole site.
+        """
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 

@@ -251,9 +251,7 @@ def create_client(subscription_id: str) -> Any:
 
 
 def _build_retry_policy() -> Any:
-    """Build the retry policy of the SDK, limited to the deadline of one operation. Throttled reads follow
-    Retry-After until then. Raises ProviderProblem.
-    """
+    """Build the retry policy of the SDK. Throttled reads are repeated until the deadline. Raises ProviderProblem."""
     from azure.core.pipeline.policies import RetryPolicy
 
     class ThrottlingRetryPolicy(RetryPolicy[Any, Any]):

@@ -99,9 +99,7 @@ def _update_record(
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return code and message of a failed change, or of one with missing nodes (`missing_counts`: texts by pool); None
-    if it succeeded.
-    """
+    """Return code and message of a change that failed or lacks nodes (texts by pool), None after a success."""
     state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:
@@ -113,9 +111,7 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
 
 
 def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
-    """Describe by pool the present nodes if some are missing: "2 of 4 nodes". Nodes that Azure does not list are not
-    known to exist.
-    """
+    """Describe the present nodes by incomplete pool: "2 of 4 nodes". Nodes not listed by Azure count as missing."""
     nodes = get_mapping(observed, "nodes")
     present = Counter(str(node["pool"]) for node in nodes.values() if node.get("platform_name"))
     if kind == POOL:

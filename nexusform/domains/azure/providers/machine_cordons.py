@@ -75,11 +75,13 @@ _EVACUATED: Final = _RequestedState(is_cordoned=False, is_evacuated=True)
 
 
 def _read_states(object_id: str, attributes: Values) -> dict[str, _RequestedState]:
-    """Read the requested state of each machine of a rack or machine, by machine id."""
+    """Read the requested state of each machine of a rack or machine, by machine id; {} without attributes."""
     if "machine_override" in attributes:  # a rack
         blocks = get_mapping(attributes, "machine_override")
         return {f"{object_id}/{name}": _read_state(block) for name, block in blocks.items()}
-    return {object_id: _read_state(attributes)} if "slot" in attributes else {}  # a machine; {} is a new or deleted one
+    if "slot" in attributes:  # a machine
+        return {object_id: _read_state(attributes)}
+    return {}  # no attributes: the object is new or deleted
 
 
 def _read_state(attributes: Values) -> _RequestedState:

@@ -488,9 +488,7 @@ def _remove_generated_machines(
 
 
 def find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> list[str]:
-    """Find the nodes of an object that are not in Azure: without a platform name. With the `planned` attributes, only
-    those planned on a machine.
-    """
+    """Find the nodes of an object without a platform name in Azure; with `planned`, only those planned on a machine."""
     nodes = get_mapping(observed, "nodes")
     missing = [name for name, node in nodes.items() if not node.get("platform_name")]
     if planned is None:

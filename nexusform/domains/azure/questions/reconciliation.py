@@ -85,8 +85,7 @@ class MisplacedVm(Struct, frozen=True):
 
 class SiteReplay(Struct, frozen=True):
     """Result of a replay of a site under one `rack_spread`. `sure` of the `hits` hold for every possible split
-    of NUMA cells; `unjudged` counts VMs by reason. `chance`: expected hits of a platform with random choice among
-    the feasible machines.
+    of NUMA cells; `unjudged` counts VMs by reason. `chance`: expected hits of a random choice of feasible machines.
     """
 
     site: str
@@ -131,7 +130,10 @@ class _SiteReplayer:
         )
 
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
-        """Check and place the VMs of a batch one by one: next one on a machine preferred by the rule, else a miss."""
+        """Place the VMs of a batch, and count hits and misses. A VM on a best machine of the rule is a hit.
+
+        The order in a batch is unknown, so the next VM is one on a best machine. Without one, the first VM is a miss.
+        """
         vms_by_machine = group_by(vms, lambda vm: vm.placement.machine)
         while vms_by_machine:
             first_machine = next(iter(vms_by_machine))
@@ -299,8 +301,11 @@ _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
 def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
-    """Build the batches of VMs in creation order, nodes by their own time or their cluster's. Each has a reason to skip
-    it: an incomplete export, unknown order, deleted VMs (of `removed` clusters), uncertain free capacity; else "".
+    """Yield the VMs in batches of equal creation time and pool, in creation order. A node without a time has the time
+    of its cluster.
+
+    The prediction of a batch is skipped for one of these reasons: an incomplete export, an unknown order, VMs deleted
+    since (of the clusters `removed`), or uncertain free capacity.
     """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
     # Each VM has a sort key: time, name of its cluster or its own, number of its pool, and the time of the node.

@@ -194,9 +194,9 @@ class _Reconciler:
                 yield address, self.recorded_objects[address], kind
 
     def _read_observed_vm_objects(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
-        """Read the objects with VMs; return observed ones, absent ones, and others not covered by the source. Racks and
-        machines are read as well: a VM on one without read permission appears to have no machine. Raises
-        ProviderProblem.
+        """Read the objects with VMs; return observed ones, absent ones, and others not covered by the source. Raises
+        ProviderProblem. Racks and machines are read, too: a VM on one without read permission appears to have no
+        machine.
         """
         objects = list(self._list_vm_objects())
         requests = [_build_read_request(address, current) for address, current, _ in objects]

@@ -72,9 +72,7 @@ class OverrideBlocks(Struct):
 
 
 class Mock(Struct, frozen=True):
-    """Block mock_provider: defaults by resource type and by data source; `planned_types` are the resource types with
-    defaults in the plan.
-    """
+    """Block mock_provider: defaults by resource type and data source; `planned_types` have them in the plan."""
 
     key: str
     resources: Expressions

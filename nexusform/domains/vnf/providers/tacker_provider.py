@@ -256,8 +256,7 @@ class TackerProvider(FixedIdentity):
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
         """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did.
 
-        The plan marks them as healed and has no id for them; the last read recorded their ids. Tacker may have removed
-        some since.
+        The plan marks them as healed, without ids. The last read recorded these; Tacker may have removed some since.
         """
         existing = {vnfc.id for vnfc in instance.vnfcs}
         recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)

@@ -1,6 +1,4 @@
-"""Documents of a tacker_vnf, parsed once per text, with their findings as problems, and its `vdu` blocks with
-the size and role of each VDU.
-"""
+"""Documents of a tacker_vnf, parsed once per text, with findings as problems, and `vdu` blocks with size and role."""
 
 from __future__ import annotations
 
