@@ -108,7 +108,7 @@ class _ExportReader:
         self.incomplete_kinds: set[str] = set()
 
     def read_file(self, name: str, content: bytes, kind: str) -> None:
-        """Read the resources of a file; `kind` follows from its name and may be ANY."""
+        """Read the resources of a file. `kind` follows from its name; ANY: the name is unknown, so contents decide."""
         data, problems = _parse_json_or_yaml_file(name, content)
         if problems:
             self.findings += problems

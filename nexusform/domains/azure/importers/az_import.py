@@ -217,7 +217,7 @@ class _SiteImport:
             yield ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note, group)
 
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
-        """Build a cluster with pools and nodes; with an unknown VM SKU report it as occupied capacity, return None."""
+        """Build a cluster with pools and nodes; return None for an unknown VM SKU: its nodes are occupied capacity."""
         nodes_by_pool = group_by(cluster.nodes, attrgetter("pool"))
         plane = nodes_by_pool.get(CONTROL_PLANE, [])
         plane_sku = cluster.control_plane_sku or next((node.vm_sku_name for node in plane), "")

@@ -74,8 +74,8 @@ def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[
 
 def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPoolNodes) -> dict[int, AzNode]:
     """Assign the numbers below `count` to nodes. Recorded numbers stay. A node at a predicted location, by machine
-    first and then by rack, takes that number. The others take free numbers: by creation time,
-    then name, those on machines first.
+    first and then by rack, takes that number. The others take free numbers: those on machines
+    first, then by creation time and name.
     """
     numbers = recorded_pool.numbers
     # A node without a recorded number gets `count` here, so it is not below.

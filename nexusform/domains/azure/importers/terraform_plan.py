@@ -149,8 +149,8 @@ class _PlanReader:
                 self._report(str(value.get("address")), NOT_PREDICTED, detail, is_warning=True)
 
     def build_changes(self) -> tuple[ToolChange, ...]:
-        """Build the changes, each after its dependencies, changes of existing objects before creations if free; report
-        a cycle of dependencies and return (). Warn if Terraform leaves the order of creations open.
+        """Build the changes, each after its dependencies, else those of existing objects before creations. Report a
+        cycle of dependencies and return (). Warn if Terraform leaves the order of creations open.
         """
         change_list = list(filter(None, map(self._build_change, self.entries)))  # None was reported
         change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)  # existing objects first

@@ -67,7 +67,7 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
         return [ArmChange(ArmOperation.DELETE, target)]
     if prior is None:
         creation = _build_object_creation(kind, target, planned, context)
-        return [replace(creation, is_retry=request.is_repeated_create)]
+        return [replace(creation, is_retry=request.is_repeated_create)]  # an earlier try may have created it
     if kind == CLUSTER:
         changes = list(_build_cluster_changes(target, prior, planned, context))
     elif kind == POOL:

@@ -304,10 +304,11 @@ class ArmClient:
             return
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait until reads from Azure show a change. An update with other values left ends the wait, too; the caller
-        reports them. A body with the etag from before the change (`etag_before`, "" if unknown) is stale and proves
-        nothing. `succeeded`: the operation reported success. Raises AzureChangeFailed for a failed state, StepPending
-        or ProviderProblem after a timeout.
+        """Wait until reads from Azure show a change, or an update has left other values: the caller reports these.
+
+        A body with `etag_before`, the etag before the change ("" if unknown), is stale and proves nothing. `succeeded`:
+        the operation reported success. Raises AzureChangeFailed for a failed state. After a timeout, raises StepPending
+        for a new object, else ProviderProblem.
         """
         is_overdue = self.start_deadline(VISIBILITY_TIMEOUT)
         final_reads = 0  # reads of a current body in a final state
@@ -336,8 +337,8 @@ class ArmClient:
             self.wait(None, step, f"{change.target.title} does not show the change yet")
 
     def send_change(self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest) -> str:
-        """Send a change, report it to `step`, and return the URL of its operation, "" for none. Raises RetryLater for a
-        temporary problem, _RequestRejected for a permanent one.
+        """Send a change, report it to `step`, and return the URL of its operation, "" for none. `observed` is the
+        current body, None if absent. Raises RetryLater for a temporary problem, _RequestRejected for a permanent one.
         """
         from azure.core import MatchConditions
         from azure.core.exceptions import (
@@ -438,9 +439,7 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build the problem for an SDK error: final for a rejection if nothing was sent, else StepPending: a change
-        already sent continues in Azure.
-        """
+        """Build the problem for an SDK error. A change already sent continues in Azure, so it is a StepPending."""
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)

@@ -321,7 +321,9 @@ class AzureSiteProvider(ObservedSites):
             self._index = None
 
     def _apply_change_request(self, request: ChangeRequest) -> ChangeResult:
-        """Apply a change, re-create nodes if needed, read the result. Raises ProviderProblem, with values for state."""
+        """Apply a change, re-create nodes if needed, and read the result. Raises ProviderProblem; after a change failed
+        in Azure, it has the values for state.
+        """
         group = self._find_resource_group(request)
         self._created_groups[request.key.id] = group
         site_name = request.key.id.partition("/")[0]
@@ -349,8 +351,9 @@ class AzureSiteProvider(ObservedSites):
         return self._read_until_applied(request, arm, group)
 
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
-        """Find the resource group of an object: observed in Azure, else used or recorded before, else configured. ""
-        means none, only with `missing_ok`. Raises ProviderProblem, also if the configuration requires another group.
+        """Find the resource group of an object: observed in Azure, else used or recorded before, else configured.
+        Return "" if there is none and `missing_ok`. Raises ProviderProblem for none, or if the configured one is
+        another.
         """
         owner = _get_owner_id(request)  # the cluster of a pool
         kind = VM if request.key.type == VM else CLUSTER

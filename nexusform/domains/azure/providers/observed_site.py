@@ -186,7 +186,7 @@ class ObservedSites(FixedIdentity):
         machine_names: Mapping[str, set[str]],
         unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]],
     ) -> ReadResult:
-        """Read one object from the site, or from state if the site does not list it."""
+        """Read an object from the site. One missing in a complete list does not exist; otherwise it is as in state."""
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
             return self._read_state_only_object(request)

@@ -339,8 +339,10 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
 
 
 def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
-    """Find start and end of the period of unknown free capacity: from the first pool with a node created on a later day
-    (possibly the replacement of one elsewhere) to the last such node; ("", "") without such nodes.
+    """Find start and end of the period with unknown free capacity; ("", "") if there is none.
+
+    A node created on a later day than its pool may replace one on another machine. The period is from the creation of
+    the first such pool to that of the last such node.
     """
     spans = []  # times of creation of pool and node
     for cluster in inventory.clusters:

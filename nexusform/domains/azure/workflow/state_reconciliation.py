@@ -274,7 +274,9 @@ class _Reconciler:
     def _check_separation_rules(
         self, observed: Mapping[Address, ObjectState]
     ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
-        """Return the verdicts of separation rules on observed VMs, or errors preventing them except for capacity."""
+        """Return the verdicts of separation rules for the observed VMs. If the plan for them fails, return its errors
+        instead, except those about capacity.
+        """
         refreshed_objects: dict[Address, ObjectState] = {}
         for address, observed_object in observed.items():
             refreshed_objects[address] = observed_object

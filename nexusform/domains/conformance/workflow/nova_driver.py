@@ -284,7 +284,9 @@ class NovaSiteState:
         return {name: candidates[provider] for name, provider in self.providers.items() if provider in candidates}
 
     def decide(self, request: dict[str, Any], number: int) -> list[str]:
-        """Return the best hosts, [] for none. Add the server (`r<number>` if unnamed) to its `host`, or the first."""
+        """Return the hosts of highest weight, [] if none fits, and add the server to the requested `host`, else to the
+        first. A server without a name is called r<number>.
+        """
         for name in request.get("released", ()):
             if name in self.servers:
                 self.release(name)

@@ -161,7 +161,10 @@ def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
 
 
 def _predict_kubernetes_node(case: ConformanceCase) -> dict[str, Any]:
-    """Return {"node": NAME} of a pod, None if no node fits, as `plan` predicts it for a manifest and a kubectl dump."""
+    """Return {"node": NAME} of the pod of a request, with None if no node fits.
+
+    It is predicted by `plan`, with the request as a manifest and the snapshot as a kubectl dump.
+    """
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "main.nf.hcl").write_text(_POD_CONFIGURATION, "utf-8")
         objects = {"apiVersion": "v1", "kind": "List", "items": case.snapshot["objects"]}

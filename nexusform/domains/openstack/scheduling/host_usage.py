@@ -153,7 +153,9 @@ class UsageTable:
         return usage
 
     def _build_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
-        """Return the use by the servers of the inventory with a record, then by the flavors of other records."""
+        """Return the use of a host. `records` are its name, "server KEY" for servers of the inventory, flavors for
+        other VMs.
+        """
         host = self._hosts[records[0]]  # the record of a host is its name
         present = {record for record in records if record.startswith(SERVER_RECORD)}
         usage = NovaHostUsage(host, host.numa_cells, host.device_pools)

@@ -533,8 +533,8 @@ def _read_backend(
 
 
 def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
-    """Build the state locations for a site of any name, to find states of removed sites. Locations that depend on
-    more than the name are left out.
+    """Build the state locations of a site of any name, to find the states of sites no longer declared. Skip a location
+    that needs more than the name: for other values its evaluation fails.
     """
     names = reading.names.copy_with_names(site=build_object({"name": build_string(ANY_SITE)}))
     blocks = [reading.defaults, *reading.repeated_blocks]

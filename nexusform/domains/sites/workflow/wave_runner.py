@@ -341,8 +341,8 @@ def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -
 
 
 def stop_after_lost_engine(fleet_apply: FleetApply, engine: TaskEngine, problem: TaskEngineError) -> WaveStop:
-    """Release the locks of sites not started by a lost engine, on another engine; return the stop. Raises
-    TaskEngineError, FileProblem.
+    """Stop the wave in progress after its engine was lost (`problem`). Locks of sites not started are released on
+    another engine, `engine`. Raises TaskEngineError, FileProblem.
     """
     wave = fleet_apply.progress.find_unfinished_wave()
     wave_names = [site.name for site in fleet_apply.plan.select_wave(wave)]

@@ -293,7 +293,7 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
     parts = _decode_content(block.body, _MOCK_SCHEMA, problems)
     alias = evaluate_string(parts.attributes.get("alias"), problems) or ""
     phase = _decode_keyword(parts.attributes.get("override_during"), _PHASES, problems)
-    planned_types: set[str] = set()
+    planned_types: set[str] = set()  # resource types with defaults in the plan already
     defaults: dict[str, dict[str, Expression]] = {"mock_resource": {}, "mock_data": {}}
     for inner in parts.blocks:
         inner_content = _decode_content(inner.body, _DEFAULTS_SCHEMA, problems)

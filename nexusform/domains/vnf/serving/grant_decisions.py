@@ -228,7 +228,7 @@ class PlannedOperation(Struct, frozen=True):
 
 
 def list_operations(change: Change, operation: str, request: Mapping[str, Any]) -> Iterator[PlannedOperation]:
-    """Yield the operations of a change: `request` is its grant request, and `operation` the one of the whole.
+    """Yield the operations of Tacker for a change. `request` and `operation` are those of the change as a whole.
 
     Tacker instantiates at an instantiation level and scales one aspect at a time. A new VNF with one aspect above its
     first level yields INSTANTIATE with the VMs of the first level, then SCALE with the other ones.
