@@ -151,9 +151,7 @@ _FAULT: Final = BlockSchema(
             pattern=rf"\s*{_DELAY.pattern}\s*",
             pattern_hint='a duration such as "2s" or "300ms"',
         ),
-        "times": AttributeSchema(
-            NUMBER, "Number of times per command; 0 = always.", optional=True, default=1, minimum=0
-        ),
+        "times": AttributeSchema(NUMBER, "Number of times per command; 0 = always.", optional=True, default=1, minimum=0),
         "after_effect": AttributeSchema(BOOL, "Fail after the change was made.", optional=True, default=False),
         "answer": AttributeSchema(DYNAMIC, "Map of attribute path to the returned value.", optional=True),
     },

@@ -141,9 +141,7 @@ class MachineActionClient(ArmClient):
             super()._wait_until_visible(change, step, etag_before, succeeded=succeeded)
 
     def _wait_for_run(self, change: ArmChange, step: ChangeRequest) -> bool:
-        """Wait for the run of a possibly sent action. Return False if Azure never started it. Raises
-        ProviderProblem after a failure, or for an unknown result.
-        """
+        """Wait for the run of a possibly sent action; return False if it never started. Raises ProviderProblem."""
         is_missing_too_long = self.start_deadline(VISIBILITY_TIMEOUT)
         is_overdue = self.start_deadline(change.time_limit)
         while True:

@@ -434,9 +434,7 @@ class AzureSiteProvider(ObservedSites):
     def _record_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ChangeResult:
-        """Record missing nodes in the answer as an unfinished change of their count: those planned on a machine; after
-        a failed change all of them.
-        """
+        """Record missing nodes planned on a machine (after a failed change: all missing) as an unfinished change."""
         planned = None if request.unfinished_change else request.planned
         missing_nodes = find_missing_nodes(answer.attributes, planned)
         if not missing_nodes:

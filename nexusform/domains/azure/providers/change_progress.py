@@ -165,7 +165,8 @@ def _find_failure_record(
             continue  # nothing to record
         expected = get_mapping(change.expected)
         if change.verb is ArmOperation.CREATE or has_requested_values(body.get("properties"), expected):
-            return {**build_failure_record(arm_id, *failure, change, _rebuild_step(request)), "looked_up": True}
+            record = build_failure_record(arm_id, *failure, change, _rebuild_step(request))
+            return {**record, "looked_up": True}  # found by a read, not by a step
     return None
 
 

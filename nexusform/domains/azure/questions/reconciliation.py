@@ -130,9 +130,8 @@ class _SiteReplayer:
         )
 
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
-        """Place the VMs of a batch, and count hits and misses. A VM on a best machine of the rule is a hit.
-
-        The order in a batch is unknown, so the next VM is one on a best machine. Without one, the first VM is a miss.
+        """Place the VMs of a batch; count hits and misses. Their order is unknown, so the next VM is one on a best
+        machine of the rule, a hit. Without such a VM, the first one is a miss.
         """
         vms_by_machine = group_by(vms, lambda vm: vm.placement.machine)
         while vms_by_machine:

@@ -41,9 +41,7 @@ _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\
 
 
 def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
-    """Compare the clusters of new, cluster-scoped placements with those picked by the hub agent in the folder
-    `programs`, until `seconds` have passed. Raises ProgramCheckProblem.
-    """
+    """Compare the clusters of new cluster-scoped placements with those of the hub agent. Raises ProgramCheckProblem."""
     fleet = find_planned_fleet(result)
     placements: list[PlacementPlan] = []
     members: tuple[Member, ...] = ()

@@ -78,9 +78,7 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
 
 
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
-    """Fill `reading` from the tables of the client by name; report hosts left out. Raises LookupError, AttributeError,
-    TypeError and ValueError for invalid tables.
-    """
+    """Fill `reading` from tables; report hosts left out. Raises LookupError, AttributeError, TypeError, ValueError."""
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
     for row in tables.get("server_groups", []):

@@ -153,9 +153,7 @@ class UsageTable:
         return usage
 
     def _build_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
-        """Return the use of a host. `records` are its name, "server KEY" for servers of the inventory, flavors for
-        other VMs.
-        """
+        """Return the use of a host. `records`: its name, "server KEY" of a listed server, or the flavor of a VM."""
         host = self._hosts[records[0]]  # the record of a host is its name
         present = {record for record in records if record.startswith(SERVER_RECORD)}
         usage = NovaHostUsage(host, host.numa_cells, host.device_pools)
