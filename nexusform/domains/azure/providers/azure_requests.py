@@ -159,7 +159,7 @@ class AzureChangeFailed(ProviderProblem):
         infinitive = _INFINITIVES.get(change.verb, change.verb.value.replace("_", " "))
         summary = f"Azure could not {infinitive} {change.target.title} ({status})"
         text = f"{summary}: {message or 'no reason given'}".removesuffix(".")
-        super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)
+        super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)  # in a failed state
 
 
 class RetryLater(Exception):

@@ -78,8 +78,8 @@ def _build_record_of_busy_change(
 def _update_record(
     record: Mapping[str, Any], bodies: Sequence[Body], busy: Sequence[Body], missing_counts: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return the update of a recorded change: {} if the record stays, None under its key to remove the record, else a
-    record of its failure. `busy`: the bodies with a change in progress.
+    """Return the update of a recorded change in the private note: {} to keep the record, None under its key to remove
+    it. After a failure, its key has a new record. `busy`: the bodies with a change in progress.
     """
     arm_id = str(record.get("id"))
     body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)

@@ -520,8 +520,8 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
 def _build_unmanaged_vms_note(
     key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
 ) -> Mapping[str, Any]:
-    """Build the VM entries in the private note of a rack or machine: unmanaged VMs except those in its occupied blocks;
-    {} for other objects. `unmanaged_rows`: by site and machine, then by VM name.
+    """Build the entries of unmanaged VMs in the private note of a rack or machine, {} for other objects. VMs in its
+    occupied blocks are left out. `unmanaged_rows`: by site and machine, then by VM name.
     """
     if key.type not in {RACK, MACHINE}:
         return {}  # no hardware

@@ -121,8 +121,8 @@ def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[Impor
 
 
 def _find_unusable_site(site: AzSite, source_name: str, state: State) -> Iterator[Diagnostic]:
-    """Yield errors about a site in another subscription than in state, or with VMs on machines that it does not list:
-    with an unknown location, a later plan would move them.
+    """Yield errors about a site of another subscription than in state, and about VMs on machines not in its list. The
+    location of such VMs is unknown, so a later plan would move them.
     """
     for address, current in state.list_current_objects():
         if address.type != "nexus_site" or current.attributes.get("id") != site.name:

@@ -233,7 +233,7 @@ class NovaSiteState:
 
     def compute_resources(self, server: dict[str, Any]) -> dict[str, int]:
         """Return the amounts by resource class allocated by Placement for an existing server."""
-        if has_resource_properties(server):  # of its flavor or image: they may request PCPU or more, as Nova computes
+        if has_resource_properties(server):  # of its flavor or image: then only Nova itself knows the amounts
             spec = build_request_spec(server, str(uuid.uuid4()))  # the amounts do not depend on the id
             # Nova requests VCPU in place of PCPU if the host has no PCPU.
             has_dedicated = "PCPU" in self.document["hosts"][server["host"]]["resources"]

@@ -281,7 +281,7 @@ _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
 def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
-    """Read the waves, with the arguments of the strategy as defaults; one wave if none is declared, or on errors."""
+    """Read the waves; arguments of the strategy are their defaults. Without waves, or after errors, return one wave."""
     body, problems = build_prepared_body(block.body, _STRATEGY, block.header_span)
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]
@@ -551,7 +551,7 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
 
 
 def describe_data_location(files: Sequence[str], key: str, root: str, confinement: Confinement) -> str:
-    """Describe the location of a key: its line if found once, else the only file; "" for several files."""
+    """Describe the location of a key: its line if it occurs once, else the only file. Return "" for several files."""
     # The key, with or without quotes, before `:` (JSON, YAML), `=` (HCL) or `,` (CSV).
     pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
     locations: list[tuple[str, int]] = []  # file and line

@@ -206,7 +206,7 @@ def _run_question(task: Task, site: SiteEntry) -> SiteResult:
 
 
 def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
-    """Plan a site; write its plan to the spool directory, if there is one, unless it is rejected or changes nothing."""
+    """Plan a site; write a plan with changes to the spool directory of the task, if any, unless it is rejected."""
     fleet = task.fleet
     opened = open_site_project(fleet, site, os.environ)
     if opened.project is None:

@@ -261,7 +261,7 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
-    """Return the key of a provider by the name of the one it replaces; {} without `attribute`, or if it is no map."""
+    """Decode the providers of a run: keys of provider blocks by replaced provider. Return {} if absent or invalid."""
     if attribute is None:
         return {}
     expression = attribute.expression

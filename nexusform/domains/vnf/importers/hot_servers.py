@@ -60,7 +60,9 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
 
 
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
-    """Return the policy of a server group (the first of several, with an error); "", and a warning, for none."""
+    """Return the policy of a server group. Of several policies, return the first, with an error. Return "", with a
+    warning, if there is none, or an unknown one.
+    """
     notes = template.notes
     policy_node = find_first_field(properties, "policies", "policy")
     value = template.resolve_value(policy_node)
@@ -294,7 +296,9 @@ def _describe_contradictions(members: int, minimum: int, maximum: int | None) ->
 
 
 def _parse_count(template: Template, node: Node, maximum: int = MAX_INSTANCES) -> int | None:
-    """Return a number of servers, or a size; None if it is absent, without a value yet, or (a warning) invalid."""
+    """Return a number of servers, or a size. Return None if it is absent or has no value yet, and, with a warning, if
+    it is invalid.
+    """
     if node.is_absent:
         return None
     value = template.resolve_value(node)

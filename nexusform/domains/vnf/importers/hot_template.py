@@ -127,7 +127,7 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
 
 
 def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Add the repeated resource of a group: a server, a nested template or another group; report any other one."""
+    """Add the repeated resource of a group: a server, a nested template or another group. Report other resources."""
     template, hints = context.template, context.hints
     notes, properties = template.notes, get_resource_properties(body)
     repetition = compute_group_repetition(template, (name, body), context.repetition)

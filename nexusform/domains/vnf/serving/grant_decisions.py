@@ -72,7 +72,7 @@ class GrantResponse(Struct, frozen=True):
 
 
 def list_planned_grants(plan: Plan) -> PlannedGrants:
-    """Return the lifecycle operations of VNFs in a plan; none, with the errors as reason, if the plan failed."""
+    """Return the lifecycle operations of VNFs in a plan. For a failed plan, return none, and its errors as reason."""
     if plan.errored:
         errors = [problem.detail for problem in plan.diagnostics if problem.severity is Severity.ERROR]
         return PlannedGrants(grants=(), reason="The plan failed: " + " ".join(errors))
