@@ -128,7 +128,7 @@ class _PlanReader:
             self._report("", NOT_PREDICTED, detail, is_warning=True)
 
     def _report_unread_type(self, value: Mapping[str, Any]) -> None:
-        """Report a change of a type, or an action, with effects on placement: an error without other changes."""
+        """Report a change of an unread type with effects on placement. It is an error if no other change is read."""
         change, tool_type = get_mapping(value, "change"), get_text(value, "type")
         type_name = get_text(get_mapping(change, "after") or get_mapping(change, "before"), "type").partition("@")[0]
         is_unread = tool_type in _UNREAD and type_name.lower() in _UNREAD[tool_type]

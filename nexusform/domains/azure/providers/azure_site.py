@@ -231,7 +231,7 @@ class AzureSiteProvider(ObservedSites):
             detail = f"Azure does not delete single nodes: to re-create {title}, {describe_node_deletion()}."
             warning = Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
             problems.append((next(iter(recreated_nodes)), warning))
-        return [*problems, *self._list_machines_to_cordon(requests)]
+        return [*problems, *self._report_machines_to_cordon(requests)]
 
     def _plan_changes(self, request: ChangeRequest, planned_vms: AbstractSet[str]) -> list[ArmChange]:
         """Plan the Azure changes of a step. `planned_vms` are the VMs of the plan. Raises ProviderProblem."""
@@ -244,9 +244,9 @@ class AzureSiteProvider(ObservedSites):
         group = self._find_resource_group(request, missing_ok=request.key.type == POOL)
         return build_azure_changes(request, SiteContext(group, common_fields={}, find_arm_id=find_arm_id))
 
-    def _list_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
-        """Report once per action the machines to cordon, uncordon or empty, by apply or by an operator. Each problem
-        has the index of its request, for an action the first one.
+    def _report_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
+        """Warn once per action about the machines to cordon, uncordon or empty, by apply or by an operator. Report
+        machines not listed by Azure. Each problem has the index of its request, a warning that of the first one.
         """
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):

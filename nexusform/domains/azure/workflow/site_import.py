@@ -114,13 +114,13 @@ def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[Impor
         return (), diagnostics
     recorded = list(_list_attributes(state, source.provider))
     named_sites = locate_vms_on_unlisted_machines(apply_recorded_site_names(sites, recorded), recorded)
-    diagnostics += chain.from_iterable(_find_unusable_site(site, source.name, state) for site in named_sites)
+    diagnostics += chain.from_iterable(_check_imported_site(site, source.name, state) for site in named_sites)
     imported_sites = build_imported_sites(named_sites, collect_recorded_nodes(_list_attributes(state)))
     diagnostics += map(convert_problem, chain.from_iterable(site.findings for site in imported_sites))
     return imported_sites, diagnostics
 
 
-def _find_unusable_site(site: AzSite, source_name: str, state: State) -> Iterator[Diagnostic]:
+def _check_imported_site(site: AzSite, source_name: str, state: State) -> Iterator[Diagnostic]:
     """Yield errors about a site of another subscription than in state, and about VMs on machines not in its list. The
     location of such VMs is unknown, so a later plan would move them.
     """
@@ -154,7 +154,7 @@ def plan_site_import(source: Source, state: State) -> SiteImportPlan:
     objects = [item for site in sites for item in site.objects]
     addresses = assign_import_addresses(objects, existing, state)
     new_objects = {addresses[item.type, item.id]: item for item in objects if (item.type, item.id) not in existing}
-    diagnostics += _find_machines_of_renamed_sites(new_objects, objects, state, source.provider)
+    diagnostics += _warn_about_renamed_sites(new_objects, objects, state, source.provider)
     text = _render_configuration(new_objects, addresses, source)
     return SiteImportPlan(
         objects=new_objects, text=text, provider=source.provider, sites=sites, diagnostics=tuple(diagnostics)
@@ -169,7 +169,7 @@ class _UnlistedMachine(NamedTuple):
     is_certain: bool
 
 
-def _find_machines_of_renamed_sites(
+def _warn_about_renamed_sites(
     new_objects: Mapping[Address, ImportedSiteObject],
     objects: Iterable[ImportedSiteObject],
     state: State,

@@ -141,7 +141,7 @@ class UsageTable:
         self._usages: dict[tuple[str, ...], NovaHostUsage] = {}
 
     def get_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
-        """Return the use of the host named by the first record, with the VMs of the other records; keep it."""
+        """Return the use of a host (the first record) with the VMs of the other records. Results are cached."""
         usage = self._usages.get(records)
         if usage is None:
             *previous, last = records
