@@ -18,9 +18,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic
 
 
 class LintRule(Struct, frozen=True):
-    """A lint rule. `literal` rules also run in `validate`, based on literals. `help` explains the reason and
-    the fix, for code hosts.
-    """
+    """Lint rule. `literal` rules also run in `validate`, on literals. `help`: reason and fix, for code hosts."""
 
     id: str
     check: Callable[[LintInput], list[Diagnostic]]

@@ -12,14 +12,15 @@ ID: Final = "shared-machine"
 
 
 def check(facts: LintInput) -> list[Diagnostic]:
-    """Return one finding for every cluster with several VMs on a machine, and VMs placed by this plan; none if pinned
-    zones are the only reason.
+    """Return a finding for every cluster with VMs placed by this plan and machines with several of its VMs.
+
+    Clusters with such machines only because of pinned zones are left to the rule zones-pinned.
     """
     findings: list[Diagnostic] = []
     for pools in group_by(facts.pools, lambda pool: pool.owner).values():
         new_pools = [pool for pool in pools if pool.new_numbers]  # with VMs placed by this plan
         shared = _find_shared_machines(pools)
-        if not shared or not new_pools:  # nothing is shared, or nothing is new
+        if not shared or not new_pools:
             continue
         site = facts.get_site(pools[0])
         if any(pool.zones for pool in new_pools) and site.simulate is not None:

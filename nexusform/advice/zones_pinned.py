@@ -33,7 +33,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
         )
         if site.machines and set(racks) == set(site.racks):
             reason = "These are all racks of the site: the pin only keeps the pool off racks added later."
-        cost = _ZonePinCost(reason, "pinned to few racks")  # if not measured below
+        cost = _ZonePinCost(text=reason, summary="pinned to few racks")  # if not measured below
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
             pools = facts.list_pools(site.id)
             if site.id not in current_results:
@@ -77,18 +77,20 @@ def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bo
 
 
 def _build_pin_cost(pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult) -> _ZonePinCost:
-    """Format the cost of the pin in this plan: its result compared with a simulation without the pin."""
-    shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
-    unplaced = pinned_result.unplaced_count - free_result.unplaced_count
-    sentences = []
-    costs = []
-    if unplaced > 0:
-        costs.append(f"{format_count(unplaced, 'VM does', 'VMs do')} not fit because of it")
-        sentences.append(f"{costs[-1]}.")
-    if shared > 0:
+    """Format the cost of the pin in this plan, compared with a simulation without the pin (`free_result`)."""
+    # A shared machine runs two or more VMs of the cluster.
+    extra_shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
+    extra_unplaced = pinned_result.unplaced_count - free_result.unplaced_count
+    sentences = []  # the text of the finding
+    clauses = []  # the same for its one-line summary
+    if extra_unplaced > 0:
+        clause = f"{format_count(extra_unplaced, 'VM does', 'VMs do')} not fit because of it"
+        clauses.append(clause)
+        sentences.append(f"{clause}.")
+    if extra_shared > 0:
         vm_text = f"{_format_shared_vm_count(pool, pinned_result)} VMs of {pool.cluster} because of it"
-        costs.append(f"{format_count(shared, 'machine runs', 'machines run')} {vm_text}")
-        sentences.append(f"{format_count(shared, 'machine')} will run {vm_text}.")
+        clauses.append(f"{format_count(extra_shared, 'machine runs', 'machines run')} {vm_text}")
+        sentences.append(f"{format_count(extra_shared, 'machine')} will run {vm_text}.")
     if not sentences:
         return _ZonePinCost(
             f"It costs nothing in this plan: no more machines run two VMs of {pool.cluster} than without "
@@ -97,20 +99,20 @@ def _build_pin_cost(pool: LintPool, pinned_result: SimulationResult, free_result
     if not free_result.unplaced_count:  # all VMs of the site fit without the pin
         vms, machines = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
         sentences.append(f"Without the pin all {format_count(vms, 'VM')} fit on {format_count(machines, 'machine')}.")
-    return _ZonePinCost(" ".join(sentences), " and ".join(costs))
+    return _ZonePinCost(text=" ".join(sentences), summary=" and ".join(clauses))
 
 
 def _build_hypothetical_cost(
     pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult
 ) -> _ZonePinCost:
     """Format the cost of the pin of existing VMs if all VMs of the site were placed again."""
-    shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
-    unplaced = pinned_result.unplaced_count - free_result.unplaced_count
+    extra_shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
+    extra_unplaced = pinned_result.unplaced_count - free_result.unplaced_count
     costs = []
-    if unplaced > 0:
-        costs.append(f"{format_count(unplaced, 'VM')} would not fit because of it")
-    if shared > 0:
-        machines = format_count(shared, "machine")
+    if extra_unplaced > 0:
+        costs.append(f"{format_count(extra_unplaced, 'VM')} would not fit because of it")
+    if extra_shared > 0:  # machines with two or more VMs of the cluster
+        machines = format_count(extra_shared, "machine")
         costs.append(
             f"{machines} would run {_format_shared_vm_count(pool, pinned_result)} VMs of {pool.cluster} because of it"
         )

@@ -198,9 +198,10 @@ def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem
 def read_arm_resources(
     file: str, document: Any, findings: list[Problem], path: Path = (), *, has_next_page: bool = False
 ) -> list[ArmItem]:
-    """Read the resources of a document: a list, an object with a list or pages joined to one list; a single resource
-    (`az ... show`) counts as a list of one. Add a finding, and return [], for any other document. `has_next_page`:
-    the document is a page, and the next one follows in the same list.
+    """Read the resources of a document: a list, an object with a list, pages joined to one list, or a single resource
+    (`az ... show`). Add a finding, and return [], for any other document.
+
+    `has_next_page`: the document is a page, and the next one follows in the same list.
     """
     if isinstance(document, list):
         return _flatten_paged_list(file, path, document, findings)

@@ -154,8 +154,8 @@ class _WhatIfChangeReader:
                 detail = f"Azure does not know whether {title} will change (decided during deployment)."
                 self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
                 continue
-            unchanged = ToolChange(kind, names, AzAction.KEEP, address=title, file=self.file, id=arm_id)
-            self._add_change(unchanged, change_type, value, path)
+            change = ToolChange(kind, names, AzAction.KEEP, address=title, file=self.file, id=arm_id)
+            self._add_change(change, change_type, value, path)
 
     def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
         """Report an id without a readable type. An id with an unevaluated expression ("[...]") is reported if the
@@ -174,15 +174,15 @@ class _WhatIfChangeReader:
             detail = f'its id "{arm_id}" is not that of a resource.' if arm_id else "its id is missing."
             self._report(path, SHAPE, detail)
 
-    def _add_change(self, unchanged: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
-        """Add `unchanged` with the action and body of its `document` (at `path`); report an unusable one instead."""
-        title = unchanged.title
+    def _add_change(self, change: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
+        """Add `change`, completed by action and body of its `document` (at `path`); report an unusable one instead."""
+        title = change.title
         action = _ACTIONS.get(change_type)
         if change_type == _UNSUPPORTED:
             reason = document.get("unsupportedReason") or "no reason given"
             detail = f"Azure could not predict {title}: {reason}. Its VMs are not placed."
             self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
-            if unchanged.kind == CLUSTERS:
+            if change.kind == CLUSTERS:
                 self._unsupported_clusters.add(title)
             return
         if change_type == _DEPLOY:  # of a what-if with ids only
@@ -205,7 +205,7 @@ class _WhatIfChangeReader:
             if _EXPRESSION.fullmatch(get_text(scalar))
         }
         known_body = replace_scalars(body, lambda location, scalar: OMITTED if location in unknown else scalar)
-        self._changes.append(replace(unchanged, action=action, body=known_body, unknown=unknown))
+        self._changes.append(replace(change, action=action, body=known_body, unknown=unknown))
 
     def build_changes(self) -> tuple[ToolChange, ...]:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""

@@ -247,10 +247,10 @@ def find_uncaptured_kind_warnings(
             VMS_NOT_CAPTURED,
         )
     if numbers_nodes:
-        yield from _find_missing_creation_times(clusters)
+        yield from _warn_about_missing_creation_times(clusters)
 
 
-def _find_missing_creation_times(clusters: Sequence[AzCluster]) -> Iterator[Problem]:
+def _warn_about_missing_creation_times(clusters: Sequence[AzCluster]) -> Iterator[Problem]:
     """Warn of the clusters with several nodes of a pool without a creation time: their order is unknown."""
     without_times: list[AzCluster] = []
     for cluster in clusters:

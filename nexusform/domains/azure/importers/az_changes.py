@@ -193,8 +193,8 @@ class _ChangedSite:
         self.bodies[change.kind][key] = self._update_item(change, key) if exists else self._create_item(change, key)
 
     def _find_id_key(self, change: ToolChange) -> str | None:
-        """Find or build the lower-case id of the changed object. Return None if it is ambiguous, or a pool without its
-        cluster; both are reported, except the deletion of a pool after its cluster.
+        """Return the lower-case ARM id of the changed object, for a new one a made-up id. Return None after a report of
+        an ambiguous object or a pool without cluster, and for a pool deleted with its cluster.
         """
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
@@ -212,8 +212,8 @@ class _ChangedSite:
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
-        """Return the lower-case id of an object: `arm_id` if known, else found by name (and location, if several), else
-        a made-up one for a new object; None after a report of several.
+        """Return the lower-case ARM id of an object: `arm_id`, else the one found by name, else a made-up one for a new
+        object. Several of one name are distinguished by location; return None, with a report, if several are left.
         """
         if arm_id:
             return normalize_id(arm_id)
@@ -258,7 +258,7 @@ class _ChangedSite:
 
     def _has_known_placement_values(self, change: ToolChange, *, exists: bool) -> bool:
         """Return True if all values for placement are known and, for a new object, present; report the others.
-        `exists`: the change updates an existing object, with its values for anything absent.
+        `exists`: the object exists and is not replaced, so it keeps its values of absent properties.
         """
         finding_count = len(self.findings)
         decisive_paths = _PLACEMENT_FIELDS[change.kind]

@@ -108,7 +108,7 @@ class _ExportReader:
         self.incomplete_kinds: set[str] = set()
 
     def read_file(self, name: str, content: bytes, kind: str) -> None:
-        """Read the resources of a file; `kind` follows from its name and may be ANY."""
+        """Read the resources of a file. `kind` follows from its name; ANY: the name is unknown, so contents decide."""
         data, problems = _parse_json_or_yaml_file(name, content)
         if problems:
             self.findings += problems
@@ -234,7 +234,7 @@ def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
 
 
 def find_resource_kind(item: ArmItem) -> str | None:
-    """Find the kind of a resource by its type, else by the type in its id; None for an unknown type, or without."""
+    """Find the kind of a resource by its type, else by the type in its id. Return None if it is unknown or missing."""
     if item.read_value("kind") == "Node" and isinstance(item.read_value("metadata"), Mapping):
         return NODES
     type_name = get_text(item.read_value("type")).lower()

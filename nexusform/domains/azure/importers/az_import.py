@@ -217,7 +217,7 @@ class _SiteImport:
             yield ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note, group)
 
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
-        """Build a cluster with pools and nodes; with an unknown VM SKU report it as occupied capacity, return None."""
+        """Build a cluster with pools and nodes; return None for an unknown VM SKU: its nodes are occupied capacity."""
         nodes_by_pool = group_by(cluster.nodes, attrgetter("pool"))
         plane = nodes_by_pool.get(CONTROL_PLANE, [])
         plane_sku = cluster.control_plane_sku or next((node.vm_sku_name for node in plane), "")
@@ -536,7 +536,7 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
 
 
 def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
-    """Find the owner of a cordon: as recorded in `before`, else by request or Azure's message; None if not cordoned."""
+    """Find the owner of a cordon, as recorded before, else by request or message of Azure; None without a cordon."""
     if record["cordon_status"] != CORDONED_STATUS:
         return None
     was_cordoned = before.get("cordon_status") == CORDONED_STATUS
@@ -568,8 +568,8 @@ def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:
 def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
-    """Build the note for state of a machine or rack, with a record of each of its machines listed in `machines` (of the
-    site, by name). Without any: {} for a machine; None as records of a rack removes them. `time` of the read, or None.
+    """Build the note for state of a machine or rack, with a record of each of its machines in `machines` (of the site,
+    by name). Without any, it is {} for a machine; for a rack, None removes its records. `time` of the read, or None.
     """
     before = get_mapping(recorded_note, OBSERVED_KEY)  # the record of a machine, or the records of a rack by machine
     if "rack_id" in attributes:  # a machine

@@ -77,8 +77,7 @@ def read_inventory(
     documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None, site: str | None = None
 ) -> tuple[AzInventory, tuple[Problem, ...]]:
     """Read one site of the documents: the only one, or the one named `site`. Findings list errors first.
-    `machine_sku_by_id` maps a machineSkuId to a machine SKU of the newest catalogue and takes precedence over
-    the rack's SKU.
+    `machine_sku_by_id` are machine SKUs (newest catalogue) by machineSkuId, with precedence over the rack's SKU.
     """
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
@@ -276,9 +275,10 @@ def resolve_vm_placements(
     *,
     has_machine_list: bool,
 ) -> list[AzNode | AzVirtualMachine]:
-    """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` by lower-case id. A VM on an
-    unlisted machine gets no placement, and a finding if the machines were read (`has_machine_list`); the VMs
-    without a machine get no placement, and one finding for all.
+    """Resolve the placement and NUMA cell count of each VM, sorted by name. `machines` are by lower-case id.
+
+    A VM on an unlisted machine gets no placement, and a finding if all machines were read (`has_machine_list`). All VMs
+    without a machine get no placement, and one finding together.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
     loads: dict[str, _Load] = {}  # used capacity by machine, for a warning above its hardware

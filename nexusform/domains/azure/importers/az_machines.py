@@ -1,6 +1,4 @@
-"""Racks and bare-metal machines of an export, joined. The hardware of a machine follows from SKU names: its
-rack's, its own, or a list of rack SKUs.
-"""
+"""Racks and machines of an export. SKU names give a machine's hardware: its own, its rack's, or those of rack SKUs."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence

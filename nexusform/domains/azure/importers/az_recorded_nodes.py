@@ -1,6 +1,4 @@
-"""Facts of a site known from state only: nodes of pools, with the node numbers derived from them, and racks of machines
-that the list of an export lacks.
-"""
+"""Facts of a site known from state only: pools and numbers of nodes, and racks of unlisted machines."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
@@ -76,8 +74,8 @@ def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[
 
 def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPoolNodes) -> dict[int, AzNode]:
     """Assign the numbers below `count` to nodes. Recorded numbers stay. A node at a predicted location, by machine
-    first and then by rack, takes that number. The remaining nodes take free numbers by creation time, then name, those
-    with a machine first.
+    first and then by rack, takes that number. The others take free numbers: those on machines
+    first, then by creation time and name.
     """
     numbers = recorded_pool.numbers
     # A node without a recorded number gets `count` here, so it is not below.

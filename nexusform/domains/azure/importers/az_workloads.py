@@ -64,7 +64,7 @@ class NodeReading:
         self.name = name
         self.machine = normalize_id(item.read_text("bareMetalMachineId", ""))
         pool_name = extract_name(item.read_text("agentPoolId"))
-        known_names = (pool.name for pool in (*cluster.pools, *initial))
+        known_names = (pool.name for pool in (*cluster.pools, *initial))  # initial: in the body of the cluster
         # Ids ignore case: take the name as in the body of the pool.
         self.pool = next((name for name in known_names if name.lower() == pool_name.lower()), pool_name)
         self.is_pool_derived = False
@@ -101,8 +101,9 @@ class ClusterNodes:
             self.duplicates += further_records
 
     def _merge_duplicate_nodes(self, records: Sequence[NodeReading]) -> list[NodeReading]:
-        """Merge the records of one name to one for each machine, with the largest sizes; those without a machine count
-        (as one) only if no record has one. Report several records.
+        """Merge the records of one node name to one per machine, with the largest sizes; report several records.
+
+        Records without a machine are dropped if another has one; else one of them is kept.
         """
         by_machine: dict[str, NodeReading] = {}
         for record in sorted(records, key=lambda item: not item.machine):  # with a machine first
@@ -276,8 +277,9 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
 
 
 def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]) -> list[VmSku]:
-    """Find the VM SKUs in use but absent in the catalogue, sorted by name, with the largest size of their nodes or
-    else the size in the name; report them in one warning. SKUs of unknown size are left out.
+    """Find the VM SKUs in use but absent in the catalogue, sorted by name; report them in one warning.
+
+    A SKU has the largest size of its nodes, or without nodes the size in its name. SKUs of unknown size are left out.
     """
     largest_sizes: dict[str, tuple[int, ...]] = {}  # vCPUs, memory and disk, by SKU
     first_uses: dict[str, ArmItem] = {}  # node or cluster by SKU

@@ -23,8 +23,10 @@ _MAX_NAMES: Final = 4
 
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
-    """Split resources by site name. A resource is on the site of its location, Nexus cluster or parent, a rack also on
-    the site of its machines; without any of them on the only site. `before`: its names stay.
+    """Split resources by site name. Names of sites in `before`, the resources before a change, are kept.
+
+    A resource is on the site of its location, Nexus cluster or parent, a rack also on the site of its machines. Without
+    any of these, it is on the only site.
     """
     names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME
@@ -59,9 +61,11 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
 
 
 def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResources, list[Problem]]:
-    """Select the resources of the site `name`, or of the only one if it is None; return no resources and a problem if
-    the choice is open or the name unknown. Lists of workloads and Nexus clusters cover a whole subscription, so sites
-    without racks and machines do not count if others have some.
+    """Select the resources of the site `name`, or of the only site if it is None. Return a problem, and no resources,
+    for an unknown name or several possible sites.
+
+    Lists of workloads and Nexus clusters cover a whole subscription. So a site without racks and machines does not
+    count if others have some.
     """
     sites = split_by_site(items)
     # The sites with racks or machines; if there are none, those with a Nexus cluster.

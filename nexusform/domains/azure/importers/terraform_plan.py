@@ -128,7 +128,7 @@ class _PlanReader:
             self._report("", NOT_PREDICTED, detail, is_warning=True)
 
     def _report_unread_type(self, value: Mapping[str, Any]) -> None:
-        """Report a change of a type, or an action, with effects on placement: an error without other changes."""
+        """Report a change of an unread type with effects on placement. It is an error if no other change is read."""
         change, tool_type = get_mapping(value, "change"), get_text(value, "type")
         type_name = get_text(get_mapping(change, "after") or get_mapping(change, "before"), "type").partition("@")[0]
         is_unread = tool_type in _UNREAD and type_name.lower() in _UNREAD[tool_type]
@@ -149,8 +149,8 @@ class _PlanReader:
                 self._report(str(value.get("address")), NOT_PREDICTED, detail, is_warning=True)
 
     def build_changes(self) -> tuple[ToolChange, ...]:
-        """Build the changes, each after its dependencies, changes of existing objects before creations if free; report
-        a cycle of dependencies and return (). Warn if Terraform leaves the order of creations open.
+        """Build the changes, each after its dependencies, else those of existing objects before creations. Report a
+        cycle of dependencies and return (). Warn if Terraform leaves the order of creations open.
         """
         change_list = list(filter(None, map(self._build_change, self.entries)))  # None was reported
         change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)  # existing objects first
@@ -232,9 +232,7 @@ class _PlanReader:
         return {**extra_fields, **(body or {})}, reasons
 
     def _find_cluster_name(self, entry: _ResourceChange, arm_id: str) -> str:
-        """Find the name of a pool's cluster by the pool's id ("" if unknown) or parent; report it and return "" if
-        unknown.
-        """
+        """Find the name of a pool's cluster by the pool's id, else by its parent. Report an unknown one; return ""."""
         if not arm_id:
             return self._resolve_cluster_from_parent_id(entry)
         segments = arm_id.split("/")

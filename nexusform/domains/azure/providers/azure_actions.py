@@ -84,9 +84,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
 
 
 def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any]:
-    """Find the newest run of an action in a body; {} without one, or if it is not newer than `marker` (the start time
-    of an earlier run, "" for none).
-    """
+    """Find the newest run of an action in a body; {} if not newer than `marker`, the start of an earlier one or ""."""
     action_name = verb.value.replace("_", "")
     matching = []
     for run in list_mappings(body, "properties", "actionStates"):
@@ -143,9 +141,7 @@ class MachineActionClient(ArmClient):
             super()._wait_until_visible(change, step, etag_before, succeeded=succeeded)
 
     def _wait_for_run(self, change: ArmChange, step: ChangeRequest) -> bool:
-        """Wait for the run of a possibly sent action. Return False if Azure never started it. Raises
-        ProviderProblem after a failure, or for an unknown result.
-        """
+        """Wait for the run of a possibly sent action; return False if it never started. Raises ProviderProblem."""
         is_missing_too_long = self.start_deadline(VISIBILITY_TIMEOUT)
         is_overdue = self.start_deadline(change.time_limit)
         while True:

@@ -67,7 +67,7 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
         return [ArmChange(ArmOperation.DELETE, target)]
     if prior is None:
         creation = _build_object_creation(kind, target, planned, context)
-        return [replace(creation, is_retry=request.is_repeated_create)]
+        return [replace(creation, is_retry=request.is_repeated_create)]  # an earlier try may have created it
     if kind == CLUSTER:
         changes = list(_build_cluster_changes(target, prior, planned, context))
     elif kind == POOL:
@@ -82,24 +82,26 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
 def _add_previously_failed_change(
     changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
 ) -> list[ArmChange]:
-    """Return the changes with the earlier failed one, joined to another update of its resource; without it if its
-    resource is deleted or re-created. `failed_change` is its record (build_failure_record). `target` and `planned` are
-    of the object of the step; for a pool in the block of a cluster, those of the cluster.
+    """Return the changes of a step, with the earlier failed change sent again.
+
+    `failed_change` is its record (build_failure_record). It is dropped if its resource is deleted or re-created, joined
+    to another update of its resource, or else added at the end. `target` and `planned` are the object of the step: for
+    a pool in the block of a cluster, the cluster.
     """
     arm_id = str(failed_change.get("id", ""))
-    pending_target, values = target, planned
-    if target.kind == "kubernetes_clusters" and "/agentPools/" in arm_id:
+    failed_target, values = target, planned
+    if target.kind == "kubernetes_clusters" and "/agentPools/" in arm_id:  # a pool in the block of the cluster
         pools, pool_name = dict(list_pools(planned)), arm_id.rpartition("/")[2]
         if pool_name not in pools:
             return changes  # the pool is to be deleted
-        pending_target, values = _build_pool_target(target, pool_name), pools[pool_name]
-    if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
+        failed_target, values = _build_pool_target(target, pool_name), pools[pool_name]
+    if any(change.target == failed_target and change.verb is not ArmOperation.UPDATE for change in changes):
         return changes  # the resource is deleted or re-created
-    retry = _build_retry(failed_change, pending_target, values)
+    retry = _build_retry(failed_change, failed_target, values)
     for number, change in enumerate(changes):
-        if change.target != pending_target:
+        if change.target != failed_target:
             continue
-        body = merge_bodies(retry.body, change.body)
+        body = merge_bodies(retry.body, change.body)  # values of the current change win
         expected = {**get_mapping(retry.expected), **get_mapping(change.expected)}
         combined = replace(change, body=body, expected=expected, is_retry=retry.is_retry)
         return [*changes[:number], combined, *changes[number + 1 :]]

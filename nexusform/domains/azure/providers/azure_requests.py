@@ -97,8 +97,7 @@ class ArmChange(Struct, frozen=True):
     """One change. `body` is sent; `expected` is the part of its properties visible once done. `skip_if`:
     a deletion is skipped if the resource already has these properties. `reduction`: the part of its
     properties that reduces the number of VMs. `removed_tags`: names of tags no longer configured. `is_retry`: it
-    failed before, so it is sent even if visible. `marker` is the newest earlier run of an action. `time_limit` in
-    seconds.
+    failed before, so it is sent even if visible. `marker`: newest earlier run of an action. `time_limit` in seconds.
     """
 
     verb: ArmOperation
@@ -160,7 +159,7 @@ class AzureChangeFailed(ProviderProblem):
         infinitive = _INFINITIVES.get(change.verb, change.verb.value.replace("_", " "))
         summary = f"Azure could not {infinitive} {change.target.title} ({status})"
         text = f"{summary}: {message or 'no reason given'}".removesuffix(".")
-        super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)
+        super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)  # in a failed state
 
 
 class RetryLater(Exception):
@@ -305,10 +304,11 @@ class ArmClient:
             return
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait until reads from Azure show a change. An update with other values left ends the wait, too; the caller
-        reports them. A body with the etag from before the change (`etag_before`, "" if unknown) is stale and proves
-        nothing. `succeeded`: the operation reported success. Raises AzureChangeFailed for a failed state, StepPending
-        or ProviderProblem after a timeout.
+        """Wait until reads from Azure show a change, or an update has left other values: the caller reports these.
+
+        A body with `etag_before`, the etag before the change ("" if unknown), is stale and proves nothing. `succeeded`:
+        the operation reported success. Raises AzureChangeFailed for a failed state. After a timeout, raises StepPending
+        for a new object, else ProviderProblem.
         """
         is_overdue = self.start_deadline(VISIBILITY_TIMEOUT)
         final_reads = 0  # reads of a current body in a final state
@@ -337,8 +337,8 @@ class ArmClient:
             self.wait(None, step, f"{change.target.title} does not show the change yet")
 
     def send_change(self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest) -> str:
-        """Send a change, report it to `step`, and return the URL of its operation, "" for none. Raises RetryLater for a
-        temporary problem, _RequestRejected for a permanent one.
+        """Send a change, report it to `step`, and return the URL of its operation, "" for none. `observed` is the
+        current body, None if absent. Raises RetryLater for a temporary problem, _RequestRejected for a permanent one.
         """
         from azure.core import MatchConditions
         from azure.core.exceptions import (
@@ -439,9 +439,7 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build the problem for an SDK error: final for a rejection if nothing was sent, else StepPending: a change
-        already sent continues in Azure.
-        """
+        """Build the problem for an SDK error. A change already sent continues in Azure, so it is a StepPending."""
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)
@@ -457,8 +455,8 @@ class ArmClient:
 
 def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeStatus:
     """Determine the progress of a change from the resource's body in Azure (`observed`, None if absent). `was_sent`:
-    Azure may have the request already. Raises ProviderProblem for an impossible change, AzureChangeFailed for a
-    failed one.
+    Azure may have the request already. Raises ProviderProblem for an impossible change, AzureChangeFailed after a
+    failure.
     """
     state = read_provisioning_state(observed)
     if observed is None:

@@ -231,7 +231,7 @@ class AzureSiteProvider(ObservedSites):
             detail = f"Azure does not delete single nodes: to re-create {title}, {describe_node_deletion()}."
             warning = Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
             problems.append((next(iter(recreated_nodes)), warning))
-        return [*problems, *self._list_machines_to_cordon(requests)]
+        return [*problems, *self._report_machines_to_cordon(requests)]
 
     def _plan_changes(self, request: ChangeRequest, planned_vms: AbstractSet[str]) -> list[ArmChange]:
         """Plan the Azure changes of a step. `planned_vms` are the VMs of the plan. Raises ProviderProblem."""
@@ -244,9 +244,9 @@ class AzureSiteProvider(ObservedSites):
         group = self._find_resource_group(request, missing_ok=request.key.type == POOL)
         return build_azure_changes(request, SiteContext(group, common_fields={}, find_arm_id=find_arm_id))
 
-    def _list_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
-        """Report once per action the machines to cordon, uncordon or empty, by apply or by an operator. Each problem
-        has the index of its request, for an action the first one.
+    def _report_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
+        """Warn once per action about the machines to cordon, uncordon or empty, by apply or by an operator. Report
+        machines not listed by Azure. Each problem has the index of its request, a warning that of the first one.
         """
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
@@ -282,8 +282,8 @@ class AzureSiteProvider(ObservedSites):
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
     ) -> ChangeResult:
-        """Send the cordon requests of a rack or machine if the provider may do so; return the result as confirmed by
-        Azure, or as observed by `observe_change` if it changes anything else. Raises ProviderProblem.
+        """Send the cordon requests of a rack or machine, if the provider may do so, and return its new values. Other
+        changes are read by `observe_change`. Raises ProviderProblem.
         """
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
             return observe_change(request)  # an operator changes it
@@ -321,7 +321,9 @@ class AzureSiteProvider(ObservedSites):
             self._index = None
 
     def _apply_change_request(self, request: ChangeRequest) -> ChangeResult:
-        """Apply a change, re-create nodes if needed, read the result. Raises ProviderProblem, with values for state."""
+        """Apply a change, re-create nodes if needed, and read the result. Raises ProviderProblem; after a change failed
+        in Azure, it has the values for state.
+        """
         group = self._find_resource_group(request)
         self._created_groups[request.key.id] = group
         site_name = request.key.id.partition("/")[0]
@@ -349,8 +351,9 @@ class AzureSiteProvider(ObservedSites):
         return self._read_until_applied(request, arm, group)
 
     def _find_resource_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
-        """Find the resource group of an object: observed in Azure, else used or recorded before, else configured. ""
-        means none, only with `missing_ok`. Raises ProviderProblem, also if the configuration requires another group.
+        """Find the resource group of an object: observed in Azure, else used or recorded before, else configured.
+        Return "" if there is none and `missing_ok`. Raises ProviderProblem for none, or if the configured one is
+        another.
         """
         owner = _get_owner_id(request)  # the cluster of a pool
         kind = VM if request.key.type == VM else CLUSTER
@@ -431,9 +434,7 @@ class AzureSiteProvider(ObservedSites):
     def _record_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ChangeResult:
-        """Record missing nodes in the answer as an unfinished change of their count: those planned on a machine; after
-        a failed change all of them.
-        """
+        """Record missing nodes planned on a machine (after a failed change: all missing) as an unfinished change."""
         planned = None if request.unfinished_change else request.planned
         missing_nodes = find_missing_nodes(answer.attributes, planned)
         if not missing_nodes:
@@ -458,7 +459,10 @@ class AzureSiteProvider(ObservedSites):
     def _read_single_object(
         self, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ObservedObjectComparison | None:
-        """Compare one object with its current bodies, read like an export of only these; None if it does not exist."""
+        """Read an object from Azure and compare it with the plan. Return None if it does not exist.
+
+        Only its own bodies are read again. They are parsed like an export of a whole site.
+        """
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 

@@ -251,9 +251,7 @@ def create_client(subscription_id: str) -> Any:
 
 
 def _build_retry_policy() -> Any:
-    """Build the retry policy of the SDK, limited to the deadline of one operation. Throttled reads follow
-    Retry-After until then. Raises ProviderProblem.
-    """
+    """Build the retry policy of the SDK. Throttled reads are repeated until the deadline. Raises ProviderProblem."""
     from azure.core.pipeline.policies import RetryPolicy
 
     class ThrottlingRetryPolicy(RetryPolicy[Any, Any]):
@@ -352,9 +350,7 @@ def build_transport(endpoint: str) -> Any:
 
 
 def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadRequest]) -> None:
-    """Raise ProviderProblem if an unlisted object exists in Azure and is not in deletion. Objects without a known
-    resource group count as removed.
-    """
+    """Raise ProviderProblem if an unlisted object exists in Azure. Without a known group it counts as removed."""
     arm = subscription.make_arm_client()
 
     def describe(request: ReadRequest) -> str:

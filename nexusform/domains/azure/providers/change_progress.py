@@ -78,8 +78,8 @@ def _build_record_of_busy_change(
 def _update_record(
     record: Mapping[str, Any], bodies: Sequence[Body], busy: Sequence[Body], missing_counts: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return the update of a recorded change: {} if the record stays, None under its key to remove the record, else a
-    record of its failure. `busy`: the bodies with a change in progress.
+    """Return the update of a recorded change in the private note: {} to keep the record, None under its key to remove
+    it. After a failure, its key has a new record. `busy`: the bodies with a change in progress.
     """
     arm_id = str(record.get("id"))
     body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)
@@ -99,9 +99,7 @@ def _update_record(
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return code and message of a failed change, or of one with missing nodes (`missing_counts`: texts by pool); None
-    if it succeeded.
-    """
+    """Return code and message of a change that failed or lacks nodes (texts by pool), None after a success."""
     state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:
@@ -113,9 +111,7 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
 
 
 def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
-    """Describe by pool the present nodes if some are missing: "2 of 4 nodes". Nodes that Azure does not list are not
-    known to exist.
-    """
+    """Describe the present nodes by incomplete pool: "2 of 4 nodes". Nodes not listed by Azure count as missing."""
     nodes = get_mapping(observed, "nodes")
     present = Counter(str(node["pool"]) for node in nodes.values() if node.get("platform_name"))
     if kind == POOL:
@@ -169,7 +165,8 @@ def _find_failure_record(
             continue  # nothing to record
         expected = get_mapping(change.expected)
         if change.verb is ArmOperation.CREATE or has_requested_values(body.get("properties"), expected):
-            return {**build_failure_record(arm_id, *failure, change, _rebuild_step(request)), "looked_up": True}
+            record = build_failure_record(arm_id, *failure, change, _rebuild_step(request))
+            return {**record, "looked_up": True}  # found by a read, not by a step
     return None
 
 

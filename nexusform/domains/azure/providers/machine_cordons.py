@@ -38,9 +38,10 @@ class CordonRequest(Struct, frozen=True):
 
 
 def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
-    """Yield a request for each machine with a change of its cordon between the arguments in state and those planned.
+    """Yield a request for each machine with another cordon in the planned arguments than in those in state.
 
-    Without arguments about it, a machine is in service. To end a cordon by another manager is not allowed (KEEP).
+    CORDON and EMPTY are for a new cordon or evacuation, UNCORDON for a return to service. KEEP replaces UNCORDON if
+    another manager cordoned the machine. No other change needs a request.
     """
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)
@@ -75,11 +76,13 @@ _EVACUATED: Final = _RequestedState(is_cordoned=False, is_evacuated=True)
 
 
 def _read_states(object_id: str, attributes: Values) -> dict[str, _RequestedState]:
-    """Read the requested state of each machine of a rack or machine, by machine id."""
+    """Read the requested state of each machine of a rack or machine, by machine id; {} without attributes."""
     if "machine_override" in attributes:  # a rack
         blocks = get_mapping(attributes, "machine_override")
         return {f"{object_id}/{name}": _read_state(block) for name, block in blocks.items()}
-    return {object_id: _read_state(attributes)} if "slot" in attributes else {}  # a machine; {} is a new or deleted one
+    if "slot" in attributes:  # a machine
+        return {object_id: _read_state(attributes)}
+    return {}  # no attributes: the object is new or deleted
 
 
 def _read_state(attributes: Values) -> _RequestedState:

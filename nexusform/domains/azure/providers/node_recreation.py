@@ -41,9 +41,7 @@ _MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class NodeRecreation(Struct, frozen=True):
-    """Nodes of one pool to re-create, by platform name: at most `batch_size` at a time, then a wait until the
-    pool has `count` nodes on machines again.
-    """
+    """Nodes of a pool to re-create, by platform name, `batch_size` at a time, until `count` nodes have machines."""
 
     pool: str
     names: tuple[str, ...]
@@ -52,9 +50,10 @@ class NodeRecreation(Struct, frozen=True):
 
 
 def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[NodeRecreation]:
-    """Plan the nodes to re-create in a step, by pool, without those of re-created pools or clusters. A step for
-    releasing capacity re-creates the nodes absent in its result and back after all steps. Another step re-creates the
-    nodes without a machine if they get one.
+    """Plan the nodes to re-create in a step, by pool; nodes of re-created pools or clusters are left out.
+
+    A step for releasing capacity re-creates the nodes absent after it and present after all steps of the object. Any
+    other step re-creates the nodes without a machine for which a machine is planned.
     """
     final = request.final_attributes or request.planned_attributes
     planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(final, "nodes")

@@ -186,7 +186,7 @@ class ObservedSites(FixedIdentity):
         machine_names: Mapping[str, set[str]],
         unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]],
     ) -> ReadResult:
-        """Read one object from the site, or from state if the site does not list it."""
+        """Read an object from the site. One missing in a complete list does not exist; otherwise it is as in state."""
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
             return self._read_state_only_object(request)
@@ -488,9 +488,7 @@ def _remove_generated_machines(
 
 
 def find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> list[str]:
-    """Find the nodes of an object that are not in Azure: without a platform name. With the `planned` attributes, only
-    those planned on a machine.
-    """
+    """Find the nodes of an object without a platform name in Azure; with `planned`, only those planned on a machine."""
     nodes = get_mapping(observed, "nodes")
     missing = [name for name, node in nodes.items() if not node.get("platform_name")]
     if planned is None:
@@ -522,8 +520,8 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
 def _build_unmanaged_vms_note(
     key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
 ) -> Mapping[str, Any]:
-    """Build the VM entries in the private note of a rack or machine: unmanaged VMs except those in its occupied blocks;
-    {} for other objects. `unmanaged_rows`: by site and machine, then by VM name.
+    """Build the entries of unmanaged VMs in the private note of a rack or machine, {} for other objects. VMs in its
+    occupied blocks are left out. `unmanaged_rows`: by site and machine, then by VM name.
     """
     if key.type not in {RACK, MACHINE}:
         return {}  # no hardware

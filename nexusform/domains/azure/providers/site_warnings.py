@@ -51,9 +51,7 @@ class SiteWarningBuilder:
         self.managed = managed
 
     def build_warnings(self) -> list[Problem]:
-        """Build all warnings: failed resources, parts not captured, unmanaged VMs. A site without objects in
-        state gets only those about unmanaged VMs.
-        """
+        """Build all warnings. A site without objects in state gets only those about unmanaged VMs."""
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
         failures: list[Problem] = []
         unlisted_clusters: set[str] = set()

@@ -85,8 +85,7 @@ class MisplacedVm(Struct, frozen=True):
 
 class SiteReplay(Struct, frozen=True):
     """Result of a replay of a site under one `rack_spread`. `sure` of the `hits` hold for every possible split
-    of NUMA cells; `unjudged` counts VMs by reason. `chance`: expected hits of a platform with random choice among
-    the feasible machines.
+    of NUMA cells; `unjudged` counts VMs by reason. `chance`: expected hits of a random choice of feasible machines.
     """
 
     site: str
@@ -131,7 +130,9 @@ class _SiteReplayer:
         )
 
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
-        """Check and place the VMs of a batch one by one: next one on a machine preferred by the rule, else a miss."""
+        """Place the VMs of a batch; count hits and misses. Their order is unknown, so the next VM is one on a best
+        machine of the rule, a hit. Without such a VM, the first one is a miss.
+        """
         vms_by_machine = group_by(vms, lambda vm: vm.placement.machine)
         while vms_by_machine:
             first_machine = next(iter(vms_by_machine))
@@ -299,8 +300,11 @@ _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
 def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
-    """Build the batches of VMs in creation order, nodes by their own time or their cluster's. Each has a reason to skip
-    it: an incomplete export, unknown order, deleted VMs (of `removed` clusters), uncertain free capacity; else "".
+    """Yield the VMs in batches of equal creation time and pool, in creation order. A node without a time has the time
+    of its cluster.
+
+    The prediction of a batch is skipped for one of these reasons: an incomplete export, an unknown order, VMs deleted
+    since (of the clusters `removed`), or uncertain free capacity.
     """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
     # Each VM has a sort key: time, name of its cluster or its own, number of its pool, and the time of the node.
@@ -334,8 +338,10 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
 
 
 def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
-    """Find start and end of the period of unknown free capacity: from the first pool with a node created on a later day
-    (possibly the replacement of one elsewhere) to the last such node; ("", "") without such nodes.
+    """Find start and end of the period with unknown free capacity; ("", "") if there is none.
+
+    A node created on a later day than its pool may replace one on another machine. The period is from the creation of
+    the first such pool to that of the last such node.
     """
     spans = []  # times of creation of pool and node
     for cluster in inventory.clusters:

@@ -122,7 +122,7 @@ set -euo pipefail
 
 
 def render_az_script(objects: PlannedAzureResources) -> tuple[str, tuple[str, ...]]:
-    """Render the script; return it with descriptions of values without a command argument: these are not in it."""
+    """Render the script. Also return descriptions of values missing in it: no argument of a command sets them."""
     writer = _ScriptWriter(objects)
     steps = [*map(writer.render_deletion, objects.deleted), *map(writer.render_cordon, objects.cordons)]
     for item in objects.ordered:

@@ -215,8 +215,8 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
 def _find_recreated_nodes(
     plan: Plan, clusters: Mapping[str, Change], applied: Sequence[AzureResource]
 ) -> Iterator[RecreatedNode]:
-    """Find the moved nodes of kept pools (`applied`: resources of the plan). Azure re-creates the nodes of a cluster
-    with another Kubernetes version by itself.
+    """Yield the nodes to re-create one by one: those moved, in pools that stay. `applied` are all applied resources.
+    Azure itself re-creates the nodes of a cluster with another Kubernetes version, so these are left out.
     """
     updates = {change.address: change for change in plan.changes if change.action is Action.UPDATE}
     recreated_resources = {resource.names for resource in applied if resource.action is ResourceAction.REPLACE}
@@ -225,7 +225,7 @@ def _find_recreated_nodes(
         if change is None or row.action is not PlacementAction.MOVE:
             continue  # not of an existing object, or the VM stays
         if _TYPES.get(change.address.type) not in (CLUSTER, POOL):
-            continue  # a plain VM
+            continue  # not in a pool
         cluster = _find_cluster(change, clusters)
         name = str(_get_attributes(change).get("kubernetes_cluster_id", change.id)).rpartition("/")[2]
         before, after = get_mapping(cluster.before), _get_attributes(cluster)
@@ -377,7 +377,9 @@ def _build_cluster_update(
 def _build_pool_change(
     pool: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
-    """Yield a pool with its body, replaced if Azure cannot update it in place; nothing if unchanged."""
+    """Yield a pool with its body, replaced if Azure cannot update it in place; nothing if unchanged. `is_observed`: it
+    exists in Azure, possibly with properties unknown to the plan.
+    """
     properties = build_pool_properties(after)
     action = pool.action
     changed: dict[str, Any] = {}

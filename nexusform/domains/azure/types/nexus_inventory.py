@@ -322,9 +322,7 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
 
 
 def _warn_outdated_export(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
-    """Yield a warning if the time of the export is in the future; and if it is older than a valid max_age, or its age
-    is unknown.
-    """
+    """Warn about an export from the future, and about one older than a valid max_age or of unknown age."""
     from nexusform.domains.azure.importers.az_capture_commands import build_future_time_warnings
 
     yield from build_future_time_warnings(inventory.exported_at, now)

@@ -134,9 +134,7 @@ class _SiteInventory(Struct, frozen=True):
 
 
 def _read_inventory(location: CommandContext, inventory: str) -> _SiteInventory:
-    """Read an exported directory, or for `azure` the subscription of its provider block or of the environment. Raises
-    DiagnosticsError.
-    """
+    """Read an exported directory, or for `azure` the subscription (block or environment). Raises DiagnosticsError."""
     if not is_azure_source(inventory):
         export = read_files(inventory, location.confinement.get_operator_confinement(inventory))
         if export.problems:
@@ -251,8 +249,10 @@ def _compare_sites(
 
 
 def _build_new_vm_addresses(new_names: Mapping[Reference, str]) -> dict[Reference, Address]:
-    """Build the addresses of new VMs from their addresses in the other tool (`azapi_resource.NAME`), since samples of
-    plain VMs depend on the name.
+    """Build the addresses of new VMs without a cluster: `azapi_resource.NAME` becomes `nexus_virtual_machine.NAME`.
+
+    The samples (simulated draws of Azure) of such a VM depend on its name in the configuration. VMs in modules or with
+    keys are left out: they get addresses from their own names.
     """
     addresses: dict[Reference, Address] = {}
     for (type_name, object_id), tool_name in new_names.items():

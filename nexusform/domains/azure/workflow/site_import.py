@@ -104,9 +104,7 @@ class SiteImportPlan(Struct, frozen=True):
 
 
 def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[ImportedSite, ...], list[Diagnostic]]:
-    """Read the sites of a source as objects, with diagnostics; no sites after an error. Names and node numbers in state
-    are kept.
-    """
+    """Read the sites of a source as objects, with names and node numbers as in state; none after an error."""
     try:
         sites, problems = source.read()
     except ProviderProblem as problem:
@@ -116,15 +114,15 @@ def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[Impor
         return (), diagnostics
     recorded = list(_list_attributes(state, source.provider))
     named_sites = locate_vms_on_unlisted_machines(apply_recorded_site_names(sites, recorded), recorded)
-    diagnostics += chain.from_iterable(_find_unusable_site(site, source.name, state) for site in named_sites)
+    diagnostics += chain.from_iterable(_check_imported_site(site, source.name, state) for site in named_sites)
     imported_sites = build_imported_sites(named_sites, collect_recorded_nodes(_list_attributes(state)))
     diagnostics += map(convert_problem, chain.from_iterable(site.findings for site in imported_sites))
     return imported_sites, diagnostics
 
 
-def _find_unusable_site(site: AzSite, source_name: str, state: State) -> Iterator[Diagnostic]:
-    """Yield errors about a site in another subscription than in state, or with VMs on machines that it does not list:
-    with an unknown location, a later plan would move them.
+def _check_imported_site(site: AzSite, source_name: str, state: State) -> Iterator[Diagnostic]:
+    """Yield errors about a site of another subscription than in state, and about VMs on machines not in its list. The
+    location of such VMs is unknown, so a later plan would move them.
     """
     for address, current in state.list_current_objects():
         if address.type != "nexus_site" or current.attributes.get("id") != site.name:
@@ -156,7 +154,7 @@ def plan_site_import(source: Source, state: State) -> SiteImportPlan:
     objects = [item for site in sites for item in site.objects]
     addresses = assign_import_addresses(objects, existing, state)
     new_objects = {addresses[item.type, item.id]: item for item in objects if (item.type, item.id) not in existing}
-    diagnostics += _find_machines_of_renamed_sites(new_objects, objects, state, source.provider)
+    diagnostics += _warn_about_renamed_sites(new_objects, objects, state, source.provider)
     text = _render_configuration(new_objects, addresses, source)
     return SiteImportPlan(
         objects=new_objects, text=text, provider=source.provider, sites=sites, diagnostics=tuple(diagnostics)
@@ -171,14 +169,15 @@ class _UnlistedMachine(NamedTuple):
     is_certain: bool
 
 
-def _find_machines_of_renamed_sites(
+def _warn_about_renamed_sites(
     new_objects: Mapping[Address, ImportedSiteObject],
     objects: Iterable[ImportedSiteObject],
     state: State,
     provider: str,
 ) -> Iterator[Diagnostic]:
-    """Find imported machines with rack and name of a machine in state at another site and no longer listed
-    there. With the same provider it is the same machine, with another possibly.
+    """Warn about imported machines with the rack and name of an unlisted machine in state at another site.
+
+    They may be of a site with a new name. With the same provider it is certainly the same machine.
     """
     listed_ids = {item.id for item in objects if item.type == _MACHINE}
     unlisted: dict[str, list[_UnlistedMachine]] = {}  # by RACK/NAME
@@ -227,8 +226,9 @@ def _index_addresses_by_identity(state: State) -> dict[Reference, Address]:
 def assign_import_addresses(
     objects: Iterable[ImportedSiteObject], existing: Mapping[Reference, Address], state: State
 ) -> dict[Reference, Address]:
-    """Assign an address to each object, by its type and id: the one in `existing`, or a new one from its name; from
-    its id, starting with the site, if objects of its type share the name.
+    """Assign an address to each object, by its type and id: the one in `existing`, else a new one from its name.
+
+    If objects of its type share the name, the new one is from its id, starting with the site.
     """
     object_list = list(objects)
     label_counts = Counter((item.type, _build_address_label(item.attributes["name"])) for item in object_list)
@@ -328,8 +328,8 @@ def _format_site_counts(site: ImportedSite) -> str:
 
 
 def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list[Diagnostic]:
-    """Write the objects to state by a plan without changes; return its diagnostics. It is an error, and nothing is
-    written, if an object is in state already, the plan fails, or it would change an object.
+    """Write the imported objects to state by a plan without changes; return the diagnostics. Nothing is written after
+    an error: an object is in state already, the plan fails, or it would change an object.
     """
     state = run.stored.state
     existing = _index_addresses_by_identity(state)

@@ -194,9 +194,9 @@ class _Reconciler:
                 yield address, self.recorded_objects[address], kind
 
     def _read_observed_vm_objects(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
-        """Read the objects with VMs; return observed ones, absent ones, and others not covered by the source. Racks and
-        machines are read as well: a VM on one without read permission appears to have no machine. Raises
-        ProviderProblem.
+        """Read the objects with VMs; return observed ones, absent ones, and others not covered by the source. Raises
+        ProviderProblem. Racks and machines are read, too: a VM on one without read permission appears to have no
+        machine.
         """
         objects = list(self._list_vm_objects())
         requests = [_build_read_request(address, current) for address, current, _ in objects]
@@ -274,7 +274,9 @@ class _Reconciler:
     def _check_separation_rules(
         self, observed: Mapping[Address, ObjectState]
     ) -> tuple[tuple[SeparationVerdict, ...], list[Diagnostic]]:
-        """Return the verdicts of separation rules on observed VMs, or errors preventing them except for capacity."""
+        """Return the verdicts of separation rules for the observed VMs. If the plan for them fails, return its errors
+        instead, except those about capacity.
+        """
         refreshed_objects: dict[Address, ObjectState] = {}
         for address, observed_object in observed.items():
             refreshed_objects[address] = observed_object

@@ -41,7 +41,7 @@ _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\
 
 
 def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
-    """Compare the clusters of new, cluster-scoped placements with the hub agent's. Raises ProgramCheckProblem."""
+    """Compare the clusters of new cluster-scoped placements with those of the hub agent. Raises ProgramCheckProblem."""
     fleet = find_planned_fleet(result)
     placements: list[PlacementPlan] = []
     members: tuple[Member, ...] = ()

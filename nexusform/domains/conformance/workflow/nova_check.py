@@ -96,7 +96,7 @@ class _NovaSiteReplay:
 
     def __init__(self, result: PlanResult, site: SitePlan) -> None:
         self.total = 0
-        self.requests: list[_NovaDriverRequest] = []
+        self.requests: list[_NovaDriverRequest] = []  # filled below, in the order of the plan
         self._site = site
         self._attributes = next(
             dict(change.after)
@@ -110,6 +110,7 @@ class _NovaSiteReplay:
             for key, token in vms.placements.tokens.items()
         }
         vms = site.base.list_vms()  # before the plan
+        # The servers by name: before the plan, and before the next request (changed below).
         self._first_servers = {_name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms}
         self._servers = dict(self._first_servers)
         records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}  # with cells, devices
@@ -177,10 +178,12 @@ class _NovaSiteReplay:
         return {"hosts": self._hosts, "settings": settings}
 
     def _add_request(self, operation: PlaceOperation | OccupyOperation, released: list[str]) -> None:
-        """Add the request for a VM after `released` servers left; compared if the driver can repeat the decision."""
+        """Add the request for a VM, after the `released` servers left. Its planned host is compared with Nova, unless
+        it is no decision or the driver cannot repeat it (`predicted` "").
+        """
         address, vm = self._placed[operation.token]
         host, name = vm.placement.machine, _name_server(operation.token)
-        group, zones, predicted, image_name = None, [], "", ""  # predicted "": not compared
+        group, zones, predicted, image_name = None, [], "", ""
         if isinstance(operation, PlaceOperation):
             self.total += 1
             demand, hints = operation.demand, operation.demand.hints

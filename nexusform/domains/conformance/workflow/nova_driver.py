@@ -233,12 +233,13 @@ class NovaSiteState:
 
     def compute_resources(self, server: dict[str, Any]) -> dict[str, int]:
         """Return the amounts by resource class allocated by Placement for an existing server."""
-        if has_properties(server):  # Nova computes them
-            spec = build_request_spec(server, str(uuid.uuid4()))
+        if has_resource_properties(server):  # of its flavor or image: then only Nova itself knows the amounts
+            spec = build_request_spec(server, str(uuid.uuid4()))  # the amounts do not depend on the id
+            # Nova requests VCPU in place of PCPU if the host has no PCPU.
             has_dedicated = "PCPU" in self.document["hosts"][server["host"]]["resources"]
             resources: dict[str, int] = ResourceRequest.from_request_spec(spec, has_dedicated).merged_resources()
             return resources
-        amounts = {name: server[key] for key, name in CLASSES.items()}
+        amounts = {name: server[key] for key, name in CLASSES.items()}  # VCPU, memory and disk
         amounts["PCPU"] = server.get("dedicated_vcpus") or 0
         return {name: amount for name, amount in amounts.items() if amount}
 
@@ -283,7 +284,9 @@ class NovaSiteState:
         return {name: candidates[provider] for name, provider in self.providers.items() if provider in candidates}
 
     def decide(self, request: dict[str, Any], number: int) -> list[str]:
-        """Return the best hosts, [] for none. Add the server (`r<number>` if unnamed) to its `host`, or the first."""
+        """Return the hosts of highest weight, [] if none fits, and add the server to the requested `host`, else to the
+        first. A server without a name is called r<number>.
+        """
         for name in request.get("released", ()):
             if name in self.servers:
                 self.release(name)
@@ -342,7 +345,7 @@ class NovaSiteState:
         return result
 
 
-def has_properties(server: dict[str, Any]) -> bool:
+def has_resource_properties(server: dict[str, Any]) -> bool:
     """Return whether the properties of the flavor or of the image of a server are known."""
     return bool(server.get("properties") or server.get("image"))
 

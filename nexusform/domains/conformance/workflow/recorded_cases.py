@@ -131,9 +131,7 @@ def predict_decision(case: ConformanceCase) -> Any:
 
 
 def build_program_answer(command: str) -> Answer:
-    """Return the answers of a program: it reads `snapshot` and `request` on stdin and prints a decision. Raises
-    ValueError if the text is no command.
-    """
+    """Return the answers of a program: two texts on its stdin, a decision on its stdout. Raises ValueError."""
     words = shlex.split(command)
     if not words:
         raise ValueError("no program")
@@ -161,7 +159,7 @@ def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
 
 
 def _predict_kubernetes_node(case: ConformanceCase) -> dict[str, Any]:
-    """Return {"node": NAME} of a pod, None if no node fits, as `plan` predicts it for a manifest and a kubectl dump."""
+    """Predict a pod like `plan`, from a manifest and a kubectl dump. Return {"node": NAME}, None if no node fits."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "main.nf.hcl").write_text(_POD_CONFIGURATION, "utf-8")
         objects = {"apiVersion": "v1", "kind": "List", "items": case.snapshot["objects"]}

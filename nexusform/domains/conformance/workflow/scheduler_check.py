@@ -220,7 +220,7 @@ class KubeSchedulerCheck:
             raise CheckTimeExceeded
 
     def _compare_decision(self, address: str, outcome: PodOutcome, scheduler: PodSpecScheduler) -> None:
-        """Compare a decision, again if it differs: the scheduler draws among equal nodes, or missed an event."""
+        """Compare a decision of kube-scheduler, again if it differs: it chose among equal nodes, or missed an event."""
         spec = scheduler.group.spec
         is_daemon = outcome.workload.split("/")[1] == "DaemonSet"  # NAMESPACE/KIND/NAME
         if is_daemon and not outcome.node:

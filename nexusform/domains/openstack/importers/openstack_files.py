@@ -78,7 +78,7 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
 
 
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
-    """Fill the reading; report hosts left out. Raises LookupError, AttributeError, TypeError and ValueError."""
+    """Fill `reading` from tables; report hosts left out. Raises LookupError, AttributeError, TypeError, ValueError."""
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
     for row in tables.get("server_groups", []):
@@ -232,7 +232,7 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
                 "name": str(row["name"]),
                 "host": host,
                 **amounts,
-                "vcpus": amounts["vcpus"] - (dedicated - emulator),  # VCPU only; emulator threads are no vCPUs
+                "vcpus": amounts["vcpus"] - (dedicated - emulator),  # VCPU alone; `dedicated` has emulator CPUs, too
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
                 "numa_cells": parse_server_topology(topology[0]) if topology else [],

@@ -32,9 +32,7 @@ class MemoryPages(Struct, frozen=True):
 
 
 class HostCell(Struct, frozen=True):
-    """NUMA cell of a host: its shared and dedicated CPUs, its memory, and their use. `siblings` are the threads of
-    each core.
-    """
+    """NUMA cell of a host: shared and dedicated CPUs, memory, and their use. `siblings`: the threads of each core."""
 
     id: int
     shared: frozenset[int]

@@ -141,7 +141,7 @@ class UsageTable:
         self._usages: dict[tuple[str, ...], NovaHostUsage] = {}
 
     def get_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
-        """Return the use of the host named by the first record, with the VMs of the other records; keep it."""
+        """Return the use of a host (the first record) with the VMs of the other records. Results are cached."""
         usage = self._usages.get(records)
         if usage is None:
             *previous, last = records
@@ -153,7 +153,7 @@ class UsageTable:
         return usage
 
     def _build_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
-        """Return the use by the servers of the inventory with a record, then by the flavors of other records."""
+        """Return the use of a host. `records`: its name, "server KEY" of a listed server, or the flavor of a VM."""
         host = self._hosts[records[0]]  # the record of a host is its name
         present = {record for record in records if record.startswith(SERVER_RECORD)}
         usage = NovaHostUsage(host, host.numa_cells, host.device_pools)

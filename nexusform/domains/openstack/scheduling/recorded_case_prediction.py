@@ -35,7 +35,7 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     hosts = [build_host(name, values) for name, values in snapshot["hosts"].items()]
     servers = {}
     flavors = {_FLAVOR: msgspec.convert({**request["flavor"], "name": _FLAVOR}, Flavor)}
-    images = {_FLAVOR: get_mapping(request, "image")}  # each has the name of its flavor
+    images = {_FLAVOR: get_mapping(request, "image")}  # properties of images, by name of the flavor
     for name, server in snapshot["servers"].items():
         servers[name] = build_server({**server, "name": name, "image": ""})
         if server.get("properties") or server.get("image"):
@@ -50,12 +50,13 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     machines = [build_machine(host, slot) for slot, host in enumerate(hosts, start=1)]
     scheduler = RackScheduler(machines, profile=profile)
     zones = {machine.name: machine.availability_zone for machine in machines}
-    members: dict[str, int] = {}
+    members: dict[str, int] = {}  # servers of the requested group, by host
     group = request.get("group")
     for name, server in snapshot["servers"].items():
         host = server["host"]
-        key = f"flavor of {name}"  # of its own flavor, if it has one
-        sku = _find_sku(skus, key) if key in flavors else build_server_sku(servers[name], table.build_record(name))
+        flavor_name = f"flavor of {name}"
+        has_flavor = flavor_name in flavors  # it has properties or an image
+        sku = _find_sku(skus, flavor_name) if has_flavor else build_server_sku(servers[name], table.build_record(name))
         vm = VmName(name, name, name, 0)
         if server.get("is_building"):
             # Placed like a request that only its host satisfies, not added as an existing server.
@@ -70,6 +71,7 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
             )
             scheduler.try_place(Demand(vm, sku, PlacementConstraints(hints=(only_host,))))
         else:
+            # The rack of a host is its zone; cell 0 has all of its capacity.
             scheduler.add_existing(vm, sku, Placement(host, zones[host], zones[host], (0,)))
         if group and server.get("group") == group["name"]:
             members[host] = members.get(host, 0) + 1
@@ -83,8 +85,8 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
 def build_hosts_without_servers(
     source: Mapping[str, Any], settings: NovaSettings, records: Collection[str]
 ) -> dict[str, Any]:
-    """Return the hosts of an inventory as plain data. Their NUMA cells and PCI devices are used only by servers with
-    one of these records; the other servers are counted by their flavors.
+    """Return the hosts of an inventory as plain data. Their NUMA cells and PCI devices are used only by the servers in
+    `records`, each named by its record ("server KEY"). The caller adds the others by their flavors.
     """
     site = build_nova_site(source)
     table = site.build_usage_table(settings.aliases)

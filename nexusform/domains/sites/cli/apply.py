@@ -107,7 +107,7 @@ def apply(arguments: ApplyArguments) -> int:
 
 
 def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
-    """Open plan, definition and progress, and select the waves. Return the job, None with errors; problems; sources."""
+    """Open plan, definition and progress, select the waves; return the job (None with errors), problems, sources."""
     if arguments.planfile is None:
         detail = "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites apply FILE."
         return None, [build_error("approval-required", detail)], {}

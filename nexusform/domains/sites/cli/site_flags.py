@@ -28,9 +28,7 @@ class TaskEngineFlags(Struct, frozen=True, kw_only=True):
     workers: int = declare_number("Set the number of worker processes (0: one per core)", default=0, minimum=0)
 
     def check_usable(self, screen: Screen) -> None:
-        """Check the engine; end the command with diagnostics if it is unusable. Raise a usage error for flags
-        without effect on many sites.
-        """
+        """Check the engine; end the command with diagnostics if it is unusable. Raise a usage error for wrong flags."""
         if get_trust_flags().backend_config:
             raise click.UsageError("-backend-config cannot be used here: nexusform.sites.hcl sets the states of sites.")
         with _exit_on_engine_error(screen):

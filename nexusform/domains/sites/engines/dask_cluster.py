@@ -1,6 +1,4 @@
-"""Workers of a Dask cluster. They need the sites' directory under the same path, and the credentials for
-states and providers; tasks contain neither.
-"""
+"""Workers of a Dask cluster, with the sites' directory under the same path, and all credentials: tasks have none."""
 
 import ipaddress
 import logging

@@ -1,6 +1,4 @@
-"""Worker process: reads tasks from stdin and writes results to stdout until stdin ends. All other output is
-sent to stderr.
-"""
+"""Worker process: reads tasks from stdin, writes results to stdout until stdin ends, and all else to stderr."""
 
 import os
 import signal

@@ -39,7 +39,9 @@ def compute_site_impact(result: SiteResult) -> PlacementImpact:
 
 
 def compute_site_level(result: SiteResult) -> Level:
-    """Compute the level of a site: of its worst new diagnostic, at least error without a plan, warning with losses."""
+    """Compute the level of a site from its worst new diagnostic. It is an error without a plan, and at least a warning
+    with losses.
+    """
     levels = [Level(problem.level) for problem in result.diagnostics if not problem.is_preexisting]
     if result.status in _UNPLANNED_STATUSES:
         levels.append(Level.ERROR)

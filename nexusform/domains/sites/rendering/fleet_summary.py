@@ -57,9 +57,7 @@ def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
 
 
 def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
-    """Group sites by reason, most sites first; return reasons and site names. Only the reason of a single site has its
-    name and a line number.
-    """
+    """Return reasons with site names, most sites first. Only a single site's reason keeps its name and line number."""
     grouped = group_by(sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name)))
     reasons: list[tuple[str, list[str]]] = []
     for general_reason, same_reason in grouped.items():

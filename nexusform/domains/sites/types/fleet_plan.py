@@ -1,6 +1,4 @@
-"""Records of a fleet: its definition in nexusform.sites.hcl (sites in order, and their waves), and its plan: plans of
-all sites under one digest.
-"""
+"""Fleet: its definition in nexusform.sites.hcl (sites, and waves in order), and its plan: one digest for all sites."""
 
 import re
 from collections.abc import Mapping

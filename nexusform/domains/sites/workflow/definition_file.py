@@ -281,7 +281,7 @@ _QUOTED_NAME: Final = re.compile(r'(site )?"([^"]*)"')
 
 
 def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
-    """Read the waves, with the arguments of the strategy as defaults; one wave if none is declared, or on errors."""
+    """Read the waves; arguments of the strategy are their defaults. Without waves, or after errors, return one wave."""
     body, problems = build_prepared_body(block.body, _STRATEGY, block.header_span)
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]
@@ -533,8 +533,8 @@ def _read_backend(
 
 
 def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterator[SiteEntry]:
-    """Build the state locations for a site of any name, to find states of removed sites. Locations that depend on
-    more than the name are left out.
+    """Build the state locations of a site of any name, to find the states of sites no longer declared. Skip a location
+    that needs more than the name: for other values its evaluation fails.
     """
     names = reading.names.copy_with_names(site=build_object({"name": build_string(ANY_SITE)}))
     blocks = [reading.defaults, *reading.repeated_blocks]
@@ -551,7 +551,7 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
 
 
 def describe_data_location(files: Sequence[str], key: str, root: str, confinement: Confinement) -> str:
-    """Describe the location of a key: its line if found once, else the only file; "" for several files."""
+    """Describe the location of a key: its line if it occurs once, else the only file. Return "" for several files."""
     # The key, with or without quotes, before `:` (JSON, YAML), `=` (HCL) or `,` (CSV).
     pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
     locations: list[tuple[str, int]] = []  # file and line

@@ -160,8 +160,8 @@ def write_fleet_statement(plan: FleetPlan, path: str, location: CommandContext, 
 def read_fleet_plan(
     path: str, location: CommandContext, key_files: Sequence[str] = ()
 ) -> tuple[FleetPlan | None, list[Diagnostic]]:
-    """Read the plan in a file; None with diagnostics if it is invalid, damaged, from a newer nexusform, or
-    not signed with each of the public keys in `key_files`.
+    """Read the plan in a file. Return None, with diagnostics, if it is invalid, damaged or from a newer nexusform. The
+    file must be signed with each of the public keys in `key_files`.
     """
     try:
         content = _read_plan_file(path, location)

@@ -97,7 +97,7 @@ def open_fleet(
 def select_sites(
     definition: FleetDefinition, patterns: Sequence[str], wave: str, undeclared: Sequence[UndeclaredSite] = ()
 ) -> tuple[list[str], list[Diagnostic]]:
-    """Select the names of sites by patterns and wave (none or "": all); report a pattern or wave without a site.
+    """Select the names of sites by patterns and wave (none or "": all). Report a pattern or wave without a site.
 
     A pattern without a declared site may match sites with a state that are no longer declared (`undeclared`).
     """

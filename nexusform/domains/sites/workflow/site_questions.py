@@ -32,7 +32,7 @@ NO_STATE = "Nothing was applied yet."
 
 
 def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
-    """Run a task: one part of a question, with its own samples or racks; a site without a state is skipped."""
+    """Run a part of a question for a site: some of its samples or racks. A site without a state is skipped."""
     question = task.question
     assert question is not None, "a task that asks"
     opened = open_site_project(task.fleet, site, os.environ)

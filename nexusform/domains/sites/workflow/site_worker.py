@@ -206,7 +206,7 @@ def _run_question(task: Task, site: SiteEntry) -> SiteResult:
 
 
 def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
-    """Plan a site; write its plan to the spool directory, if there is one, unless it is rejected or changes nothing."""
+    """Plan a site; write a plan with changes to the spool directory of the task, if any, unless it is rejected."""
     fleet = task.fleet
     opened = open_site_project(fleet, site, os.environ)
     if opened.project is None:
@@ -271,9 +271,11 @@ def _make_paths_in_text_relative(text: str, source: str) -> str:
 def _compare_with_approval(
     task: Task, site: SiteEntry, prepared: _LockedSite, problems: Sequence[Diagnostic]
 ) -> SiteResult:
-    """Compare the current plan with the approved one. If they are equal (by digest) and change anything, keep the plan
-    in `prepared` and return a locked result; the same for the remaining steps of the approved plan file. Other results
-    are applied (by an earlier run), unchanged or rejected.
+    """Compare the current plan of a locked site with the approved one. If they are equal (by digest) and change
+    anything, return a locked result and keep the plan in `prepared`.
+
+    After an interrupted apply of the same plan file, keep its remaining steps instead. Other results are applied (by an
+    earlier run), unchanged or rejected.
     """
     run, name = prepared.run, task.site
     result = SiteResult(

@@ -121,7 +121,7 @@ def _open_backend(site: SiteEntry, fleet: FleetContext) -> StateBackend | None:
 def _read_undeclared_site(
     name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
 ) -> UndeclaredSite | None:
-    """Read the state of a site, or the reason for not reading it; None if it is missing or empty."""
+    """Read the state of a site; if it is unreadable, the result has the reason. Return None for an empty state."""
     backend = _open_known_state(name, known_state, templates, fleet)
     if backend is None:
         reason = "No backend of nexusform.sites.hcl covers it, so it was not read."
@@ -139,7 +139,9 @@ def _read_undeclared_site(
 def _open_known_state(
     name: str, known_state: _KnownState, templates: Sequence[SiteEntry], fleet: FleetContext
 ) -> StateBackend | None:
-    """Open the backend of a known state by a template leading to its location, or as a local file; else None."""
+    """Open the backend of a known state by a template with the same location. A local file needs no such template; for
+    other backends, return None without one.
+    """
     for template in templates:
         if template.backend != known_state.backend:
             continue

@@ -137,7 +137,7 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 
 
 def _stop_without_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Request the approval of a wave with changes if it needs one, once; return None if it may start, else the stop."""
+    """Request the approval of a wave with changes once, if it needs one. Return None if it may start, else the stop."""
     if not wave.needs_approval or not fleet_apply.plan.has_pending_sites(wave.name):
         return None
     if fleet_apply.progress.find_time(ProgressEventKind.APPROVED, wave.name) is not None:
@@ -223,8 +223,8 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 def _apply_until_stop(
     fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts, *, is_first: bool
 ) -> str:
-    """Prepare sites, and apply them if no result stops the wave; return the reason of a stop, "" for none. `is_first`:
-    no site of the wave was applied in this run yet.
+    """Lock and plan sites again, then apply them, unless a result stops the wave before. Return the reason of a stop,
+    "" for none. `is_first`: no site of the wave was applied in this run yet.
     """
     prepared = _prepare_sites(fleet_apply, sites, tally)
     if tally.stop_reason:  # none of `sites` is applied
@@ -341,8 +341,8 @@ def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -
 
 
 def stop_after_lost_engine(fleet_apply: FleetApply, engine: TaskEngine, problem: TaskEngineError) -> WaveStop:
-    """Release the locks of sites not started by a lost engine, on another engine; return the stop. Raises
-    TaskEngineError, FileProblem.
+    """Stop the wave in progress after its engine was lost (`problem`). Locks of sites not started are released on
+    another engine, `engine`. Raises TaskEngineError, FileProblem.
     """
     wave = fleet_apply.progress.find_unfinished_wave()
     wave_names = [site.name for site in fleet_apply.plan.select_wave(wave)]

@@ -72,9 +72,7 @@ class OverrideBlocks(Struct):
 
 
 class Mock(Struct, frozen=True):
-    """Block mock_provider: defaults by resource type and by data source; `planned_types` are the resource types with
-    defaults in the plan.
-    """
+    """Block mock_provider: defaults by resource type and data source; `planned_types` have them in the plan."""
 
     key: str
     resources: Expressions
@@ -263,7 +261,7 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
-    """Return the key of a provider by the name of the one it replaces; {} without `attribute`, or if it is no map."""
+    """Decode the providers of a run: keys of provider blocks by replaced provider. Return {} if absent or invalid."""
     if attribute is None:
         return {}
     expression = attribute.expression
@@ -295,7 +293,7 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
     parts = _decode_content(block.body, _MOCK_SCHEMA, problems)
     alias = evaluate_string(parts.attributes.get("alias"), problems) or ""
     phase = _decode_keyword(parts.attributes.get("override_during"), _PHASES, problems)
-    planned_types: set[str] = set()
+    planned_types: set[str] = set()  # resource types with defaults in the plan already
     defaults: dict[str, dict[str, Expression]] = {"mock_resource": {}, "mock_data": {}}
     for inner in parts.blocks:
         inner_content = _decode_content(inner.body, _DEFAULTS_SCHEMA, problems)

@@ -289,7 +289,9 @@ class OverridingProvider:
         return results
 
     def _find_values(self, text: str) -> Mapping[str, Any] | None:
-        """Return the override values of an object: of a pattern, else of its type in a mock ({}); None without both."""
+        """Return the override values of an object: those of a pattern, else the defaults of its type in the mock.
+        Return None for an object of a real provider without a pattern.
+        """
         address = parse_address(text)
         for pattern, values in self._resources:
             if pattern.is_match(address):

@@ -60,7 +60,9 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
 
 
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
-    """Return the policy of a server group (the first of several, with an error); "", and a warning, for none."""
+    """Return the policy of a server group. Of several policies, return the first, with an error. Return "", with a
+    warning, if there is none, or an unknown one.
+    """
     notes = template.notes
     policy_node = find_first_field(properties, "policies", "policy")
     value = template.resolve_value(policy_node)
@@ -150,7 +152,8 @@ def build_placement_rules(
 def _find_group(
     vdu: str, hints: SchedulerHints, groups: Mapping[ResourceReference, ServerGroup]
 ) -> ResourceReference | None:
-    """Return the group in the scheduler hints of a VDU; None, with a warning for any but an empty one, if unknown.
+    """Return the group requested by the scheduler hints of a VDU. Return None without a request; for an unknown group,
+    also add a warning.
 
     Hints name a group by a reference to its resource, or by its name in the template or in the cloud.
     """
@@ -226,9 +229,7 @@ def get_resource_properties(body: Node) -> Node:
 
 
 class _ScalingGroupSizes(NamedTuple):
-    """Minimum, maximum (None: unbounded) and initial number of a group's members; whether the initial one is
-    explicit, and its location.
-    """
+    """Minimum, maximum (None: no limit) and initial number of members; whether the last is explicit, and its node."""
 
     minimum: int
     maximum: int | None
@@ -295,7 +296,9 @@ def _describe_contradictions(members: int, minimum: int, maximum: int | None) ->
 
 
 def _parse_count(template: Template, node: Node, maximum: int = MAX_INSTANCES) -> int | None:
-    """Return a number of servers, or a size; None if it is absent, without a value yet, or (a warning) invalid."""
+    """Return a number of servers, or a size. Return None if it is absent or has no value yet, and, with a warning, if
+    it is invalid.
+    """
     if node.is_absent:
         return None
     value = template.resolve_value(node)
@@ -316,12 +319,12 @@ def add_server_vdu(
 ) -> None:
     """Add a server of a template as a VDU (kind of VM), with its scheduler hints.
 
-    Its name is its own, or the one of its group if only the group is a VDU of the VNFD. A name in use is
-    extended, with a warning. Report an invalid name, and a missing number of servers.
+    The VDU has the name of the server, or that of its group if the VNFD only has a VDU of this name. A name in use
+    is extended, with a warning. Report an invalid name, and a missing number of servers.
     """
     notes = template.notes
     outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none
-    unused_vdus = reading.known_vdus.keys() - (reading.vdus.keys() - {name})  # of the VNFD
+    unused_vdus = reading.known_vdus.keys() - (reading.vdus.keys() - {name})  # VDUs of the VNFD not yet added
     vdu_name = next((known for known in (name, outer_name, repeat.group) if known in unused_vdus), name)
     if vdu_name in reading.vdus:  # add its line, or the resource around it
         vdu_name = f"{name}-{properties.line}"

@@ -104,8 +104,7 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
 def _add_resource(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
     """Add a resource of a template to the reading, by its type; ignore types without effect on placement.
 
-    These types count: servers, groups with a repeated resource, ports (checked only), server groups, scaling policies
-    and nested templates.
+    Types with an effect: servers, resource groups, ports (only checked), server groups, scaling policies, templates.
     """
     template = context.template
     kind, properties = get_declared_type(body), get_resource_properties(body)
@@ -128,7 +127,7 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
 
 
 def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
-    """Add the repeated resource of a group: a server, a nested template or another group; report any other one."""
+    """Add the repeated resource of a group: a server, a nested template or another group. Report other resources."""
     template, hints = context.template, context.hints
     notes, properties = template.notes, get_resource_properties(body)
     repetition = compute_group_repetition(template, (name, body), context.repetition)

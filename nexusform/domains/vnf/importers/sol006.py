@@ -216,7 +216,7 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
 
 
 def _parse_positive_number(node: Node, notes: DocumentFindings) -> float:
-    """Return a number above 0, also from a text; 0 if it is absent, or, with a warning, invalid or too large."""
+    """Return a number above 0, also from a text. Return 0 if it is absent, or with a warning if it is unusable."""
     if node.is_absent:
         return 0.0
     try:

@@ -198,8 +198,8 @@ def parse_count_or_default(node: Node, notes: DocumentFindings, default: int) ->
 def parse_rule_scope(
     rule: tuple[str, Node], scope: tuple[str, Node], scopes: Mapping[str, str], notes: DocumentFindings
 ) -> str:
-    """Return the scope of a rule: machine, rack or site; "", and a finding, if it is missing or not in `scopes`. `rule`
-    is its name and body, `scope` the configured scope as a key of `scopes`, and its node.
+    """Return the scope of a rule: machine, rack or site. Return "", with a finding, if it is missing or not in
+    `scopes`. `rule` is its name and body. `scope` is the configured scope, as a key of `scopes`, and its node.
     """
     name, body = rule
     scope_key, scope_node = scope

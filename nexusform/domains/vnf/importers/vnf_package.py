@@ -266,8 +266,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
 def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
     """Return the text of a flavour's document, followed by those that declare its node types; None without it.
 
-    `definitions` are all documents of the package; in the text, "---" separates them. The types of TOSCA itself need
-    no declaration.
+    `definitions`: all documents of the package. The text separates them by "---". Types of TOSCA need no declaration.
     """
     if document is None:
         return None

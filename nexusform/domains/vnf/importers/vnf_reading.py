@@ -65,8 +65,7 @@ def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
     """Return the VNF of a VNFD without a HOT file, with the marks of VDUs as from a HOT file.
 
     The marks are `has_scheduler_hints`, for VDUs in any rule for machines, and `has_anti_affinity`, for those in a hard
-    anti-affinity rule. Tacker makes a server group from each rule for machines, and puts the servers of its VDUs into
-    it.
+    anti-affinity rule. Tacker makes a server group of the servers of each rule for machines.
     """
     grouped_vdus: set[str] = set()
     separated_vdus: set[str] = set()

@@ -268,8 +268,8 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
 def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:
     """Return the hard anti-affinity rules violated by `numbers` (VMs by VDU) on a site of this size.
 
-    A rule has too few locations for its VMs, or an affinity rule contradicts it: it joins more of its VMs on one
-    location than allowed, within its own scope.
+    A rule is violated if it has too few locations for its VMs. It is also violated by a hard affinity rule within its
+    scope: this keeps more of its VMs on one location than allowed.
     """
     location_counts = {MACHINE: machines, RACK: racks, SITE: 1}
     unmet_rules = []

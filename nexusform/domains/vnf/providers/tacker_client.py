@@ -151,9 +151,7 @@ class TackerClient:
         *,
         is_repeated: bool = False,
     ) -> ApiResponse:
-        """Send a request, again with a new token after a 401. A 404 to GET or DELETE is an answer, other errors raise
-        TackerProblem.
-        """
+        """Send a request, again with a new token after a 401. Return a 404 to GET or DELETE. Raises TackerProblem."""
         headers = {"Version": "2.0.0", "Accept": "application/json"}
         if self._credentials.fields:
             self._token = self._token or fetch_token(self._credentials)

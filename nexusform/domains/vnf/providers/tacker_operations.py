@@ -68,8 +68,9 @@ class OperationRunner(Struct, frozen=True):
         self.follow_operation(operation_id)
 
     def _list_last_failed_operations(self, instance_id: str) -> list[Mapping[str, Any]]:
-        """Return the latest operation of an instance if it failed; for a new instance the last 16 of all instances:
-        instances of failed instantiations are deleted, so any may be the earlier one of this step.
+        """Return the latest operation of an instance if it failed. For a new instance, return the last 16 rolled-back
+        ones of any instance: the instance of a failed instantiation is deleted, so an earlier attempt may be any of
+        them.
         """
         latest = self.find_latest_operation(instance_id)
         if latest is None:
@@ -262,7 +263,7 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
 def _find_free_name(
     recorded: Mapping[str, Mapping[str, Any]], used: Collection[str], vnfc: ObservedVnfc, *, needs_same_host: bool
 ) -> str:
-    """Return the first recorded name not in `used` for a VNFC: of its VDU, and on its host if needed; or ""."""
+    """Return the first recorded name of the VDU of a VNFC, not in `used` and on its host if needed, else ""."""
     for name, record in recorded.items():
         if record["vdu"] != vnfc.vdu or name in used:
             continue

@@ -183,8 +183,9 @@ class TackerProvider(FixedIdentity):
         self._client.write("DELETE", f"/vnf_instances/{instance_id}")
 
     def _read_object(self, request: ReadRequest) -> ReadResult:
-        """Read a VNF by its instance id, or by its owner id if it has none or an apply was interrupted. One without an
-        instance, or not instantiated, is absent. One with a running operation, or not at its target, is not settled.
+        """Read a VNF by its instance id; without one, or after an interrupted apply, by its owner id. A VNF does not
+        exist if it has no instance or is not instantiated. Its change is not settled while an operation runs, or scale
+        levels differ from the plan.
         """
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
@@ -256,8 +257,7 @@ class TackerProvider(FixedIdentity):
     def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
         """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did.
 
-        The plan marks them as healed and has no id for them; the last read recorded their ids. Tacker may have removed
-        some since.
+        The plan marks them as healed, without ids. The last read recorded these; Tacker may have removed some since.
         """
         existing = {vnfc.id for vnfc in instance.vnfcs}
         recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)

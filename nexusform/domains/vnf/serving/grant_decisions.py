@@ -72,7 +72,7 @@ class GrantResponse(Struct, frozen=True):
 
 
 def list_planned_grants(plan: Plan) -> PlannedGrants:
-    """Return the lifecycle operations of VNFs in a plan; none, with the errors as reason, if the plan failed."""
+    """Return the lifecycle operations of VNFs in a plan. For a failed plan, return none, and its errors as reason."""
     if plan.errored:
         errors = [problem.detail for problem in plan.diagnostics if problem.severity is Severity.ERROR]
         return PlannedGrants(grants=(), reason="The plan failed: " + " ".join(errors))
@@ -228,7 +228,7 @@ class PlannedOperation(Struct, frozen=True):
 
 
 def list_operations(change: Change, operation: str, request: Mapping[str, Any]) -> Iterator[PlannedOperation]:
-    """Yield the operations of a change: `request` is its grant request, and `operation` the one of the whole.
+    """Yield the operations of Tacker for a change. `request` and `operation` are those of the change as a whole.
 
     Tacker instantiates at an instantiation level and scales one aspect at a time. A new VNF with one aspect above its
     first level yields INSTANTIATE with the VMs of the first level, then SCALE with the other ones.

@@ -93,8 +93,7 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
     def handle_get(self) -> None:
         """Send the answer to a request for packages: /vnfpkgm/VERSION/onboarded_vnf_packages[/ID[/PART]].
 
-        Without an id the answer is the list, without a part the data of a package. A part is "vnfd" or
-        "package_content".
+        Without an id, it is the list; without a part, the data of a package. A part is "vnfd" or "package_content".
         """
         if not self._verify_access_token():
             return  # rejected

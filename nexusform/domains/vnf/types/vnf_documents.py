@@ -1,6 +1,4 @@
-"""Documents of a tacker_vnf, parsed once per text, with their findings as problems, and its `vdu` blocks with
-the size and role of each VDU.
-"""
+"""Documents of a tacker_vnf, parsed once per text, with findings as problems, and `vdu` blocks with size and role."""
 
 from __future__ import annotations
 
@@ -292,7 +290,7 @@ def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, fl
 
 
 def resolve_vdu_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | Problem:
-    """Return the VM SKU of a VDU: of its block, its flavor or its size; a Problem for an unknown SKU or no size."""
+    """Return the VM SKU of a VDU: of its block, else of its flavor, else of its size. Return a Problem if unknown."""
     name = block.get("vm_sku_name")
     if name:
         sku = _find_sku(str(name), vdu, block, context)
