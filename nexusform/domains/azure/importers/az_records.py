@@ -29,7 +29,7 @@ class AzRack(Struct, frozen=True):
 
 
 class AzMachine(Struct, frozen=True):
-    """Bare-metal machine with its facts (resource_types/machine_facts.py); `roles` are sorted names. `name` is the
+    """Bare-metal machine with its facts (resource_types/machine_facts.py), such as its sorted roles. `name` is the
     ARM name, `machine_name` the host name set by operators. If `machine_sku` is None (absent in the
     catalogue), `hardware` is the size in its SKU id, or None.
     """
