@@ -99,7 +99,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     blocks = BlockPlanner(request, start.prior, start.order, start.selection, bodies)
     outcome = _plan_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
     prior_addresses = [*prior.instances, *prior.previous.values()]  # after and before `moved` blocks
-    prior_names = {address: vms.list_prior_names() for address, vms in outcome.vms.items()}
+    prior_names = {address: vm_object.list_prior_names() for address, vm_object in outcome.vms.items()}
     condition_problems, checks = _check_conditions_outside_resources(request, outcome.evaluation, start.selection)
     output_changes = plan_outputs(request, outcome.evaluation, start.selection)
     phase_diagnostics = [*outcome.phase_diagnostics, *blocks.diagnostics, *bodies.diagnostics]

@@ -95,7 +95,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     """Yield a warning for each network in the `azure` block of a changed cluster, pool or VM if its site lacks the
     network, or lists it as unusable. Sites without a list of networks of its type are not checked.
     """
-    for change, vms, networks in _list_changes_with_networks(result):
+    for change, vm_object, networks in _list_changes_with_networks(result):
         states = dict(networks.networks)  # by network id
         for path, network_id in dict(_list_network_ids(change.after)).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
@@ -116,7 +116,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
                 "Create the network first, or set another one."
             )
             problem = Problem(path[:1], "network-not-on-site", detail, Severity.WARNING, brief=f"{name} {reason}")
-            yield vms.instance.build_diagnostic(problem)
+            yield vm_object.instance.build_diagnostic(problem)
 
 
 def list_missing_data(result: PlanResult) -> Iterator[str]:
@@ -157,15 +157,15 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
     """
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
-        vms = result.objects.get(change.address)
-        if vms is None or change.action in (Action.NO_OP, Action.DELETE):
+        vm_object = result.objects.get(change.address)
+        if vm_object is None or change.action in (Action.NO_OP, Action.DELETE):
             continue
-        networks = resources_by_site.get(vms.request.demand.site_id, SiteResources()).attachable
+        networks = resources_by_site.get(vm_object.request.demand.site_id, SiteResources()).attachable
         provider_name, _, _alias = change.provider.partition(".")
         if networks is not None:
-            yield change, vms, networks
+            yield change, vm_object, networks
         elif provider_name != DEFAULT_PROVIDER:
-            yield change, vms, _NO_LISTS
+            yield change, vm_object, _NO_LISTS
 
 
 def _list_network_ids(value: Any) -> Iterator[tuple[Path, str]]:

@@ -463,23 +463,23 @@ def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) ->
         yield from check_duplicate_names(vms)
 
 
-def _may_violate_rules(vms: VmObject) -> bool:
+def _may_violate_rules(vm_object: VmObject) -> bool:
     """Return whether the unchanged VMs of an object need a detailed check of the placement rules.
 
     One reason is a VM outside of the zones of its pool. Others are further constraints of the pool, such as hints, and
     filters of the site on VMs (CountFilter).
     """
-    site, pools = vms.request.site, index_pools(vms.pools)
+    site, pools = vm_object.request.site, index_pools(vm_object.pools)
     if site is None:  # removed, or unknown
         return False
     has_count_rules = any(isinstance(rule, CountFilter) for rule in site.scheduler.profile.filters)
     constrained = {name for name, pool in pools.items() if has_count_rules or pool.has_further_constraints}
-    for name, number in vms.request.actions.unchanged:
+    for name, number in vm_object.request.actions.unchanged:
         if name in constrained:
             return True
         if name not in pools:  # an unselected object may have VMs of a missing pool
             continue
-        zone = vms.placements.vms[name, number].placement.availability_zone
+        zone = vm_object.placements.vms[name, number].placement.availability_zone
         if not pools[name].is_zone_allowed(zone):
             return True
     return False

@@ -163,7 +163,7 @@ def _format_repack_hint(result: PlanResult) -> str:
     new ones in that pool, or if only upgrades lack capacity. No solver runs here, so the hint names the command.
     """
     pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
-    has_existing_vms = any(vms.request.actions.unchanged for vms in result.objects.values())
+    has_existing_vms = any(vm_object.request.actions.unchanged for vm_object in result.objects.values())
     if not pools or not has_existing_vms:
         return ""
     pool = pools[0].pool

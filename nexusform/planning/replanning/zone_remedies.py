@@ -169,8 +169,8 @@ def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePl
 
 def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
     """Return the zones of a member's pool in state; () for all. None for a new pool."""
-    vms = result.objects[member.vm[0]]
-    pool = index_pools(vms.prior_pools).get(member.pool.pool)
+    vm_object = result.objects[member.vm[0]]
+    pool = index_pools(vm_object.prior_pools).get(member.pool.pool)
     return None if pool is None else tuple(sorted(pool.configured_zones))
 
 
