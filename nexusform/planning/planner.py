@@ -191,9 +191,8 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
         blocks.plan_block(block, evaluation)
     for instance in orphans.without_vms:
         blocks.add_instance(instance, evaluation)
-    if any(
-        instance.loses_prior_object for instance in blocks.instances.values()
-    ):  # perhaps machines with unmanaged VMs
+    # A replaced rack or machine may run unmanaged VMs.
+    if any(instance.loses_prior_object for instance in blocks.instances.values()):
         from nexusform.planning.vm_planning.machine_recreation import transfer_unmanaged_vms
 
         transfer_unmanaged_vms(blocks)

@@ -398,8 +398,8 @@ def _validate_plan(
     diagnostics: Sequence[Diagnostic],
     certainty: Mapping[str, placement_fit.SiteCertainty] | None,
 ) -> PlanValidation:
-    """Validate the outcome. While there are other errors, capacity and separation are not reported: they
-    would change with the fix. `certainty` is None without separation rules.
+    """Validate the outcome. Missing capacity and violated separation rules are reported only without other errors: a
+    fix of those would change them. `certainty` is None without separation rules.
     """
     vms = outcome.vms.values()
     instances = blocks.instances
@@ -418,9 +418,8 @@ def _validate_plan(
     all_diagnostics += _check_existing_vms(blocks, outcome)
     forgotten = [instance for instance in instances.values() if instance.action is Action.FORGET]
     forgotten_hosts = [str(instance.address) for instance in forgotten if instance.type.add_to_inventory is not None]
-    failures = placement_fit.collect_fit_failures(
-        vms, blocks.outside_targets, forgotten_hosts
-    )  # errors, and pools without capacity
+    # Errors, and pools without capacity.
+    failures = placement_fit.collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)
     # A VM without capacity makes values unknown: an error about one is only a consequence.
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced

@@ -65,9 +65,10 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
 
 
 def _find_pool_trigger(vm_object: VmObject, pool: PoolDemand) -> str:
-    """Return the trigger of re-creating a whole pool: the Kubernetes version, else a changed argument; "" for none."""
-    triggers = {vm_object.request.actions.recreations.get(key, "") for key in pool.keys}
+    """Return the reason to re-create a whole pool: a new Kubernetes version, else a changed argument; "" for none."""
+    triggers = {vm_object.request.actions.recreations.get(key, "") for key in pool.keys}  # of its VMs
     argument_triggers = {name for name, _ in pool.triggers}
+    # ROLLING means a new version. `min` picks one of several arguments in a fixed order.
     return ROLLING if ROLLING in triggers else min(triggers & argument_triggers, default="")
 
 
@@ -103,10 +104,9 @@ def _build_upgrade(
 def _build_pool_upgrade(
     vm_object: VmObject, pool: PoolDemand, trigger: str, scale_in_pools: tuple[str, ...]
 ) -> PoolNodeRecreation:
-    """Build the record of one re-created pool. With a new version, VMs are replaced batch by batch: with surge, new VMs
-    are created before old ones are removed, without surge after. Otherwise all VMs are removed first, also if another
-    argument of the pool changes with the version. VMs re-created for a reason of their own (a machine) are down
-    meanwhile.
+    """Build the record of one re-created pool. If only the version changes, VMs are replaced batch by batch. With
+    surge, new VMs are created before old ones are removed; without surge, after. Otherwise all VMs are removed first.
+    VMs re-created for a reason of their own (a machine) are down meanwhile.
     """
     keys = pool.keys
     triggers = vm_object.request.actions.recreations  # the reason to re-create a VM, by its key

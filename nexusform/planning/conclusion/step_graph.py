@@ -291,11 +291,9 @@ def _find_placement_order(
 def _has_order_effect(
     base: RackScheduler, planned: Sequence[Operation], operations: Mapping[Address, Sequence[Operation]]
 ) -> bool:
-    """Return whether any VM gets another machine if the objects are placed in another order.
-
-    Two orders are tried: reversed, and with the first object last. The placement runs again from `base` for each of
-    them, in the plan and in samples. `planned` are all operations, `operations` those that place VMs, by object in the
-    planned order.
+    """Return whether any VM gets another machine if the objects are placed in another order. Two orders are tried:
+    reversed, and with the first object last. The placement runs again from `base` for each of them, in the plan and in
+    samples. `planned` are all operations, `operations` those that place VMs, by object in the planned order.
     """
     placing = {id(operation) for group in operations.values() for operation in group}
     others = [operation for operation in planned if id(operation) not in placing]  # releases, VMs without capacity

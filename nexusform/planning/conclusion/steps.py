@@ -76,8 +76,9 @@ def build_step_graph(
     types: Types,
     step_order: StepOrder,
 ) -> StepGraph:
-    """Build the steps of changes with all waits except those for capacity. `remaining` are the attributes of updated
-    objects between their release step (early removal of VMs) and their update; `machines` are those used by VMs.
+    """Build the steps of changes, with all waits except those for capacity. `remaining` are the attributes of updated
+    objects between their release step (early removal of VMs) and their update. `machines` are those used by VMs. A gate
+    is one step in place of many to wait for.
     """
     graph = StepGraph(changes)
     for index, change in enumerate(changes):
@@ -175,7 +176,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
 
 def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
     """Let the destroy of an object wait for the deletes and updates of its dependents. It does not wait for an update
-    ordered after it by a domain; if it is part of a replacement, it waits for no update.
+    ordered after it by a domain. The destroy step of a replacement waits for no update.
     """
     deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
     updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents

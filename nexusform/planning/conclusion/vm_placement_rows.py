@@ -196,10 +196,12 @@ def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[st
 
 
 def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
-    """Return the recorded explanations of the locations of VMs: none for objects not to explain."""
+    """Return the recorded explanations of VM locations, each with the trigger (reason) of the placement."""
     explained_vms = []
     for vm_object in objects:
-        names = vm_object.requested_names if vm_object.placements.explanations else {}
+        if not vm_object.placements.explanations:  # none is requested: do not build the names of all its VMs
+            continue
+        names = vm_object.requested_names
         for key, explanation in vm_object.placements.explanations.items():
             trigger = vm_object.get_trigger(key)
             explained_vms.append(ExplainedVm(vm_object.instance.address, names[key], explanation, trigger))
@@ -234,10 +236,12 @@ def build_placement_tables(
 def _build_table_row(
     members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty
 ) -> PlacementTable:
-    """Build the row of one pool, or of all plain VMs of a block. `racks` are the zones of open racks by name."""
+    """Build the row of one pool; `members` are its VM objects and pools. A block of plain VMs (without a cluster) is
+    one pool with several members. `racks` are the zones of open racks by name.
+    """
     vm_object, pool = members[0]  # all members have its owner and site
     demand = vm_object.request.demand
-    keys: list[tuple[VmObject, VmKey]] = []  # an object, and the pool and number of its VM
+    keys: list[tuple[VmObject, VmKey]] = []  # one per VM: its object, and its pool and number
     for owner, member_pool in members:
         keys += [(owner, key) for key in member_pool.keys]
     vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)

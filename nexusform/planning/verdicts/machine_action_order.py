@@ -75,9 +75,9 @@ def order_machine_actions(
     sites: Mapping[str, SitePlan],
     disruptions: Sequence[FindDisruptions],
 ) -> MachineActionOrder:
-    """Order the actions of each site; `disruptions` return the obstacles to draining nodes of a cluster. Errors are for
-    unknown machines, VMs still on a machine, and actions without a safe order. Machines switched off by their argument
-    power_state come last.
+    """Order the actions on the machines of each site, one per maintenance window. Machines switched off by their
+    argument power_state come last. Errors name unknown machines, VMs still on a machine, and actions without a safe
+    order. `disruptions` return the obstacles to draining nodes of a cluster.
     """
     pending = [
         instance
@@ -87,7 +87,7 @@ def order_machine_actions(
     requests, diagnostics = _build_requests(pending, objects, sites)
     diagnostics += [problem for request in requests for problem in _check_vms_on_machine_of_action(request)]
     actions: list[PlannedMachineAction] = []
-    step_order: dict[Address, Sequence[Address]] = {}
+    step_order: dict[Address, Sequence[Address]] = {}  # by action: the objects to complete before it
     for _, on_site in sorted(group_by(requests, lambda request: request.site.id).items()):
         ordered, problems = _SiteActionOrder(on_site, objects, disruptions).build_order()
         diagnostics += problems

@@ -85,7 +85,9 @@ def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
 def check_uncertain_fit(
     sites: Mapping[str, SitePlan], objects: Iterable[VmObject], numa_sampling: NumaSampling | None
 ) -> Iterator[Diagnostic]:
-    """Yield a warning, at the first object with VMs placed on a sampled site, if some sample lacks capacity."""
+    """Yield a warning if a sample of NUMA cells lacks capacity. It is about the first object with VMs on a sampled
+    site.
+    """
     if numa_sampling is None:  # no cells are unknown
         return
     fits_everywhere = numa_sampling.fitting_count == numa_sampling.sample_count

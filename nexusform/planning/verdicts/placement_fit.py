@@ -460,8 +460,8 @@ def measure_site_certainties(
     first: int = 0,
     keep_outcomes: bool = False,
 ) -> tuple[int, dict[str, SiteCertainty]]:
-    """Repeat the placements of every site with the seeds from `first` on; `samples` None is the default for
-    the number of VMs. Return the number of samples, 0 if nothing was placed.
+    """Repeat the placements of every site in samples, with the seeds from `first` on. `samples` None means the default
+    for the number of VMs. Return the number of samples (0 if nothing was placed), and the certainties by site id.
     """
     placed_count = sum(len(site.placed_demands) for site in sites.values())
     if placed_count == 0:

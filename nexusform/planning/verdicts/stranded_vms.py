@@ -44,7 +44,9 @@ def check_stranded_vms(
     mode: Mode,
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """Yield an error per resource taking machines from VMs without a step, and a warning for those missing before."""
+    """Yield an error per resource with machines lost by this plan under VMs without a step. VMs on machines missing
+    before get a warning.
+    """
     if not any(vm_object.request.actions.losses for vm_object in objects):
         return
     offering_addresses = _index_prior_offers_by_machine(instances, types)  # resource to blame by machine
@@ -92,8 +94,9 @@ LostVm: TypeAlias = tuple[str, str, str]  # forgotten VM that loses its machine:
 def find_lost_forgotten_vms(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> dict[Address, list[LostVm]]:
-    """Return the forgotten VMs (running, but without a resource) on machines lost by this plan, by the address of the
-    rack or machine recording them in its private note. Remove them from this note. `sites`: those after the plan.
+    """Return the forgotten VMs on machines lost by this plan. A forgotten VM runs without a resource: the private note
+    of its rack or machine records it. The result is by the address of this resource, and its note loses the VMs.
+    `sites` are those after the plan.
     """
     vms_by_address: dict[Address, list[LostVm]] = {}
     for address, instance in instances.items():
@@ -314,7 +317,7 @@ class _ClusterRacks(Struct):
 
 
 def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for each cluster (with its separate pools) or VNF of several VMs left on one rack of several."""
+    """Yield a warning per cluster or VNF moved by the plan from several racks to one rack, as a whole."""
     racks_by_owner: dict[str, _ClusterRacks] = {}
     for vm_object in objects:
         if not vm_object.pools:  # removed, or unknown

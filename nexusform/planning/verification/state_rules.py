@@ -81,7 +81,7 @@ def _place_existing_vms(vm_object: VmObject, sites: Mapping[str, SitePlan]) -> N
 def _check_separation(
     state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: PluginRegistries
 ) -> Iterator[Diagnostic]:
-    """Yield a warning per violated separation rule."""
+    """Yield a warning per separation rule violated by the VMs and pods in state, and per problem of a rule."""
     rules = {instance.address: instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE}
     groups = chain.from_iterable(get_list(rule.config, "group") for rule in rules.values())
     selects_pods = any(group.get("workload_selector") for group in groups)

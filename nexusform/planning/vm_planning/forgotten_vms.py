@@ -45,7 +45,7 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
 
 
 def add_forgotten_vms(state: State, removed: Collection[Address], registries: PluginRegistries) -> State:
-    """Return the state with the VMs of `removed` objects (still in it) recorded in their racks or machines."""
+    """Return the state with the VMs of `removed` objects (still in it) in the notes of their racks or machines."""
     site_objects = [
         SiteObject(address, current.attributes, current.creation, current.private)
         for address, current in state.list_current_objects()

@@ -56,7 +56,9 @@ def plan_vms(
     blocks: BlockPlanner,
     evaluation: Evaluation,
 ) -> PlannedVms:
-    """Plan the blocks of clusters, pools, VMs and VNFs in two passes; `orphans` are their instances without a block."""
+    """Plan the blocks of clusters, pools, VMs and VNFs; `orphans` are their instances without a block. Pass one decides
+    the actions on VMs and places them. Pass two evaluates the blocks again with the placements.
+    """
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
     instances_by_block = planner.run_first_pass(vm_blocks, first)
@@ -336,7 +338,9 @@ def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before
 
 
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], ResourceTypeContext]:
-    """Destroy the selection and its dependents. Return the prior VMs and the prior context."""
+    """Plan the removal of the selection and its dependents. Return the objects with VMs, and the context before the
+    plan.
+    """
     configured_blocks = {block.address: block for block in blocks.order.blocks}
     destroyed = _select_instances_to_destroy(blocks.selection, blocks.prior)
     for address in sorted(blocks.prior.instances, key=compute_address_order):
