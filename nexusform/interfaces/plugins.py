@@ -296,8 +296,7 @@ class ChangeRequest(Struct, frozen=True):
     arguments with other managers. For dry runs, `replaced_attributes` are those of an object deleted before this one is
     created, and `skip_reason` is why it cannot be validated, or "". `planned_note` is the private note of the object
     after the plan. `is_repeated_create`: an earlier try of this create failed, but its object exists. `is_sensitive`:
-    no value of the object may be in a message. `write_only` are its write-only
-    arguments.
+    no value of the object may be in a message. `write_only` are its write-only arguments.
     """
 
     key: ObjectKey

@@ -99,7 +99,7 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     blocks = BlockPlanner(request, start.prior, start.order, start.selection, bodies)
     outcome = _plan_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
     prior_addresses = [*prior.instances, *prior.previous.values()]  # after and before `moved` blocks
-    prior_names = {address: vms.list_prior_names() for address, vms in outcome.vms.items()}
+    prior_names = {address: vm_object.list_prior_names() for address, vm_object in outcome.vms.items()}
     condition_problems, checks = _check_conditions_outside_resources(request, outcome.evaluation, start.selection)
     output_changes = plan_outputs(request, outcome.evaluation, start.selection)
     phase_diagnostics = [*outcome.phase_diagnostics, *blocks.diagnostics, *bodies.diagnostics]
@@ -191,9 +191,8 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
         blocks.plan_block(block, evaluation)
     for instance in orphans.without_vms:
         blocks.add_instance(instance, evaluation)
-    if any(
-        instance.loses_prior_object for instance in blocks.instances.values()
-    ):  # perhaps machines with unmanaged VMs
+    # A replaced rack or machine may run unmanaged VMs.
+    if any(instance.loses_prior_object for instance in blocks.instances.values()):
         from nexusform.planning.vm_planning.machine_recreation import transfer_unmanaged_vms
 
         transfer_unmanaged_vms(blocks)

@@ -129,8 +129,8 @@ TRUSTED: Final = KubeconfigTrust()
 
 
 def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> KubernetesAccount:
-    """Read one context ("": the current one) of the files; if several entries of a section have the same name, the
-    first one counts. Raises KubeconfigProblem.
+    """Read one context ("": the current one) of kubeconfig files. Of entries with the same name in a section, the first
+    one counts. In a sandboxed run, files in the work tree must pass the checks of `trust`. Raises KubeconfigProblem.
     """
     _require_lightkube()
     source = format_list(list(map(str, paths)))

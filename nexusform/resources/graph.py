@@ -1,7 +1,5 @@
-"""Dependency graphs: topological order, and cycles.
-
-Nodes are any hashable values; `dependencies` maps a node to the nodes it depends on. networkx names cycles; it
-is imported only when there is one.
+"""Dependency graphs: topological order, and cycles. Nodes are any hashable values; `dependencies` maps a node to the
+nodes it depends on. networkx names cycles; it is imported only when there is one.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping

@@ -220,7 +220,7 @@ class _ClusterCollector(Struct):
     by_site: dict[str, dict[str, VmOwnerSnapshot]] = field(default_factory=dict)
 
     def add_object(self, resource_type: ResourceType, site_object: SiteObject) -> None:
-        """Add the VMs of one object, as a new owner or a separate pool of a known cluster; without VMs, nothing."""
+        """Add the VMs of an object, if any. Its pools join their known cluster, or form a new owner of VMs."""
         if resource_type.vms is None:
             return
         owner, _ = resource_type.vms.build_demand(site_object.attributes, self.layout.context, site_object.address)

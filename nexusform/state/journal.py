@@ -1,8 +1,6 @@
-"""Journal records: the intents and outcomes of an apply.
-
-One record is one line of JSON with a checksum. The intent is written before a step calls its provider, the
-outcome after the response. After any interruption the next run knows which object to look for.
-`StateDraft.apply_record` applies a record to a state.
+"""Journal records: the intents and outcomes of an apply. One record is one line of JSON with a checksum. The intent is
+written before a step calls its provider, the outcome after the response. After any interruption the next run knows
+which object to look for. `StateDraft.apply_record` applies a record to a state.
 """
 
 import hashlib
@@ -257,10 +255,8 @@ def _build_instance_members(instance: InstanceState) -> _InstanceMembers:
 
 
 def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[list[Record], list[Diagnostic]]:
-    """Parse the lines of a journal. Return its records and the diagnostics.
-
-    A truncated last line is skipped: its write never finished, so nothing was built on it. A damaged earlier
-    line is an error, because its content is lost.
+    """Parse the lines of a journal. Return its records and the diagnostics. A truncated last line is skipped: its write
+    never finished, so nothing was built on it. A damaged earlier line is an error, because its content is lost.
     """
     records: list[Record] = []
     problems: list[Diagnostic] = []

@@ -1,8 +1,6 @@
-"""Conversion of JSON text to plain data and back: fast, exact, with positions of values.
-
-orjson does the work. It would change or reject some values: numbers beyond 64 bits and floats, text that is
-not Unicode, and nesting beyond 254 levels on writing, 1,024 on reading. Those are rendered here, and read by
-the standard library.
+"""Conversion of JSON text to plain data and back: fast, exact, with positions of values. orjson does the work. It would
+change or reject some values: numbers beyond 64 bits and floats, text that is not Unicode, and nesting beyond 254 levels
+on writing, 1,024 on reading. Those are rendered here, and read by the standard library.
 """
 
 from __future__ import annotations

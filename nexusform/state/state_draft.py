@@ -1,8 +1,6 @@
-"""Working copy of a state, changed step by step by an apply or a journal, and the remaining steps of an
-interrupted apply.
-
-The plan file itself is in the journal, so a resumed apply follows the reviewed steps. It stays there until it
-is completed, or dropped.
+"""Working copy of a state, changed step by step by an apply or a journal, and the remaining steps of an interrupted
+apply. The plan file itself is in the journal, so a resumed apply follows the reviewed steps. It stays there until it is
+completed, or dropped.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
 
 
 def _check_cluster(change: Change, supplies: SiteResources, today: str) -> Problem | None:
-    """Return the error of a rejected change of version, or a warning for an unchanged one near or past the end of its
-    availability, else None. `supplies` are resources of the site read by a provider.
+    """Return the problem of a cluster's Kubernetes version, or None. A rejected change of version is an error. An
+    unchanged version gets a warning near or past the end of its availability. `supplies` are observed data of the site.
     """
     assert change.before is not None
     assert change.after is not None
@@ -92,10 +92,10 @@ _NO_LISTS: Final = AttachableNetworks(types=(), networks=())
 
 
 def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
-    """Yield a warning for each network in the `azure` block of a changed cluster, pool or VM if its site lacks the
-    network, or lists it as unusable. Sites without a list of networks of its type are not checked.
+    """Yield a warning per unusable network in the `azure` block of a changed cluster, pool or VM. The site lacks the
+    network, or reports a bad state of it. Types of networks without a list on the site are not checked.
     """
-    for change, vms, networks in _list_changes_with_networks(result):
+    for change, vm_object, networks in _list_changes_with_networks(result):
         states = dict(networks.networks)  # by network id
         for path, network_id in dict(_list_network_ids(change.after)).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
@@ -105,7 +105,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
                 continue  # no report may display the id
             name = network_id.rstrip("/").rpartition("/")[2]
             state = states.get(network_id.lower().rstrip("/"))
-            if state == "":  # usable; None if the network is not listed
+            if state == "":  # usable; None if the site does not list it, else the reason against its use
                 continue
             available = [other.rpartition("/")[2] for other, reason in networks.networks if not reason]
             reason = f"is in the state {state}" if state else "is not on this site"
@@ -116,7 +116,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
                 "Create the network first, or set another one."
             )
             problem = Problem(path[:1], "network-not-on-site", detail, Severity.WARNING, brief=f"{name} {reason}")
-            yield vms.instance.build_diagnostic(problem)
+            yield vm_object.instance.build_diagnostic(problem)
 
 
 def list_missing_data(result: PlanResult) -> Iterator[str]:
@@ -150,22 +150,20 @@ def _has_hugepages(value: Any) -> bool:
 
 
 def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
-    """Yield changed clusters, pools and VMs, each with its VMs and the networks of its site.
-
-    Without a list of networks, an object of the simulation (the default provider) is skipped. For others, the
-    networks are then empty.
+    """Yield changed clusters, pools and VMs, each with its VMs and the networks of its site. Without a list of
+    networks, an object of the simulation (the default provider) is skipped. For others, the networks are then empty.
     """
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
-        vms = result.objects.get(change.address)
-        if vms is None or change.action in (Action.NO_OP, Action.DELETE):
+        vm_object = result.objects.get(change.address)
+        if vm_object is None or change.action in (Action.NO_OP, Action.DELETE):
             continue
-        networks = resources_by_site.get(vms.request.demand.site_id, SiteResources()).attachable
+        networks = resources_by_site.get(vm_object.request.demand.site_id, SiteResources()).attachable
         provider_name, _, _alias = change.provider.partition(".")
         if networks is not None:
-            yield change, vms, networks
+            yield change, vm_object, networks
         elif provider_name != DEFAULT_PROVIDER:
-            yield change, vms, _NO_LISTS
+            yield change, vm_object, _NO_LISTS
 
 
 def _list_network_ids(value: Any) -> Iterator[tuple[Path, str]]:

@@ -398,8 +398,8 @@ def _validate_plan(
     diagnostics: Sequence[Diagnostic],
     certainty: Mapping[str, placement_fit.SiteCertainty] | None,
 ) -> PlanValidation:
-    """Validate the outcome. While there are other errors, capacity and separation are not reported: they
-    would change with the fix. `certainty` is None without separation rules.
+    """Validate the outcome. Missing capacity and violated separation rules are reported only without other errors: a
+    fix of those would change them. `certainty` is None without separation rules.
     """
     vms = outcome.vms.values()
     instances = blocks.instances
@@ -418,9 +418,8 @@ def _validate_plan(
     all_diagnostics += _check_existing_vms(blocks, outcome)
     forgotten = [instance for instance in instances.values() if instance.action is Action.FORGET]
     forgotten_hosts = [str(instance.address) for instance in forgotten if instance.type.add_to_inventory is not None]
-    failures = placement_fit.collect_fit_failures(
-        vms, blocks.outside_targets, forgotten_hosts
-    )  # errors, and pools without capacity
+    # Errors, and pools without capacity.
+    failures = placement_fit.collect_fit_failures(vms, blocks.outside_targets, forgotten_hosts)
     # A VM without capacity makes values unknown: an error about one is only a consequence.
     has_other_errors = has_errors(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
@@ -463,23 +462,23 @@ def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) ->
         yield from check_duplicate_names(vms)
 
 
-def _may_violate_rules(vms: VmObject) -> bool:
+def _may_violate_rules(vm_object: VmObject) -> bool:
     """Return whether the unchanged VMs of an object need a detailed check of the placement rules.
 
     One reason is a VM outside of the zones of its pool. Others are further constraints of the pool, such as hints, and
     filters of the site on VMs (CountFilter).
     """
-    site, pools = vms.request.site, index_pools(vms.pools)
+    site, pools = vm_object.request.site, index_pools(vm_object.pools)
     if site is None:  # removed, or unknown
         return False
     has_count_rules = any(isinstance(rule, CountFilter) for rule in site.scheduler.profile.filters)
     constrained = {name for name, pool in pools.items() if has_count_rules or pool.has_further_constraints}
-    for name, number in vms.request.actions.unchanged:
+    for name, number in vm_object.request.actions.unchanged:
         if name in constrained:
             return True
         if name not in pools:  # an unselected object may have VMs of a missing pool
             continue
-        zone = vms.placements.vms[name, number].placement.availability_zone
+        zone = vm_object.placements.vms[name, number].placement.availability_zone
         if not pools[name].is_zone_allowed(zone):
             return True
     return False

@@ -26,20 +26,20 @@ def build_upgrades(
     """
     objects, disruptions = list(objects), list(disruptions)
     members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}  # by owner (cluster), trigger
-    for vms in objects:
-        for pool in vms.pools:
-            trigger = _find_pool_trigger(vms, pool)
+    for vm_object in objects:
+        for pool in vm_object.pools:
+            trigger = _find_pool_trigger(vm_object, pool)
             if trigger and pool.count_path:  # plain VMs and those of VNFs are no nodes
-                members_by_cluster.setdefault((vms.request.demand.owner, trigger), []).append((vms, pool))
+                members_by_cluster.setdefault((vm_object.request.demand.owner, trigger), []).append((vm_object, pool))
     scale_ins = _ScaleInPools(objects)
     for (owner, trigger), members in members_by_cluster.items():
         _, _, cluster_id = owner.partition(":")  # after the prefix of the owner
         pools, nodes = [], set[str]()
-        for vms, pool in members:
-            recreations = vms.request.actions.recreations
+        for vm_object, pool in members:
+            recreations = vm_object.request.actions.recreations
             nodes |= {name for key, name in zip(pool.keys, pool.names, strict=True) if recreations.get(key) == trigger}
-            scale_in_pools = scale_ins.find_dependencies(vms, pool) if trigger == ROLLING else ()
-            pools.append(_build_pool_upgrade(vms, pool, trigger, scale_in_pools))
+            scale_in_pools = scale_ins.find_dependencies(vm_object, pool) if trigger == ROLLING else ()
+            pools.append(_build_pool_upgrade(vm_object, pool, trigger, scale_in_pools))
         obstacles = [find_disruptions(cluster_id, frozenset(nodes)) for find_disruptions in disruptions]
         first_object, _ = members[0]
         yield _build_upgrade(first_object, trigger, pools, obstacles)
@@ -47,7 +47,7 @@ def build_upgrades(
 
 def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning for each Kubernetes upgrade with drains blocked by a PodDisruptionBudget."""
-    instances = {vms.instance.address: vms.instance for vms in objects}
+    instances = {vm_object.instance.address: vm_object.instance for vm_object in objects}
     for upgrade in upgrades:
         if not (upgrade.is_rolling and upgrade.budgets):  # only an upgrade drains its nodes
             continue
@@ -64,10 +64,11 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
         yield instances[upgrade.address].build_diagnostic(problem)
 
 
-def _find_pool_trigger(vms: VmObject, pool: PoolDemand) -> str:
-    """Return the trigger of re-creating a whole pool: the Kubernetes version, else a changed argument; "" for none."""
-    triggers = {vms.request.actions.recreations.get(key, "") for key in pool.keys}
+def _find_pool_trigger(vm_object: VmObject, pool: PoolDemand) -> str:
+    """Return the reason to re-create a whole pool: a new Kubernetes version, else a changed argument; "" for none."""
+    triggers = {vm_object.request.actions.recreations.get(key, "") for key in pool.keys}  # of its VMs
     argument_triggers = {name for name, _ in pool.triggers}
+    # ROLLING means a new version. `min` picks one of several arguments in a fixed order.
     return ROLLING if ROLLING in triggers else min(triggers & argument_triggers, default="")
 
 
@@ -101,25 +102,24 @@ def _build_upgrade(
 
 
 def _build_pool_upgrade(
-    vms: VmObject, pool: PoolDemand, trigger: str, scale_in_pools: tuple[str, ...]
+    vm_object: VmObject, pool: PoolDemand, trigger: str, scale_in_pools: tuple[str, ...]
 ) -> PoolNodeRecreation:
-    """Build the record of one re-created pool. With a new version, VMs are replaced batch by batch: with surge, new VMs
-    are created before old ones are removed, without surge after. Otherwise all VMs are removed first, also if another
-    argument of the pool changes with the version. VMs re-created for a reason of their own (a machine) are down
-    meanwhile.
+    """Build the record of one re-created pool. If only the version changes, VMs are replaced batch by batch. With
+    surge, new VMs are created before old ones are removed; without surge, after. Otherwise all VMs are removed first.
+    VMs re-created for a reason of their own (a machine) are down meanwhile.
     """
     keys = pool.keys
-    triggers = vms.request.actions.recreations  # the reason to re-create a VM, by its key
+    triggers = vm_object.request.actions.recreations  # the reason to re-create a VM, by its key
     recreated = [key for key in keys if triggers.get(key) == trigger]
     other_count = sum(triggers.get(key, trigger) != trigger for key in keys)  # re-created for other reasons
-    prior = index_pools(vms.prior_pools).get(pool.pool)
+    prior = index_pools(vm_object.prior_pools).get(pool.pool)
     is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
     failed_batch, reason = 0, ""  # batches count from 1
     for index, key in enumerate(recreated):
-        if key in vms.placements.failures:
-            failed_batch, reason = index // batch + 1, vms.placements.failures[key].reason
+        if key in vm_object.placements.failures:
+            failed_batch, reason = index // batch + 1, vm_object.placements.failures[key].reason
             break
     batch_count = min(batch, len(recreated))
     down_count = other_count  # with surge, a new VM runs before an old one stops
@@ -150,21 +150,21 @@ class _ScaleInPools:
     def __init__(self, objects: Iterable[VmObject]) -> None:
         self._pools: dict[str, list[_Pool]] = {}  # by site id
         self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}  # by site and excluded pool
-        for vms in objects:
-            for prior in vms.prior_pools:
-                if is_platform_scale_in(vms, prior):  # Azure chooses the VMs
-                    self._pools.setdefault(vms.request.demand.site_id, []).append((vms, prior))
+        for vm_object in objects:
+            for prior in vm_object.prior_pools:
+                if is_platform_scale_in(vm_object, prior):  # Azure chooses the VMs
+                    self._pools.setdefault(vm_object.request.demand.site_id, []).append((vm_object, prior))
 
-    def find_dependencies(self, vms: VmObject, pool: PoolDemand) -> tuple[str, ...]:
+    def find_dependencies(self, vm_object: VmObject, pool: PoolDemand) -> tuple[str, ...]:
         """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from.
 
         The platform chooses the VMs to remove. So the VMs of this pool are placed while all VMs of those pools remain.
         If they fit, the pool depends on none of them, and the result is ().
         """
-        site = vms.request.site
+        site = vm_object.request.site
         if site is None:
             return ()
-        own_name = (str(vms.instance.address), pool.pool)
+        own_name = (str(vm_object.instance.address), pool.pool)
         pools = self._pools.get(site.id, [])
         other_pools = []
         for other, prior in pools:
@@ -175,7 +175,7 @@ class _ScaleInPools:
         # All pools without a scale-in of their own share one replay, with ("", "") in place of their name.
         excluded = own_name if len(other_pools) < len(pools) else ("", "")
         outcome = self._place_with_remaining_vms(site, other_pools, excluded)
-        tokens = [vms.placements.tokens[key] for key in pool.keys if key in vms.placements.tokens]
+        tokens = [vm_object.placements.tokens[key] for key in pool.keys if key in vm_object.placements.tokens]
         if all(outcome.get(token) is not None for token in tokens):
             return ()
         return tuple(f"{other_object.prior.demand.cluster}/{prior.pool}" for other_object, prior in other_pools)
@@ -189,11 +189,11 @@ class _ScaleInPools:
         key = (site.id, excluded)
         if key not in self._outcomes:
             scheduler = site.base.copy()
-            for vms, prior in pools:
-                for vm_key, trigger in vms.request.actions.removals.items():
+            for vm_object, prior in pools:
+                for vm_key, trigger in vm_object.request.actions.removals.items():
                     pool_name, _ = vm_key
-                    if pool_name == prior.pool and trigger == "scale_in" and vm_key in vms.prior.existing:
-                        name = build_vm_name(vms.prior.demand, prior, *vm_key)
-                        scheduler.add_existing(name, prior.sku, vms.get_prior_placement(vm_key))
+                    if pool_name == prior.pool and trigger == "scale_in" and vm_key in vm_object.prior.existing:
+                        name = build_vm_name(vm_object.prior.demand, prior, *vm_key)
+                        scheduler.add_existing(name, prior.sku, vm_object.get_prior_placement(vm_key))
             self._outcomes[key] = run_operations(scheduler, site.operations)
         return self._outcomes[key]

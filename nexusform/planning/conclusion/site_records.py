@@ -61,8 +61,9 @@ from nexusform.scheduling.sku_catalogue import compute_size_key
 
 
 def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanResult:
-    """Return the result with sites, capacities and the last findings in its plan, and with existing findings marked. A
-    plan with errors has the current VMs and no capacity; if only placement failed, also the VMs it could place.
+    """Return the result with sites, capacities and the last findings in its plan. Findings from before the plan are
+    marked. A plan with errors has the current VMs and no capacity. If only placement failed, it also has the VMs it
+    could place.
     """
     result = _add_site_problems(result, registries)
     plan = result.plan
@@ -132,7 +133,7 @@ def _is_placement_known(plan: Plan) -> bool:
 def _collect_site_resource_capacity(
     result: PlanResult, before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the capacity besides machines of the sites read by a provider, by site id; () without such sites."""
+    """Return the capacity for storage, addresses and clusters of the sites read by a provider, by site id."""
     observed_sites = index_site_resources(result.plan.changes)
     if not observed_sites:
         return ()

@@ -38,31 +38,32 @@ class UsedMachines(Struct, frozen=True):
     keeps_old: bool = False
 
 
-def compute_machine_use(vms: VmObject) -> UsedMachines:
+def compute_machine_use(vm_object: VmObject) -> UsedMachines:
     """Compute the machines used by the VMs of an object before and after its steps, and the resources offering them."""
     occupied: set[tuple[str, str, str]] = set()
     freed_early: set[OnSite] = set()  # before anything is placed
-    for key in vms.prior.existing:
-        placement = vms.get_prior_placement(key)
-        occupied.add((vms.prior.site_id, placement.rack, placement.machine))
-        if vms.is_released_early(key):
-            freed_early.add((vms.prior.site_id, placement.machine))
-    allocated = {(vms.request.demand.site_id, vms.get_placement(key).machine) for key in vms.placements.tokens}
+    for key in vm_object.prior.existing:
+        placement = vm_object.get_prior_placement(key)
+        occupied.add((vm_object.prior.site_id, placement.rack, placement.machine))
+        if vm_object.is_released_early(key):
+            freed_early.add((vm_object.prior.site_id, placement.machine))
+    request = vm_object.request
+    allocated = {(request.demand.site_id, vm_object.get_placement(key).machine) for key in vm_object.placements.tokens}
     offering_addresses: set[str] = set()
     evacuated_addresses: set[str] = set()
-    if vms.request.site is not None:
-        offering_addresses = {vms.request.site.offering_addresses.get(machine, "") for _, machine in allocated}
-        evacuated = [key for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_EVACUATED]
-        evacuated_addresses = {
-            vms.request.site.offering_addresses.get(vms.get_prior_placement(key).machine, "") for key in evacuated
-        }
+    if request.site is not None:
+        address_by_machine = request.site.offering_addresses
+        offering_addresses = {address_by_machine.get(machine, "") for _, machine in allocated}
+        evacuated = [key for key, trigger in request.actions.recreations.items() if trigger == MACHINE_EVACUATED]
+        evacuated_machines = [vm_object.get_prior_placement(key).machine for key in evacuated]
+        evacuated_addresses = {address_by_machine.get(machine, "") for machine in evacuated_machines}
     return UsedMachines(
         occupied=frozenset(occupied),
         freed_early=frozenset(freed_early),
         allocated=frozenset(allocated),
         offering_addresses=frozenset(offering_addresses),
         evacuated_addresses=frozenset(evacuated_addresses),
-        keeps_old=vms.instance.action is Action.REPLACE_CREATE_FIRST,
+        keeps_old=vm_object.instance.action is Action.REPLACE_CREATE_FIRST,
     )
 
 
@@ -247,11 +248,11 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
     """
     owners = {}  # addresses of upgraded objects by VM: owner, pool and number
     creation_numbers: dict[Address, int] = {}  # of upgraded objects
-    for address, vms in objects.items():
-        for key, trigger in vms.request.actions.recreations.items():
+    for address, vm_object in objects.items():
+        for key, trigger in vm_object.request.actions.recreations.items():
             if trigger == ROLLING:
-                owners[vms.prior.demand.owner, *key] = address
-                creation_numbers[address] = vms.instance.prior_creation
+                owners[vm_object.prior.demand.owner, *key] = address
+                creation_numbers[address] = vm_object.instance.prior_creation
     waits: Waits = {}
     for site in sites.values() if owners else ():
         for owner, successor in _find_machine_successions(site, owners, _map_placed_vms(site, objects)):
@@ -290,11 +291,9 @@ def _find_placement_order(
 def _has_order_effect(
     base: RackScheduler, planned: Sequence[Operation], operations: Mapping[Address, Sequence[Operation]]
 ) -> bool:
-    """Return whether any VM gets another machine if the objects are placed in another order.
-
-    Two orders are tried: reversed, and with the first object last. The placement runs again from `base` for each of
-    them, in the plan and in samples. `planned` are all operations, `operations` those that place VMs, by object in the
-    planned order.
+    """Return whether any VM gets another machine if the objects are placed in another order. Two orders are tried:
+    reversed, and with the first object last. The placement runs again from `base` for each of them, in the plan and in
+    samples. `planned` are all operations, `operations` those that place VMs, by object in the planned order.
     """
     placing = {id(operation) for group in operations.values() for operation in group}
     others = [operation for operation in planned if id(operation) not in placing]  # releases, VMs without capacity
@@ -317,10 +316,10 @@ def _get_machine_of_placement(placement: Placement | None) -> str:
 def _map_placed_vms(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:
     """Return the VMs placed on a site by token (handle): the address of their object, and their machine."""
     placed_vms: dict[Hashable, tuple[Address, str]] = {}
-    for address, vms in objects.items():
-        if vms.request.site is site:
-            for key, token in vms.placements.tokens.items():
-                placed_vms[token] = (address, vms.get_placement(key).machine)
+    for address, vm_object in objects.items():
+        if vm_object.request.site is site:
+            for key, token in vm_object.placements.tokens.items():
+                placed_vms[token] = (address, vm_object.get_placement(key).machine)
     return placed_vms
 
 

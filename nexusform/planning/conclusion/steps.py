@@ -48,21 +48,21 @@ def build_plan_steps(
     """Build the steps of a plan; `step_order` lists the addresses to complete before the step of an address."""
     remaining_attributes: dict[Address, Values] = {}  # between release and update
     for change in changes:
-        vms = objects.get(change.address)
-        if change.action is not Action.UPDATE or vms is None:
+        vm_object = objects.get(change.address)
+        if change.action is not Action.UPDATE or vm_object is None:
             continue
-        leaving_vms = (*vms.request.actions.removals, *vms.request.actions.recreations)
-        if any(map(vms.is_released_early, leaving_vms)):  # a release step frees their capacity
-            instance = vms.instance
+        leaving_vms = (*vm_object.request.actions.removals, *vm_object.request.actions.recreations)
+        if any(map(vm_object.is_released_early, leaving_vms)):  # a release step frees their capacity
+            instance = vm_object.instance
             assert instance.prior is not None
             assert instance.type.vms is not None
             attributes = dict(instance.prior.attributes)
             # The unchanged VMs remain, and those upgraded later, batch by batch.
-            remaining_vms = [vm for key, vm in vms.prior.existing.items() if not vms.is_released_early(key)]
+            remaining_vms = [vm for key, vm in vm_object.prior.existing.items() if not vm_object.is_released_early(key)]
             remaining_attributes[change.address] = attributes | instance.type.vms.build_computed_attributes(
-                attributes, context, remaining_vms, vms.prior.unplaced
+                attributes, context, remaining_vms, vm_object.prior.unplaced
             )
-    machines = {address: compute_machine_use(vms) for address, vms in objects.items()}
+    machines = {address: compute_machine_use(vm_object) for address, vm_object in objects.items()}
     graph = build_step_graph(changes, remaining_attributes, prior, machines, types, step_order)
     add_capacity_waits(graph, machines, objects, sites)
     return graph.build_steps()
@@ -76,8 +76,9 @@ def build_step_graph(
     types: Types,
     step_order: StepOrder,
 ) -> StepGraph:
-    """Build the steps of changes with all waits except those for capacity. `remaining` are the attributes of updated
-    objects between their release step (early removal of VMs) and their update; `machines` are those used by VMs.
+    """Build the steps of changes, with all waits except those for capacity. `remaining` are the attributes of updated
+    objects between their release step (early removal of VMs) and their update. `machines` are those used by VMs. A gate
+    is one step in place of many to wait for.
     """
     graph = StepGraph(changes)
     for index, change in enumerate(changes):
@@ -175,7 +176,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
 
 def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
     """Let the destroy of an object wait for the deletes and updates of its dependents. It does not wait for an update
-    ordered after it by a domain; if it is part of a replacement, it waits for no update.
+    ordered after it by a domain. The destroy step of a replacement waits for no update.
     """
     deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
     updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents

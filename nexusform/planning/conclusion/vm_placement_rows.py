@@ -54,44 +54,46 @@ def build_placement_changes(
     """Yield one row per VM of each object: removed, lost and forgotten ones, then placed ones and those observed on
     another machine. With `everything` also unchanged VMs, and the rejected machines (up to a million on a site).
     """
-    for vms in objects:
+    for vm_object in objects:
+        actions = vm_object.request.actions
         renamed_vms = {  # the old VM is removed, one of another name or on another site placed
-            key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_vm_renamed(vms, key)
+            key: trigger for key, trigger in actions.recreations.items() if _is_vm_renamed(vm_object, key)
         }
         triggers_by_action = {
-            PlacementAction.REMOVE: {**vms.request.actions.removals, **renamed_vms},
-            PlacementAction.LOSE: vms.request.actions.losses,
-            PlacementAction.FORGET: vms.request.actions.forgets,
+            PlacementAction.REMOVE: {**actions.removals, **renamed_vms},
+            PlacementAction.LOSE: actions.losses,
+            PlacementAction.FORGET: actions.forgets,
         }
         for action, triggers in triggers_by_action.items():
             for key, trigger in triggers.items():
-                yield _build_row_of_removed_vm(vms, key, action, trigger)
-        if everything or vms.placements.tokens or vms.prior.recorded_placements:  # placed, or observed elsewhere
-            yield from _list_current_vm_rows(vms, certainty, everything=everything)
+                yield _build_row_of_removed_vm(vm_object, key, action, trigger)
+        # VMs are placed by the plan, or observed elsewhere.
+        if everything or vm_object.placements.tokens or vm_object.prior.recorded_placements:
+            yield from _list_current_vm_rows(vm_object, certainty, everything=everything)
 
 
-def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
+def _build_row_of_removed_vm(vm_object: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
     """Build the row of a VM in state to remove, forget or lose; `trigger` is the reason."""
-    record = vms.prior.unplaced.get(key, {})  # its names, if it had no machine
+    record = vm_object.prior.unplaced.get(key, {})  # its names, if it had no machine
     pool_name, number = key
-    pool = index_pools(vms.prior_pools).get(pool_name)
+    pool = index_pools(vm_object.prior_pools).get(pool_name)
     row = PlacementChange(
-        address=vms.instance.address,
+        address=vm_object.instance.address,
         kind=VM,
         object=str(record.get("name")),
         action=action,
         source=None,
         target=None,
         trigger=trigger,
-        cluster=vms.prior.demand.cluster,
+        cluster=vm_object.prior.demand.cluster,
         pool=pool_name,
         number=number,
         sku=pool.sku.name if pool is not None else "",
-        site_id=vms.prior.site_id,
+        site_id=vm_object.prior.site_id,
         reason=FORGOTTEN_REASON if action is PlacementAction.FORGET else REASONS.get(trigger, ""),
         platform_name=record.get("platform_name") or "",
     )
-    vm = vms.prior.existing.get(key)
+    vm = vm_object.prior.existing.get(key)
     if vm is None:  # it had no machine
         return row
     return replace(
@@ -104,47 +106,47 @@ def _build_row_of_removed_vm(vms: VmObject, key: VmKey, action: PlacementAction,
     )
 
 
-def _is_vm_renamed(vms: VmObject, key: VmKey) -> bool:
+def _is_vm_renamed(vm_object: VmObject, key: VmKey) -> bool:
     """Return whether an existing VM is re-created under another name or site: it is removed and a new one placed."""
-    vm = vms.prior.existing.get(key)
+    vm = vm_object.prior.existing.get(key)
     if vm is None:
         return False
-    if vms.prior.site_id != vms.request.demand.site_id:
+    if vm_object.prior.site_id != vm_object.request.demand.site_id:
         return True
-    pool = index_pools(vms.pools).get(vm.pool)
+    pool = index_pools(vm_object.pools).get(vm.pool)
     return pool is None or vm.name not in pool.names
 
 
 def _list_current_vm_rows(
-    vms: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
+    vm_object: VmObject, certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
     """Yield a row per VM that exists after the plan and has a location.
 
     Without `everything`, unchanged VMs are omitted. Left are VMs placed by this plan (with a token), and VMs observed
     at another location than recorded in state.
     """
-    site_certainty = certainty.get(vms.request.demand.site_id, SiteCertainty())
-    for pool in vms.pools:
+    site_certainty = certainty.get(vm_object.request.demand.site_id, SiteCertainty())
+    for pool in vm_object.pools:
         for key in pool.keys:
-            has_location = key in vms.placements.vms
-            is_changed = key in vms.placements.tokens or key in vms.prior.recorded_placements
+            has_location = key in vm_object.placements.vms
+            is_changed = key in vm_object.placements.tokens or key in vm_object.prior.recorded_placements
             if has_location and (everything or is_changed):
-                yield _build_row_of_current_vm(vms, pool, key, site_certainty, everything=everything)
+                yield _build_row_of_current_vm(vm_object, pool, key, site_certainty, everything=everything)
 
 
 def _build_row_of_current_vm(
-    vms: VmObject, pool: PoolDemand, key: VmKey, certainty: SiteCertainty, *, everything: bool
+    vm_object: VmObject, pool: PoolDemand, key: VmKey, certainty: SiteCertainty, *, everything: bool
 ) -> PlacementChange:
     """Build the row of a VM with a location after the plan; the rejected machines only with `everything`."""
-    vm, demand = vms.placements.vms[key], vms.request.demand
-    action, source = _determine_vm_action(vms, key)
-    trigger = vms.get_trigger(key)
-    is_placed = key in vms.placements.tokens  # by this plan
-    if not is_placed and key in vms.prior.recorded_placements:  # a read found it on another machine
-        source, trigger = vms.prior.recorded_placements[key], OBSERVED_ELSEWHERE
-    explanation = vms.placements.explanations.get(key)
+    vm, demand = vm_object.placements.vms[key], vm_object.request.demand
+    action, source = _determine_vm_action(vm_object, key)
+    trigger = vm_object.get_trigger(key)
+    is_placed = key in vm_object.placements.tokens  # by this plan
+    if not is_placed and key in vm_object.prior.recorded_placements:  # a read found it on another machine
+        source, trigger = vm_object.prior.recorded_placements[key], OBSERVED_ELSEWHERE
+    explanation = vm_object.placements.explanations.get(key)
     return PlacementChange(
-        address=vms.instance.address,
+        address=vm_object.instance.address,
         kind=VM,
         object=vm.name,
         action=action,
@@ -158,24 +160,24 @@ def _build_row_of_current_vm(
         site_id=demand.site_id,
         reason=REASONS.get(trigger, ""),
         scores=_collect_deciding_scores(explanation),
-        certainty=certainty.vms.get(vms.placements.tokens[key]) if is_placed else None,
+        certainty=certainty.vms.get(vm_object.placements.tokens[key]) if is_placed else None,
         provenance=vm.provenance,
         rejections=explanation.rejections if explanation is not None and everything else (),
-        platform_name=vms.prior.existing.get(key, vm).platform_name or "",
+        platform_name=vm_object.prior.existing.get(key, vm).platform_name or "",
     )
 
 
-def _determine_vm_action(vms: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
+def _determine_vm_action(vm_object: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
     """Return the action on a VM that exists after the plan, and its placement before, None without one.
 
     A VM placed by this plan is moved if it was in state before, with or without a machine. A renamed VM counts as new.
     """
-    existing_vm = vms.prior.existing.get(key)
+    existing_vm = vm_object.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
-    if key not in vms.placements.tokens:  # not placed by this plan
+    if key not in vm_object.placements.tokens:  # not placed by this plan
         return PlacementAction.KEEP, source
-    has_waited = key in vms.prior.unplaced
-    keeps_name = existing_vm is not None and not _is_vm_renamed(vms, key)
+    has_waited = key in vm_object.prior.unplaced
+    keeps_name = existing_vm is not None and not _is_vm_renamed(vm_object, key)
     if has_waited or keeps_name:
         return PlacementAction.MOVE, source
     return PlacementAction.PLACE, None
@@ -194,13 +196,15 @@ def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[st
 
 
 def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]:
-    """Return the recorded explanations of the locations of VMs: none for objects not to explain."""
+    """Return the recorded explanations of VM locations, each with the trigger (reason) of the placement."""
     explained_vms = []
-    for vms in objects:
-        names = vms.requested_names if vms.placements.explanations else {}
-        for key, explanation in vms.placements.explanations.items():
-            trigger = vms.get_trigger(key)
-            explained_vms.append(ExplainedVm(vms.instance.address, names[key], explanation, trigger))
+    for vm_object in objects:
+        if not vm_object.placements.explanations:  # none is requested: do not build the names of all its VMs
+            continue
+        names = vm_object.requested_names
+        for key, explanation in vm_object.placements.explanations.items():
+            trigger = vm_object.get_trigger(key)
+            explained_vms.append(ExplainedVm(vm_object.instance.address, names[key], explanation, trigger))
     return tuple(explained_vms)
 
 
@@ -220,10 +224,11 @@ def build_placement_tables(
     }
     # By site, owner (for plain VMs their block) and pool.
     members_by_row: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
-    for vms in objects:
-        for pool in vms.pools:
-            owner = pool.rule_pool or str(vms.instance.address)
-            members_by_row.setdefault((vms.request.demand.site_id, owner, pool.pool), []).append((vms, pool))
+    for vm_object in objects:
+        for pool in vm_object.pools:
+            owner = pool.rule_pool or str(vm_object.instance.address)
+            row_key = (vm_object.request.demand.site_id, owner, pool.pool)
+            members_by_row.setdefault(row_key, []).append((vm_object, pool))
     for (site_id, _, _), members in members_by_row.items():
         yield _build_table_row(members, open_racks.get(site_id, {}), certainty.get(site_id, SiteCertainty()))
 
@@ -231,10 +236,12 @@ def build_placement_tables(
 def _build_table_row(
     members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty
 ) -> PlacementTable:
-    """Build the row of one pool, or of all plain VMs of a block. `racks` are the zones of open racks by name."""
-    vms, pool = members[0]  # all members have its owner and site
-    demand = vms.request.demand
-    keys: list[tuple[VmObject, VmKey]] = []  # an object, and the pool and number of its VM
+    """Build the row of one pool; `members` are its VM objects and pools. A block of plain VMs (without a cluster) is
+    one pool with several members. `racks` are the zones of open racks by name.
+    """
+    vm_object, pool = members[0]  # all members have its owner and site
+    demand = vm_object.request.demand
+    keys: list[tuple[VmObject, VmKey]] = []  # one per VM: its object, and its pool and number
     for owner, member_pool in members:
         keys += [(owner, key) for key in member_pool.keys]
     vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)
@@ -254,12 +261,12 @@ def _build_table_row(
     if demand.provenance == "decided":  # the locations are configured: nothing is sampled
         racks_certain = machines_certain = placed_count
     minimum_remaining = None
-    if is_platform_scale_in(vms, pool):  # the platform may remove all of the VMs from one used rack
-        removed_count = sum(name == pool.pool for name, _ in vms.request.actions.removals)
-        minimum_remaining = max(min(_count_prior_vms_per_rack(vms, pool).values()) - removed_count, 0)
+    if is_platform_scale_in(vm_object, pool):  # the platform may remove all of the VMs from one used rack
+        removed_count = sum(name == pool.pool for name, _ in vm_object.request.actions.removals)
+        minimum_remaining = max(min(_count_prior_vms_per_rack(vm_object, pool).values()) - removed_count, 0)
     sizes = {member_pool.sku.name for _, member_pool in members}
     return PlacementTable(
-        address=vms.instance.address,
+        address=vm_object.instance.address,
         site_id=demand.site_id,
         cluster=demand.cluster,
         pool=pool.pool,
@@ -279,25 +286,25 @@ def _build_table_row(
         provenance=demand.provenance,
         # Plain VMs and VNFs have no count path; only nodes of an agent pool have a drain timeout.
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,
-        platform=vms.request.site.scheduler.profile.platform if vms.request.site is not None else "",
+        platform=vm_object.request.site.scheduler.profile.platform if vm_object.request.site is not None else "",
     )
 
 
-def is_platform_scale_in(vms: VmObject, pool: PoolDemand) -> bool:
+def is_platform_scale_in(vm_object: VmObject, pool: PoolDemand) -> bool:
     """Return whether the platform chooses the VMs removed by a scale-in of the pool, and the choice matters: other VMs
     stay, and some VMs share a rack. The manager of a VNF ("decided") removes the newest.
     """
-    if vms.request.demand.provenance == "decided":
+    if vm_object.request.demand.provenance == "decided":
         return False
-    actions = vms.request.actions
+    actions = vm_object.request.actions
     removal_triggers = [trigger for (name, _), trigger in actions.removals.items() if name == pool.pool]
     if "scale_in" not in removal_triggers:
         return False
     if not any(name == pool.pool for name, _ in actions.unchanged):  # no VM of the pool stays
         return False
-    vms_per_rack = _count_prior_vms_per_rack(vms, pool)
+    vms_per_rack = _count_prior_vms_per_rack(vm_object, pool)
     return max(vms_per_rack.values()) > 1
 
 
-def _count_prior_vms_per_rack(vms: VmObject, pool: PoolDemand) -> Counter[str]:
-    return Counter(vm.placement.rack for vm in vms.prior.existing.values() if vm.pool == pool.pool)
+def _count_prior_vms_per_rack(vm_object: VmObject, pool: PoolDemand) -> Counter[str]:
+    return Counter(vm.placement.rack for vm in vm_object.prior.existing.values() if vm.pool == pool.pool)

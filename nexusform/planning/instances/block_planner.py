@@ -80,10 +80,8 @@ class BlockPlanner:
 
     def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> BlockInstances | None:
         """Expand a block into its instances, in all instances of its module. Prior instances without a key in the
-        configuration follow: they are removed.
-
-        Return None if count or for_each is unknown and the block may wait until more is known. In a module with an
-        invalid repetition, prior instances stay unchanged.
+        configuration follow: they are removed. Return None if count or for_each is unknown and the block may wait until
+        more is known. In a module with an invalid repetition, prior instances stay unchanged.
         """
         prepared = self.bodies.get_body(block)
         diagnostics: list[Diagnostic] = []
@@ -232,10 +230,8 @@ class BlockPlanner:
         )
 
     def evaluate(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-        """Evaluate an instance's arguments, with the adjustments of a tested remedy.
-
-        As in Terraform, a failed precondition hides the problems of the arguments; references to the instance are
-        unknown.
+        """Evaluate an instance's arguments, with the adjustments of a tested remedy. As in Terraform, a failed
+        precondition hides the problems of the arguments; references to the instance are unknown.
         """
         problems = argument_evaluation.evaluate_arguments(instance, evaluation)
         assert instance.module is not None

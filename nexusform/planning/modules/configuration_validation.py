@@ -166,7 +166,7 @@ class _ModuleValidator(Struct, frozen=True):
         )
         problems = argument_evaluation.evaluate_arguments(instance, self.evaluation)
         if self.is_plan and not self.evaluation.is_every_condition_met(block.lifecycle.preconditions, scope):
-            problems = []
+            problems = []  # as in Terraform, a failed precondition hides them
         if not (expansion.repetitions or expansion.unknown):  # without instances, none needs a name
             problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]
         problems += repetition_problems

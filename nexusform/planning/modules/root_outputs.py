@@ -37,8 +37,8 @@ class RootOutputChanges(Struct, frozen=True):
 
 
 def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputChanges:
-    """Plan the root outputs. -target and -exclude keep those of unselected blocks (all of them in a destroy plan);
-    a destroy plan without these options removes all.
+    """Plan the root outputs. With -target or -exclude, outputs of unselected blocks keep their values. A destroy plan
+    keeps all outputs with these options, and removes all without them.
     """
     before = request.state.outputs
     if request.mode is Mode.DESTROY and selection.is_partial:

@@ -140,10 +140,8 @@ class _DataBlockReader:
 
 
 def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> list[dict[str, Any]]:
-    """Return the arguments of the managed blocks of a type, each with its name.
-
-    A data source needs them before anything is planned: no data is read for them, and values from data or resources
-    are unknown.
+    """Return the arguments of the managed blocks of a type, each with its name. A data source needs them before
+    anything is planned: no data is read for them, and values from data or resources are unknown.
     """
     tentative = replace(settings, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True)
     evaluation = Evaluation(tentative)

@@ -50,12 +50,11 @@ class ValueOriginTracer:
         return self._build_part(trace, root, hidden=False), problems
 
     def _build_part(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> TracedExpression:
-        """Build the traced expression of one step of an evaluation: its text and value, and the same of its parts.
+        """Build the traced expression of one step of an evaluation: its text and value, and those of its parts.
 
-        The definition of a name, such as `local.zone`, is a further part. Literals are no parts, and parentheses are
-        skipped. A second use of the same definition does not repeat its parts (`is_repeated`).
-
-        `hidden`: the step is inside a sensitive value or error, so its value is not shown.
+        A name, such as `local.zone`, has its definition as a further part. A second use does not repeat the parts of
+        the definition (`is_repeated`). Literals and parentheses are skipped. With `hidden`, the step is inside a
+        sensitive value or error, so its value is not shown.
         """
         expression = trace.expression
         # An error caught by try() or can() (the whole expression does not fail) would reveal its sensitive value.

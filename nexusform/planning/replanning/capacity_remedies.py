@@ -159,11 +159,11 @@ def _plan_trial(
 
 
 def _format_repack_hint(result: PlanResult) -> str:
-    """Format a hint to free capacity for the first pool by re-creating VMs elsewhere; "" without existing VMs, without
-    new ones in that pool, or if only upgrades lack capacity. No solver runs here, so the hint names the command.
+    """Format a hint to free capacity for the first pool by re-creating VMs elsewhere; "" if this cannot help. It needs
+    existing VMs, and new ones in the pool; an upgrade gains nothing. The hint names a command: no solver runs here.
     """
     pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
-    has_existing_vms = any(vms.request.actions.unchanged for vms in result.objects.values())
+    has_existing_vms = any(vm_object.request.actions.unchanged for vm_object in result.objects.values())
     if not pools or not has_existing_vms:
         return ""
     pool = pools[0].pool

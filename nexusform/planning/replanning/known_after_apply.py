@@ -96,10 +96,8 @@ def _finalize_outputs(plan: Plan, new_plan: Plan, problems: list[Diagnostic]) ->
 
 
 def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
-    """Yield errors for arguments with another value than planned.
-
-    `final` is the same change in a new plan, made with values that were unknown before. It is None if the new plan
-    does not have this change.
+    """Yield errors for arguments with another value than planned. `final` is the same change in a new plan, made with
+    values that were unknown before. It is None if the new plan does not have this change.
     """
     if change.after is None:  # a removal has no values
         return
@@ -248,9 +246,9 @@ class FinalResults(Struct, frozen=True):
 def evaluate_final_results(
     plan: Plan, request: PlanRequest, before: Mapping[str, OutputState], wrong_addresses: Collection[str]
 ) -> FinalResults:
-    """Evaluate outputs and conditions unknown in the plan against the current objects (the state of
-    `request`). `before` are the previous outputs, kept if no value is known; `wrong_addresses` are the
-    addresses of resources, without instance keys, observed differently from the prediction.
+    """Evaluate the outputs and conditions unknown in the plan with the current objects (the state of `request`). An
+    output without a known value keeps the one in `before`. `wrong_addresses` are resources, without instance keys, with
+    attributes other than predicted.
     """
     has_unknown_output = any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
     has_unknown_check = any(check.status == "unknown" for check in plan.checks)

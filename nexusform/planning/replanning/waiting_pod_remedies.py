@@ -28,8 +28,8 @@ _Binding = tuple[Address, str]
 def add_feasibility_remedies(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result with successful remedies added to the bindings (placement and selected cluster) with waiting
-    pods, and the number of bindings left untested by the limit of trials.
+    """Return the result with tested fixes for bindings with waiting pods. A binding is a placement with one of its
+    clusters. The result also counts the bindings left untested: the number of trial plans is limited.
     """
     plan = result.plan
     if plan.errored:
@@ -110,8 +110,8 @@ _MAXIMUM_STEPS = 4  # added targets may exclude others
 def verify_suggested_selection(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result; if the plan with the suggested -target and -exclude options is rejected as well, its reason is
-    added. More targets are added and exclusions removed as long as such a plan suggests further ones.
+    """Return the result after a trial of the -target and -exclude options suggested by its diagnostics. A trial plan
+    may suggest further ones, tried next. If the last plan fails too, its reason is added to the suggestions.
     """
     trial_request = replace(build_trial_request(request), samples=0)
     last_result = result

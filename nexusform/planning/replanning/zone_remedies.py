@@ -169,13 +169,13 @@ def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePl
 
 def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
     """Return the zones of a member's pool in state; () for all. None for a new pool."""
-    vms = result.objects[member.vm[0]]
-    pool = index_pools(vms.prior_pools).get(member.pool.pool)
+    vm_object = result.objects[member.vm[0]]
+    pool = index_pools(vm_object.prior_pools).get(member.pool.pool)
     return None if pool is None else tuple(sorted(pool.configured_zones))
 
 
 def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
-    """Try the zones in state for the pools with changed zones; nothing without such a pool."""
+    """Try the zones in state for the pools with changed zones. Yield a remedy if the rule then holds."""
     adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}  # by address and pool name
     pools_by_zones: dict[Zones, dict[str, None]] = {}  # names (a dict as an ordered set)
     for member in chain.from_iterable(rule.groups):
@@ -215,10 +215,9 @@ def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
 def _build_zone_group(
     group: Sequence[GroupMember], site: SitePlan, *, may_move: bool, is_rewritten: bool = False
 ) -> _ZoneGroup:
-    """Build a group of a rule. `may_move`: existing VMs, too, may move; `is_rewritten`: to zones not configured yet.
-
-    Members that cannot move require their zones. The minimum number of zones follows from the CPUs and the memory of
-    all machines there, even of occupied ones: with fewer zones, the members do not fit in any case.
+    """Build a group of a rule. With `may_move`, existing VMs may move, too. With `is_rewritten`, pools may leave their
+    configured zones. Members without a choice of zones require their own. The minimum number of zones follows from the
+    CPUs and the memory of all machines, even of occupied ones.
     """
     site_zones = site.list_zones()
     changed_members: list[GroupMember] = []

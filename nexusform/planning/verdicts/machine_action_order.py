@@ -75,9 +75,9 @@ def order_machine_actions(
     sites: Mapping[str, SitePlan],
     disruptions: Sequence[FindDisruptions],
 ) -> MachineActionOrder:
-    """Order the actions of each site; `disruptions` return the obstacles to draining nodes of a cluster. Errors are for
-    unknown machines, VMs still on a machine, and actions without a safe order. Machines switched off by their argument
-    power_state come last.
+    """Order the actions on the machines of each site, one per maintenance window. Machines switched off by their
+    argument power_state come last. Errors name unknown machines, VMs still on a machine, and actions without a safe
+    order. `disruptions` return the obstacles to draining nodes of a cluster.
     """
     pending = [
         instance
@@ -87,7 +87,7 @@ def order_machine_actions(
     requests, diagnostics = _build_requests(pending, objects, sites)
     diagnostics += [problem for request in requests for problem in _check_vms_on_machine_of_action(request)]
     actions: list[PlannedMachineAction] = []
-    step_order: dict[Address, Sequence[Address]] = {}
+    step_order: dict[Address, Sequence[Address]] = {}  # by action: the objects to complete before it
     for _, on_site in sorted(group_by(requests, lambda request: request.site.id).items()):
         ordered, problems = _SiteActionOrder(on_site, objects, disruptions).build_order()
         diagnostics += problems
@@ -166,19 +166,19 @@ def _build_request(
     """Build the request of an action, with the VMs to leave the machine by this plan, and those to stay there."""
     leaving: list[tuple[Address, EvacuatedVm]] = []  # with the address of the VM's object
     staying: dict[str, tuple[str, ...]] = {}  # names by cluster id
-    for vms in objects:
-        keys_after = _list_keys_on_machine(vms, site.id, machine.name)
-        for key, vm in vms.prior.existing.items():
-            was_there = vms.prior.site_id == site.id and vm.placement.machine == machine.name
+    for vm_object in objects:
+        keys_after = _list_keys_on_machine(vm_object, site.id, machine.name)
+        for key, vm in vm_object.prior.existing.items():
+            was_there = vm_object.prior.site_id == site.id and vm.placement.machine == machine.name
             if was_there and key not in keys_after:  # the VM is moved or removed
-                placed = vms.placements.vms.get(key)
+                placed = vm_object.placements.vms.get(key)
                 target = placed.placement.machine if placed is not None else ""  # "": removed
-                leaving.append((vms.instance.address, EvacuatedVm(vm.name, target)))
+                leaving.append((vm_object.instance.address, EvacuatedVm(vm.name, target)))
         if keys_after:
-            names = tuple(vms.placements.vms[key].name for key in keys_after)
-            cluster_id = vms.request.demand.cluster_id
+            names = tuple(vm_object.placements.vms[key].name for key in keys_after)
+            cluster_id = vm_object.request.demand.cluster_id
             staying[cluster_id] = (*staying.get(cluster_id, ()), *names)
-    managed_names = set(chain.from_iterable(vms.list_prior_names() for vms in objects))
+    managed_names = set(chain.from_iterable(vm_object.list_prior_names() for vm_object in objects))
     unmanaged_names = dict.fromkeys(  # of VMs without a resource, each once
         vm.name
         for vm in (*site.configured_unmanaged, *site.observed_unmanaged)
@@ -196,31 +196,32 @@ def _find_target_machines(
     The VMs move in `scheduler`, one after the other: later ones find the remaining capacity.
     """
     targets = []
-    for vms in objects:
-        pools = index_pools(vms.pools)
-        for key in _list_keys_on_machine(vms, request.site.id, request.machine.name):
+    for vm_object in objects:
+        pools = index_pools(vm_object.pools)
+        for key in _list_keys_on_machine(vm_object, request.site.id, request.machine.name):
             pool_name, number = key
             pool = pools[pool_name]
-            handle = vms.placements.tokens.get(key)  # of a VM placed by this plan
-            if key in vms.placements.reservations:  # an existing VM
-                _, handle = vms.placements.reservations[key]
+            handle = vm_object.placements.tokens.get(key)  # of a VM placed by this plan
+            if key in vm_object.placements.reservations:  # an existing VM
+                _, handle = vm_object.placements.reservations[key]
             if handle is not None:
                 scheduler.release(handle)
-            demand = build_demand(vms.request.demand, pool, number, group_hints=build_group_hints(vms, pool))
+            hints = build_group_hints(vm_object, pool)
+            demand = build_demand(vm_object.request.demand, pool, number, group_hints=hints)
             result = None if pool.pinned_machine else scheduler.try_place(demand)
             target = ""  # pinned, or without capacity elsewhere
             if result is not None:
                 _handle, placement = result
                 target = placement.machine
-            targets.append(EvacuatedVm(vms.placements.vms[key].name, target))
+            targets.append(EvacuatedVm(vm_object.placements.vms[key].name, target))
     return tuple(targets)
 
 
-def _list_keys_on_machine(vms: VmObject, site_id: str, machine: str) -> list[VmKey]:
+def _list_keys_on_machine(vm_object: VmObject, site_id: str, machine: str) -> list[VmKey]:
     """Return the VMs of an object on a machine after the plan."""
-    if vms.request.demand.site_id != site_id:
+    if vm_object.request.demand.site_id != site_id:
         return []
-    return [key for key, vm in vms.placements.vms.items() if vm.placement.machine == machine]
+    return [key for key, vm in vm_object.placements.vms.items() if vm.placement.machine == machine]
 
 
 def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[Diagnostic]:
@@ -279,9 +280,9 @@ class _SiteActionOrder:
         disruptions: Sequence[FindDisruptions],
     ) -> None:
         self._requests = list(requests)
-        self._objects = [vms for vms in objects.values() if vms.request.demand.site_id == requests[0].site.id]
-        self._disruptions = disruptions
         self._site = requests[0].site  # of all requests
+        self._objects = [owner for owner in objects.values() if owner.request.demand.site_id == self._site.id]
+        self._disruptions = disruptions
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
@@ -356,16 +357,16 @@ class _SiteActionOrder:
 
     def _check_control_plane_quorums(self, request: MachineActionRequest, down: AbstractSet[str]) -> str:
         """Return the problem of the first control plane on the machine left without its etcd quorum; "" for none."""
-        for vms in self._objects:
-            members = [vm for (pool, _), vm in vms.placements.vms.items() if pool == CONTROL_PLANE]
+        for vm_object in self._objects:
+            members = [vm for (pool, _), vm in vm_object.placements.vms.items() if pool == CONTROL_PLANE]
             if not any(vm.placement.machine == request.machine.name for vm in members):  # none of its nodes runs there
                 continue
             up = sum(vm.placement.machine not in down for vm in members)
             quorum = compute_quorum(len(members))
             if up < quorum:
                 return (
-                    f"The control plane of {vms.request.demand.cluster} would have {up} of {len(members)} nodes, and "
-                    f"its quorum is {quorum}. Evacuate the machine first."
+                    f"The control plane of {vm_object.request.demand.cluster} would have {up} of {len(members)} nodes, "
+                    f"and its quorum is {quorum}. Evacuate the machine first."
                 )
         return ""
 
@@ -373,9 +374,9 @@ class _SiteActionOrder:
         """Return the first cluster's PodDisruptionBudgets against draining the stopped nodes; "" for none."""
         for cluster_id, names in request.staying_vms.items():
             nodes = set(names)  # with those on machines already down
-            for vms in self._objects:
-                if vms.request.demand.cluster_id == cluster_id:
-                    nodes |= {vm.name for vm in vms.placements.vms.values() if vm.placement.machine in down}
+            for vm_object in self._objects:
+                if vm_object.request.demand.cluster_id == cluster_id:
+                    nodes |= {vm.name for vm in vm_object.placements.vms.values() if vm.placement.machine in down}
             obstacles = [find_obstacles(cluster_id, nodes) for find_obstacles in self._disruptions]
             budgets = list(chain.from_iterable(obstacle.budgets for obstacle in obstacles))
             if budgets:

@@ -85,7 +85,9 @@ def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
 def check_uncertain_fit(
     sites: Mapping[str, SitePlan], objects: Iterable[VmObject], numa_sampling: NumaSampling | None
 ) -> Iterator[Diagnostic]:
-    """Yield a warning, at the first object with VMs placed on a sampled site, if some sample lacks capacity."""
+    """Yield a warning if a sample of NUMA cells lacks capacity. It is about the first object with VMs on a sampled
+    site.
+    """
     if numa_sampling is None:  # no cells are unknown
         return
     fits_everywhere = numa_sampling.fitting_count == numa_sampling.sample_count
@@ -94,7 +96,9 @@ def check_uncertain_fit(
     if fits_everywhere:
         return
     sampled_sites = _select_sampled_sites(sites)
-    placing_objects = [vms for vms in objects if vms.placements.tokens and vms.request.demand.site_id in sampled_sites]
+    placing_objects = [
+        owner for owner in objects if owner.placements.tokens and owner.request.demand.site_id in sampled_sites
+    ]
     # The VMs of each SKU accepted by the sites before this plan, in any layout of existing VMs.
     clauses: list[str] = []
     for site_id, site in sampled_sites.items():
@@ -109,7 +113,7 @@ def check_uncertain_fit(
     if placing_objects:
         share = f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} samples of NUMA cells"
         condition = share if numa_sampling.sample_count else "for some layouts of the existing VMs"
-        clusters = dict.fromkeys(vms.request.demand.cluster for vms in placing_objects)
+        clusters = dict.fromkeys(vm_object.request.demand.cluster for vm_object in placing_objects)
         summary = f"{format_first_items(list(clusters), MAXIMUM_NAMED)}: everything fits {condition}"
         yield placing_objects[0].instance.build_diagnostic(
             Problem((), UNCERTAIN_FIT, detail, Severity.WARNING, brief=summary)

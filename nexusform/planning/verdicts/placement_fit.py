@@ -91,57 +91,58 @@ def collect_fit_failures(
     hint += _format_forgotten_hosts(forgotten_hosts)
     diagnostics: list[Diagnostic] = []
     unplaced = []
-    for vms in objects:
-        for reason in vms.placements.pin_rejections:
-            text = f"The rule does not allow {vms.instance.address} there: {reason}."
+    for vm_object in objects:
+        for reason in vm_object.placements.pin_rejections:
+            text = f"The rule does not allow {vm_object.instance.address} there: {reason}."
             detail = f"{text} It is counted on that machine anyway."
             pin_problem = Problem(("machine",), PINNED_DOES_NOT_FIT, detail, Severity.WARNING)
-            diagnostics.append(vms.instance.build_diagnostic(pin_problem))
-        for pool in vms.pools:
-            failures = [vms.placements.failures[key] for key in pool.keys if key in vms.placements.failures]
+            diagnostics.append(vm_object.instance.build_diagnostic(pin_problem))
+        for pool in vm_object.pools:
+            failures = [vm_object.placements.failures[key] for key in pool.keys if key in vm_object.placements.failures]
             if failures:
-                shortage = _build_unplaced_pool(vms, pool)
+                shortage = _build_unplaced_pool(vm_object, pool)
                 unplaced.append(shortage)
-                diagnostics.append(_build_capacity_error(vms, shortage, failures[0], hint))  # the first VM's reason
+                # The reason is the one of the first VM.
+                diagnostics.append(_build_capacity_error(vm_object, shortage, failures[0], hint))
     return PlacementFitFailures(tuple(diagnostics), tuple(unplaced))
 
 
-def _build_unplaced_pool(vms: VmObject, pool: PoolDemand) -> PoolShortage:
+def _build_unplaced_pool(vm_object: VmObject, pool: PoolDemand) -> PoolShortage:
     """Build the record of a pool without enough capacity."""
-    demand = vms.request.demand
+    demand = vm_object.request.demand
     return PoolShortage(
-        address=vms.instance.address,
+        address=vm_object.instance.address,
         pool=pool,
         site_id=demand.site_id,
         cluster=demand.cluster,
-        placed_count=len(vms.placements.vms.keys() & pool.keys),
-        existing_count=len(vms.prior.existing.keys() & pool.keys),
-        binding_hints=tuple(vms.placements.binding_hints),
-        surge=pool.surge_size if _is_failed_upgrade(vms, pool) else 0,
+        placed_count=len(vm_object.placements.vms.keys() & pool.keys),
+        existing_count=len(vm_object.prior.existing.keys() & pool.keys),
+        binding_hints=tuple(vm_object.placements.binding_hints),
+        surge=pool.surge_size if _is_failed_upgrade(vm_object, pool) else 0,
     )
 
 
-def _is_failed_upgrade(vms: VmObject, pool: PoolDemand) -> bool:
+def _is_failed_upgrade(vm_object: VmObject, pool: PoolDemand) -> bool:
     """Return whether all VMs of the pool without capacity are re-created by a new kubernetes_version."""
-    recreations = vms.request.actions.recreations
-    for key in vms.placements.failures:
+    recreations = vm_object.request.actions.recreations
+    for key in vm_object.placements.failures:
         pool_name, _ = key
         if pool_name == pool.pool and recreations.get(key) != ROLLING:
             return False
     return True
 
 
-def _build_capacity_error(vms: VmObject, shortage: PoolShortage, failure: NoFitReason, hint: str) -> Diagnostic:
+def _build_capacity_error(vm_object: VmObject, shortage: PoolShortage, failure: NoFitReason, hint: str) -> Diagnostic:
     """Build the error of a pool without enough capacity; `failure` is the reason of its first VM."""
     pool, placed_count = shortage.pool, shortage.placed_count
     total = len(pool.numbers)
-    instance = vms.instance
+    instance = vm_object.instance
     subject = instance.locate(pool.path)
     pool_name = "/".join(filter(None, (shortage.cluster, pool.pool)))  # a plain VM has an empty pool name
     summary = f"{pool_name} does not fit"
     headline = f"{total:,} x {pool.sku.name} do not fit: {placed_count:,} of {total:,} placed"
     reason = failure.reason
-    if _is_failed_upgrade(vms, pool):
+    if _is_failed_upgrade(vm_object, pool):
         summary = f"the upgrade of {summary}"
         headline = f"The upgrade of {pool_name} does not fit: {placed_count:,} of {total:,} x {pool.sku.name} re-placed"
         reason = f"{_format_upgrade_batches(pool)} {reason}"
@@ -185,15 +186,15 @@ def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
 
 def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per hard anti-affinity group with more existing VMs at one location than it allows."""
-    for vms in objects:
-        if vms.instance.is_removed or not vms.request.actions.unchanged:
+    for vm_object in objects:
+        if vm_object.instance.is_removed or not vm_object.request.actions.unchanged:
             continue  # no existing VM stays
-        for rule in vms.placement_groups:
+        for rule in vm_object.placement_groups:
             if rule.is_affinity or not rule.is_hard:  # only hard anti-affinity has a maximum
                 continue
-            excess = dict(_find_excess_group_vms(vms, rule))
+            excess = dict(_find_excess_group_vms(vm_object, rule))
             if excess:
-                yield _build_group_warning(vms.instance, rule, excess)
+                yield _build_group_warning(vm_object.instance, rule, excess)
 
 
 def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: Mapping[str, list[str]]) -> Diagnostic:
@@ -211,19 +212,19 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
     return instance.build_diagnostic(Problem((), VIOLATED_GROUP, detail, Severity.WARNING))
 
 
-def _find_excess_group_vms(vms: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
+def _find_excess_group_vms(vm_object: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
     """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move.
 
     The first `max_vms` VMs there may stay. Of the others, VMs placed by this plan (with a token) are not named.
     """
     vms_by_location: dict[str, list[PlacedVm]] = {}
-    for vm in vms.list_placed_vms():
+    for vm in vm_object.list_placed_vms():
         location = rule.get_location(vm.placement)
         if location and vm.pool in rule.pools:  # a rule for the whole site has no location
             vms_by_location.setdefault(location, []).append(vm)
     for location, vms_at_location in vms_by_location.items():
         excess = vms_at_location[rule.max_vms :]
-        excess_names = [vm.name for vm in excess if (vm.pool, vm.number) not in vms.placements.tokens]
+        excess_names = [vm.name for vm in excess if (vm.pool, vm.number) not in vm_object.placements.tokens]
         if excess_names:
             yield location, excess_names
 
@@ -232,7 +233,7 @@ def check_overcommitted_machines(
     instances: Mapping[Address, Instance], sites: Mapping[str, SitePlan], objects: Iterable[VmObject]
 ) -> list[Diagnostic]:
     """Return a warning per changed rack or machine resource with machines smaller than their VMs, or []."""
-    if not any(vms.request.actions.unchanged for vms in objects):
+    if not any(vm_object.request.actions.unchanged for vm_object in objects):
         return []  # only VMs already on a machine may exceed its capacity
     changed_instances = {
         str(address): instance
@@ -291,8 +292,8 @@ def check_removed_cells(
     """Yield an error per rack or machine losing NUMA cells in use: state would record VMs in missing cells."""
     changed = {str(address): instance for address, instance in instances.items() if instance.action is not Action.NO_OP}
     vms_by_machine: dict[tuple[str, str], list[str]] = {}  # names of staying VMs in missing cells, by site and machine
-    for vms, vm in _iterate_unchanged_vms(objects):
-        site, name = vms.request.site, vm.placement.machine
+    for vm_object, vm in _iterate_unchanged_vms(objects):
+        site, name = vm_object.request.site, vm.placement.machine
         if site is None or name not in site.machines or site.offering_addresses[name] not in changed:
             continue
         if max(vm.placement.cells, default=0) >= site.machines[name].cells:
@@ -317,11 +318,11 @@ def check_removed_cells(
 
 def _iterate_unchanged_vms(objects: Iterable[VmObject]) -> Iterator[tuple[VmObject, PlacedVm]]:
     """Yield the unchanged VMs with recorded cells (not observed), each with its object."""
-    for vms in objects:
-        for key in vms.request.actions.unchanged:
-            vm = vms.placements.vms[key]
+    for vm_object in objects:
+        for key in vm_object.request.actions.unchanged:
+            vm = vm_object.placements.vms[key]
             if vm.placement.cells and vm.provenance != OBSERVED:
-                yield vms, vm
+                yield vm_object, vm
 
 
 def check_changed_sku_cells(instances: Iterable[Instance], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
@@ -334,8 +335,8 @@ def check_changed_sku_cells(instances: Iterable[Instance], objects: Iterable[VmO
         and get_part(instance.before, ("numa_cells",)) != instance.planned.get("numa_cells")
     }
     vms_by_sku: dict[str, list[str]] = {}  # names of staying VMs in another number of cells
-    for vms, vm in _iterate_unchanged_vms(objects if changed else ()):
-        pool = index_pools(vms.pools).get(vm.pool)
+    for vm_object, vm in _iterate_unchanged_vms(objects if changed else ()):
+        pool = index_pools(vm_object.pools).get(vm.pool)
         is_resized = pool is not None and len(vm.placement.cells) != pool.sku.numa_cells
         if vm.sku_name in changed and is_resized:
             vms_by_sku.setdefault(vm.sku_name, []).append(vm.name)
@@ -352,28 +353,28 @@ def check_changed_sku_cells(instances: Iterable[Instance], objects: Iterable[VmO
 
 def check_unlocated_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per object with existing VMs without a known machine: the plan counts them nowhere."""
-    for vms in objects:
-        names = sorted((str(record["name"]) for record in vms.waiting_vms.values()), key=compute_natural_sort_key)
+    for vm_object in objects:
+        names = sorted((str(record["name"]) for record in vm_object.waiting_vms.values()), key=compute_natural_sort_key)
         if names:
             detail = (
                 f"The machine of {format_first_items(names, MAXIMUM_NAMED)} is not known, so the capacity used there "
                 "is unknown, and rules about machines are not checked. They stay as they are."
             )
-            yield vms.instance.build_diagnostic(Problem((), VMS_WITHOUT_MACHINE, detail, Severity.WARNING))
+            yield vm_object.instance.build_diagnostic(Problem((), VMS_WITHOUT_MACHINE, detail, Severity.WARNING))
 
 
 def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
     """Return a warning per pool with raised `sriov_vfs` (virtual NICs) if a cell has fewer than its VMs use."""
     diagnostics: list[Diagnostic] = []
-    for vms in objects:
-        if vms.request.site is None:
+    for vm_object in objects:
+        if vm_object.request.site is None:
             continue
-        vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
-        for pool in vms.pools:
+        vfs_before = {pool.pool: pool.sku.vfs for pool in vm_object.prior_pools}
+        for pool in vm_object.pools:
             if pool.sku.vfs <= vfs_before.get(pool.pool, pool.sku.vfs):  # not raised, or a new pool
                 continue
-            machines = {vm.placement.machine for vm in vms.placements.vms.values() if vm.pool == pool.pool}
-            machines_short_of_vfs = _find_vf_shortages(vms.request.site, machines)
+            machines = {vm.placement.machine for vm in vm_object.placements.vms.values() if vm.pool == pool.pool}
+            machines_short_of_vfs = _find_vf_shortages(vm_object.request.site, machines)
             if machines_short_of_vfs:
                 detail = (
                     f"With {pool.sku.vfs} VFs for each VM, cells of "
@@ -381,7 +382,7 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
                     "The VMs stay and are counted; such a cell accepts no new VM with VFs until enough are free."
                 )
                 problem = Problem((*pool.path, "sriov_vfs"), "insufficient-cell-vfs", detail, Severity.WARNING)
-                diagnostics.append(vms.instance.build_diagnostic(problem))
+                diagnostics.append(vm_object.instance.build_diagnostic(problem))
     return diagnostics
 
 
@@ -459,8 +460,8 @@ def measure_site_certainties(
     first: int = 0,
     keep_outcomes: bool = False,
 ) -> tuple[int, dict[str, SiteCertainty]]:
-    """Repeat the placements of every site with the seeds from `first` on; `samples` None is the default for
-    the number of VMs. Return the number of samples, 0 if nothing was placed.
+    """Repeat the placements of every site in samples, with the seeds from `first` on. `samples` None means the default
+    for the number of VMs. Return the number of samples (0 if nothing was placed), and the certainties by site id.
     """
     placed_count = sum(len(site.placed_demands) for site in sites.values())
     if placed_count == 0:

@@ -22,35 +22,37 @@ def check_existing_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     and per hard affinity group with VMs at several locations.
     """
     schedulers: dict[str, RackScheduler] = {}  # copies by site id, to release one VM at a time
-    for vms in objects:
-        for (pool, reason), violating_vms in _find_violating_vms(vms, schedulers).items():
+    for vm_object in objects:
+        for (pool, reason), violating_vms in _find_violating_vms(vm_object, schedulers).items():
             locations = [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in violating_vms]
-            options = [f"-replace='{vms.instance.address}:{vm.name}'" for vm in violating_vms]
+            options = [f"-replace='{vm_object.instance.address}:{vm.name}'" for vm in violating_vms]
             yield _build_warning(
-                vms,
-                f"{pool} in {vms.instance.address}: {reason}. Violated by "
+                vm_object,
+                f"{pool} in {vm_object.instance.address}: {reason}. Violated by "
                 f"{format_first_items(locations, _MAXIMUM_NAMED)}. Rules do not move existing VMs. To re-place: "
                 f"{format_first_items(options, _MAXIMUM_NAMED, ' ')}.",
             )
-        yield from _check_affinity_groups(vms)
+        yield from _check_affinity_groups(vm_object)
 
 
-def _find_violating_vms(vms: VmObject, schedulers: dict[str, RackScheduler]) -> dict[tuple[str, str], list[PlacedVm]]:
+def _find_violating_vms(
+    vm_object: VmObject, schedulers: dict[str, RackScheduler]
+) -> dict[tuple[str, str], list[PlacedVm]]:
     """Return the unchanged VMs on a machine rejected by a filter, by pool and reason.
 
     A VM is released in a copy of the scheduler of its site. The filters decide about its own machine as for a new VM,
     and then the VM is added again. `schedulers` keeps the copies by site id.
     """
     violations: dict[tuple[str, str], list[PlacedVm]] = {}
-    demand, pools = vms.request.demand, index_pools(vms.pools)
-    for key in vms.request.actions.unchanged:
-        if key not in vms.placements.reservations or key[0] not in pools:  # its machine or pool is missing
+    demand, pools = vm_object.request.demand, index_pools(vm_object.pools)
+    for key in vm_object.request.actions.unchanged:
+        if key not in vm_object.placements.reservations or key[0] not in pools:  # its machine or pool is missing
             continue
-        site, handle = vms.placements.reservations[key]
+        site, handle = vm_object.placements.reservations[key]
         if site.id not in schedulers:
             schedulers[site.id] = site.scheduler.copy()
         scheduler = schedulers[site.id]
-        vm, pool = vms.placements.vms[key], pools[key[0]]
+        vm, pool = vm_object.placements.vms[key], pools[key[0]]
         hints = tuple(hint for hint in pool.hints if hint.racks)  # those with a located target
         constraints = replace(pool.constraints, hints=hints)
         vm_demand = build_demand(demand, replace(pool, constraints=constraints), vm.number)
@@ -63,22 +65,22 @@ def _find_violating_vms(vms: VmObject, schedulers: dict[str, RackScheduler]) -> 
     return violations
 
 
-def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
+def _check_affinity_groups(vm_object: VmObject) -> Iterator[Diagnostic]:
     """Yield warnings for hard affinity groups with VMs at several locations."""
-    for group in vms.placement_groups:
+    for group in vm_object.placement_groups:
         if not group.is_affinity or not group.is_hard:  # only hard affinity needs one location
             continue
-        placements = [vm.placement for vm in vms.placements.vms.values() if vm.pool in group.pools]
+        placements = [vm.placement for vm in vm_object.placements.vms.values() if vm.pool in group.pools]
         locations = set(map(group.get_location, placements))
         if len(locations) > 1:
             name = group.name.removeprefix("the other VMs of ")
             location_text = format_first_items(sorted(locations), _MAXIMUM_NAMED)
             yield _build_warning(
-                vms,
+                vm_object,
                 f"{name} keeps its VMs on one {group.scope}, but they run on {location_text}. Rules do "
                 "not move existing VMs; re-place some with -replace.",
             )
 
 
-def _build_warning(vms: VmObject, detail: str) -> Diagnostic:
-    return vms.instance.build_diagnostic(Problem((), VIOLATES_RULE, detail, Severity.WARNING))
+def _build_warning(vm_object: VmObject, detail: str) -> Diagnostic:
+    return vm_object.instance.build_diagnostic(Problem((), VIOLATES_RULE, detail, Severity.WARNING))

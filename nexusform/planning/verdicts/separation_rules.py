@@ -117,33 +117,34 @@ class _MemberIndex:
         for site in sites.values():
             operations = enumerate(site.operations)  # a release has no token: the entry None is not read
             self._ranks[site.id] = {getattr(operation, "token", None): index for index, operation in operations}
-        for vms in objects.values():
-            demand = vms.request.demand
+        for vm_object in objects.values():
+            demand = vm_object.request.demand
             if demand is NO_DEMAND:
                 continue
             # The id of the cluster that owns the VMs, also for a separate pool.
-            cluster_id = demand.parent_id or vms.instance.type.build_id(get_mapping(vms.instance.argument_values))
-            self.clusters.setdefault(cluster_id, []).append(vms)
+            instance = vm_object.instance
+            cluster_id = demand.parent_id or instance.type.build_id(get_mapping(instance.argument_values))
+            self.clusters.setdefault(cluster_id, []).append(vm_object)
             for pool in demand.pools:
-                self.pools[f"{cluster_id}/{pool.pool}"] = (vms, pool)
+                self.pools[f"{cluster_id}/{pool.pool}"] = (vm_object, pool)
 
     def iterate_cluster(self, cluster_id: str) -> Iterator[GroupMember]:
         """Yield the VMs of a cluster, including its separate pools."""
-        for vms in self.clusters.get(cluster_id, ()):
-            for pool in vms.pools:
-                yield from self.iterate_pool(vms, pool)
+        for vm_object in self.clusters.get(cluster_id, ()):
+            for pool in vm_object.pools:
+                yield from self.iterate_pool(vm_object, pool)
 
-    def iterate_pool(self, vms: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:
+    def iterate_pool(self, vm_object: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:
         """Yield the placed VMs of one pool."""
-        demand = vms.request.demand
+        demand = vm_object.request.demand
         ranks = self._ranks.get(demand.site_id, {})
         for key in pool.keys:
-            vm = vms.placements.vms.get(key)
+            vm = vm_object.placements.vms.get(key)
             if vm is None:  # without a machine
                 continue
             member = GroupMember(
                 label=vm.name,
-                vm=(vms.instance.address, key),
+                vm=(vm_object.instance.address, key),
                 site_id=demand.site_id,
                 placement=vm.placement,
                 token=None,  # as for a VM not placed by this plan
@@ -152,9 +153,9 @@ class _MemberIndex:
                 pool=pool,
                 cluster=demand.owner,
             )
-            token = vms.placements.tokens.get(key)
+            token = vm_object.placements.tokens.get(key)
             if token is not None:  # placed by this plan
-                member = replace(member, token=token, rank=ranks.get(token, -1), trigger=vms.get_trigger(key))
+                member = replace(member, token=token, rank=ranks.get(token, -1), trigger=vm_object.get_trigger(key))
             yield member
 
     def select_pods(self, selector: Mapping[str, Any]) -> Iterator[GroupMember]:

@@ -21,7 +21,7 @@ from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.target_selection import Selection
-from nexusform.planning.vm_planning import vm_object
+from nexusform.planning.vm_planning import vm_object as vm_objects
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_object_inventory, build_sites
 from nexusform.plans.impact.guard_rails import STRANDED
 from nexusform.plans.plan import Action, Mode
@@ -37,15 +37,17 @@ FORGOTTEN_VMS_LOST = "forgotten-vms-without-machine"
 
 
 def check_stranded_vms(
-    objects: Iterable[vm_object.VmObject],
+    objects: Iterable[vm_objects.VmObject],
     instances: Mapping[Address, Instance],
     types: Mapping[str, ResourceType],
     selection: Selection,
     mode: Mode,
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """Yield an error per resource taking machines from VMs without a step, and a warning for those missing before."""
-    if not any(vms.request.actions.losses for vms in objects):
+    """Yield an error per resource with machines lost by this plan under VMs without a step. VMs on machines missing
+    before get a warning.
+    """
+    if not any(vm_object.request.actions.losses for vm_object in objects):
         return
     offering_addresses = _index_prior_offers_by_machine(instances, types)  # resource to blame by machine
     for site_id, site in sites.items():  # a re-created machine has a new resource, or the one of its rack or site
@@ -63,13 +65,13 @@ def check_stranded_vms(
         if stranded:
             rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, stranded, selection, mode))
             options = _suggest_options(stranded, selection, mode)
-            yield replace(rejection, extra={vm_object.SELECTION_KEY: options}) if options else rejection
+            yield replace(rejection, extra={vm_objects.SELECTION_KEY: options}) if options else rejection
         if forgotten:
             yield instance.build_error(STRANDED, _format_forgotten_rejection(instance, forgotten))
 
 
 def _group_lost_vms(
-    objects: Iterable[vm_object.VmObject], offering_addresses: Mapping[tuple[str, str], str]
+    objects: Iterable[vm_objects.VmObject], offering_addresses: Mapping[tuple[str, str], str]
 ) -> dict[str, dict[Address, list[str]]]:
     """Return the names of lost VMs by the address of the resource to blame, and there by the address of their object.
 
@@ -77,11 +79,12 @@ def _group_lost_vms(
     the address "".
     """
     lost_names: dict[str, dict[Address, list[str]]] = {}
-    for vms in objects:
-        lost_vms = [vms.prior.existing[key] for key in vms.request.actions.losses]
-        blamed = [(offering_addresses.get((vms.prior.site_id, vm.placement.machine), ""), vm.name) for vm in lost_vms]
+    for vm_object in objects:
+        site_id = vm_object.prior.site_id
+        lost_vms = [vm_object.prior.existing[key] for key in vm_object.request.actions.losses]
+        blamed = [(offering_addresses.get((site_id, vm.placement.machine), ""), vm.name) for vm in lost_vms]
         for offering_address, name in sorted(blamed):
-            lost_names.setdefault(offering_address, {}).setdefault(vms.instance.address, []).append(name)
+            lost_names.setdefault(offering_address, {}).setdefault(vm_object.instance.address, []).append(name)
     return lost_names
 
 
@@ -91,8 +94,9 @@ LostVm: TypeAlias = tuple[str, str, str]  # forgotten VM that loses its machine:
 def find_lost_forgotten_vms(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> dict[Address, list[LostVm]]:
-    """Return the forgotten VMs (running, but without a resource) on machines lost by this plan, by the address of the
-    rack or machine recording them in its private note. Remove them from this note. `sites`: those after the plan.
+    """Return the forgotten VMs on machines lost by this plan. A forgotten VM runs without a resource: the private note
+    of its rack or machine records it. The result is by the address of this resource, and its note loses the VMs.
+    `sites` are those after the plan.
     """
     vms_by_address: dict[Address, list[LostVm]] = {}
     for address, instance in instances.items():
@@ -136,7 +140,7 @@ def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bo
         return False  # the machine keeps running
     if site is None:
         return instance.loses_prior_object
-    return site.find_machine_trigger(machine) in (vm_object.MACHINE_REMOVED, vm_object.MACHINE_REPLACED)
+    return site.find_machine_trigger(machine) in (vm_objects.MACHINE_REMOVED, vm_objects.MACHINE_REPLACED)
 
 
 def check_lost_forgotten_vms(
@@ -160,20 +164,21 @@ def check_lost_forgotten_vms(
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
         warning = instance.build_diagnostic(Problem((), FORGOTTEN_VMS_LOST, text, Severity.WARNING, brief=summary))
-        yield replace(warning, extra={vm_object.LOST_VMS_KEY: list(map(list, vms))})
+        yield replace(warning, extra={vm_objects.LOST_VMS_KEY: list(map(list, vms))})
 
 
-def check_duplicate_names(objects: Iterable[vm_object.VmObject]) -> Iterator[Diagnostic]:
+def check_duplicate_names(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per object with new VMs named like VMs observed on their site without a resource."""
-    for vms in objects:
-        if vms.request.site is None:
+    for vm_object in objects:
+        if vm_object.request.site is None:
             continue
-        machine_by_name = {vm.name: vm.machine for vm in vms.request.site.observed_unmanaged}
-        new_names = [vms.placements.vms[key].name for key in vms.request.actions.additions if key in vms.placements.vms]
+        machine_by_name = {vm.name: vm.machine for vm in vm_object.request.site.observed_unmanaged}
+        vms_after = vm_object.placements.vms
+        new_names = [vms_after[key].name for key in vm_object.request.actions.additions if key in vms_after]
         duplicates = sorted(machine_by_name.keys() & set(new_names), key=compute_natural_sort_key)
         if not duplicates:
             continue
-        address, number = vms.instance.address, len(duplicates)
+        address, number = vm_object.instance.address, len(duplicates)
         locations = [f"{name} on {machine_by_name[name]}" for name in duplicates]
         run_verb, subject = select_word_form(number, "runs", "run"), select_word_form(number, "it is", "they are")
         text = (
@@ -187,7 +192,7 @@ def check_duplicate_names(objects: Iterable[vm_object.VmObject]) -> Iterator[Dia
             f"{address}: {format_count(number, 'VM')} of the same "
             f"{select_word_form(number, 'name', 'names')} {run_verb} already"
         )
-        yield vms.instance.build_diagnostic(Problem((), DUPLICATE_NAMES, text, Severity.WARNING, brief=summary))
+        yield vm_object.instance.build_diagnostic(Problem((), DUPLICATE_NAMES, text, Severity.WARNING, brief=summary))
 
 
 def _index_prior_offers_by_machine(
@@ -305,21 +310,21 @@ RACK_CONCENTRATION = "cluster-on-one-rack"
 
 class _ClusterRacks(Struct):
     # Racks of a cluster before and after the plan, its number of VMs after it, and the object for its warning.
-    first_object: vm_object.VmObject
+    first_object: vm_objects.VmObject
     before: set[str] = field(default_factory=set)
     after: set[str] = field(default_factory=set)
     vms: int = 0
 
 
-def check_rack_concentration(objects: Iterable[vm_object.VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for each cluster (with its separate pools) or VNF of several VMs left on one rack of several."""
+def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
+    """Yield a warning per cluster or VNF moved by the plan from several racks to one rack, as a whole."""
     racks_by_owner: dict[str, _ClusterRacks] = {}
-    for vms in objects:
-        if not vms.pools:  # removed, or unknown
+    for vm_object in objects:
+        if not vm_object.pools:  # removed, or unknown
             continue
-        racks = racks_by_owner.setdefault(vms.request.demand.owner, _ClusterRacks(vms))
-        vms_after = vms.list_vms()
-        racks.before |= {vm.placement.rack for vm in vms.prior.existing.values()}
+        racks = racks_by_owner.setdefault(vm_object.request.demand.owner, _ClusterRacks(vm_object))
+        vms_after = vm_object.list_vms()
+        racks.before |= {vm.placement.rack for vm in vm_object.prior.existing.values()}
         racks.after |= {vm.placement.rack for vm in vms_after}
         racks.vms += len(vms_after)
     for racks in racks_by_owner.values():

@@ -223,8 +223,9 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
 def _check_cells(
     vms: Iterable[_StateVm], machines: Mapping[Any, Machine], declared_skus: Collection[str]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the reason of each VM with impossible cells (missing on the machine, one twice, too many or few), and
-    whether it is a contradiction. It is none if the hardware or a declared SKU may have changed under the VM.
+    """Yield a sentence per VM in impossible NUMA cells: missing on the machine, one twice, too many or few. The flag
+    with it is True for a contradiction: the state alone is wrong. Otherwise the platform, the hardware or a SKU may
+    explain it.
     """
     for state_vm in vms:
         is_planned = state_vm.vm.provenance != OBSERVED

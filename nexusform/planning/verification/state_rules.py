@@ -48,8 +48,8 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
         if family is not None:
             vms_by_key = index_vms(family.list_existing_vms(attributes))
             request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))
-            vms = VmObject(instance, PriorVms(existing=vms_by_key), request, PlannedVmPlacements(vms=vms_by_key))
-            objects[address], families[address] = vms, family
+            vm_object = VmObject(instance, PriorVms(existing=vms_by_key), request, PlannedVmPlacements(vms=vms_by_key))
+            objects[address], families[address] = vm_object, family
     # Compute the demands; hints see the current locations of their targets.
     prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
     context = build_recorded_context(prior, types)
@@ -57,31 +57,31 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
     targets.add_objects(objects.values())
     context.find_targets = targets
     for address, family in families.items():
-        vms = objects[address]
-        demand, _ = family.build_demand(get_mapping(vms.instance.config), context, address)
-        vms.request = replace(vms.request, demand=demand or NO_DEMAND)
+        vm_object = objects[address]
+        demand, _ = family.build_demand(get_mapping(vm_object.instance.config), context, address)
+        vm_object.request = replace(vm_object.request, demand=demand or NO_DEMAND)
     sites, _ = build_sites(build_state_inventory(state, types))
-    for vms in objects.values():
-        _place_existing_vms(vms, sites)
+    for vm_object in objects.values():
+        _place_existing_vms(vm_object, sites)
     diagnostics = [*check_existing_vms(objects.values()), *check_placement_groups(objects.values())]
     return [*diagnostics, *_check_separation(state, instances, objects, registries)]
 
 
-def _place_existing_vms(vms: VmObject, sites: Mapping[str, SitePlan]) -> None:
+def _place_existing_vms(vm_object: VmObject, sites: Mapping[str, SitePlan]) -> None:
     """Place the VMs of an object on their machines; those without a pool or an existing machine follow no rule."""
-    demand = vms.request.demand
+    demand = vm_object.request.demand
     if demand.site_id not in sites:
         return
-    site, pools = sites[demand.site_id], index_pools(vms.pools)
-    for key, vm in vms.placements.vms.items():
+    site, pools = sites[demand.site_id], index_pools(vm_object.pools)
+    for key, vm in vm_object.placements.vms.items():
         if vm.pool in pools:
-            reserve_vm_capacity(vms, key, site, build_vm_name(demand, pools[vm.pool], *key), pools[vm.pool].sku)
+            reserve_vm_capacity(vm_object, key, site, build_vm_name(demand, pools[vm.pool], *key), pools[vm.pool].sku)
 
 
 def _check_separation(
     state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: PluginRegistries
 ) -> Iterator[Diagnostic]:
-    """Yield a warning per violated separation rule."""
+    """Yield a warning per separation rule violated by the VMs and pods in state, and per problem of a rule."""
     rules = {instance.address: instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE}
     groups = chain.from_iterable(get_list(rule.config, "group") for rule in rules.values())
     selects_pods = any(group.get("workload_selector") for group in groups)

@@ -28,13 +28,13 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
     """Record the VMs forgotten by this plan (no longer managed, but running) in the resources of their machines."""
     instances_by_text = {str(address): instance for address, instance in blocks.instances.items()}
     forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
-    for vms in objects:
-        site = context.sites.get(vms.prior.site_id)
+    for vm_object in objects:
+        site = context.sites.get(vm_object.prior.site_id)
         if site is None:  # no rack or machine is left to record them
             continue
-        pools = index_pools(vms.prior_pools)
-        for key in vms.request.actions.forgets:
-            vm = vms.prior.existing.get(key)
+        pools = index_pools(vm_object.prior_pools)
+        for key in vm_object.request.actions.forgets:
+            vm = vm_object.prior.existing.get(key)
             if vm is None:  # it has no machine
                 continue
             sku = find_sku(vm, pools.get(vm.pool), context.prior_context.skus)
@@ -45,7 +45,7 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
 
 
 def add_forgotten_vms(state: State, removed: Collection[Address], registries: PluginRegistries) -> State:
-    """Return the state with the VMs of `removed` objects (still in it) recorded in their racks or machines."""
+    """Return the state with the VMs of `removed` objects (still in it) in the notes of their racks or machines."""
     site_objects = [
         SiteObject(address, current.attributes, current.creation, current.private)
         for address, current in state.list_current_objects()

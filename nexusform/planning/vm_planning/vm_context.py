@@ -47,30 +47,30 @@ class HintTargets:
 
     def add_objects(self, objects: Iterable[VmObject]) -> None:
         """Add the VMs of `objects` as possible targets of hints, and their own hard hints by target."""
-        for vms in objects:
-            values = vms.instance.argument_values
-            if values is not None and not vms.instance.is_removed:
-                self._objects[vms.instance.type.build_id(values)] = vms
+        for vm_object in objects:
+            values = vm_object.instance.argument_values
+            if values is not None and not vm_object.instance.is_removed:
+                self._objects[vm_object.instance.type.build_id(values)] = vm_object
                 # Record the hard hints of an object by target, replacing its previous ones.
                 by_target: dict[str, list[_ConfiguredHint]] = {}
                 for index, hint in _iterate_hard_hints(values):
                     if isinstance(hint["resource_id"], str):
-                        by_target.setdefault(hint["resource_id"], []).append((vms, index, hint))
+                        by_target.setdefault(hint["resource_id"], []).append((vm_object, index, hint))
                 for target, hints in by_target.items():
-                    self._hints_by_target.setdefault(target, {})[vms.instance.address] = hints
+                    self._hints_by_target.setdefault(target, {})[vm_object.instance.address] = hints
 
-    def list_incoming_hints(self, vms: VmObject) -> list[HardHint]:
+    def list_incoming_hints(self, vm_object: VmObject) -> list[HardHint]:
         """Return the hard hints of other VMs with this object as their target, as hints for its own VMs. Affinity to a
         cluster means any of its VMs, so an affinity hint restricts only an object with a single VM.
         """
         if not self._hints_by_target:  # no VM has a hard hint
             return []
-        object_id = vms.instance.type.build_id(get_mapping(vms.instance.argument_values))
+        object_id = vm_object.instance.type.build_id(get_mapping(vm_object.instance.argument_values))
         hints_by_owner = self._hints_by_target.get(object_id, {})
-        is_single = sum(len(pool.numbers) for pool in vms.pools) == 1
+        is_single = sum(len(pool.numbers) for pool in vm_object.pools) == 1
         hints = []
         for owner, index, attributes in chain.from_iterable(hints_by_owner.values()):
-            if not owner.placements.vms or owner is vms:  # without a location yet, or its own hint
+            if not owner.placements.vms or owner is vm_object:  # without a location yet, or its own hint
                 continue
             # The target must be with, or away from, the owner's VMs.
             machines, racks = _collect_locations(owner)
@@ -88,31 +88,31 @@ class HintTargets:
                 hints.append(HardHint(owner.instance.address, name, index, hint, is_existing=is_existing))
         return hints
 
-    def list_own_hints(self, vms: VmObject) -> list[HardHint]:
+    def list_own_hints(self, vm_object: VmObject) -> list[HardHint]:
         """Return the hard hints of an object with one VM, each with the index of its `placement_hint` block."""
-        pool = vms.pools[0]  # its only pool
+        pool = vm_object.pools[0]  # its only pool
         hints_by_attributes = {
             (hint.target, hint.is_affinity, str(hint.scope)): hint for hint in pool.hints if hint.is_hard
         }
         hints = []
-        for index, attributes in _iterate_hard_hints(get_mapping(vms.instance.config)):
+        for index, attributes in _iterate_hard_hints(get_mapping(vm_object.instance.config)):
             affinity = attributes["hint_type"] == "Affinity"
             hint = hints_by_attributes.get((str(attributes["resource_id"]), affinity, attributes["scope"]))
             if hint is not None:  # None: its target has no location, so it had no effect
-                hints.append(HardHint(vms.instance.address, pool.names[0], index, hint, is_existing=False))
+                hints.append(HardHint(vm_object.instance.address, pool.names[0], index, hint, is_existing=False))
         return hints
 
     def __call__(self, resource_id: str) -> site_plans.Targets | None:
         """Return the names of the machines and racks of a hint's target; None if nothing has this id."""
-        vms = self._objects.get(resource_id)
-        return self._hosts.get(resource_id) if vms is None else _collect_locations(vms)
+        vm_object = self._objects.get(resource_id)
+        return self._hosts.get(resource_id) if vm_object is None else _collect_locations(vm_object)
 
 
-def _collect_locations(vms: VmObject) -> site_plans.Targets:
+def _collect_locations(vm_object: VmObject) -> site_plans.Targets:
     """Return the names of the machines and racks of the VMs after the plan."""
     machines: set[str] = set()
     racks: set[str] = set()
-    for vm in vms.placements.vms.values():
+    for vm in vm_object.placements.vms.values():
         machines.add(vm.placement.machine)
         racks.add(vm.placement.rack)
     return frozenset(machines), frozenset(racks)
@@ -226,9 +226,9 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
     return second.build_error("duplicate-machine", detail, path=(clash.attribute,) if has_argument else ())
 
 
-def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand, list[Diagnostic]]:
+def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, list[Diagnostic]]:
     """Compute the demand of an instance; NO_DEMAND if it is removed or invalid, as it becomes with errors."""
-    instance = vms.instance
+    instance = vm_object.instance
     family = instance.type.vms
     assert family is not None
     attributes = instance.argument_values
@@ -244,7 +244,7 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand, list[Di
         demand = replace(demand, provenance="predicted")
     if instance.block is None:  # outside the selection: nothing changes
         return demand, diagnostics
-    target_diagnostics = instance.build_diagnostics(_check_demand_targets(demand, vms, context))
+    target_diagnostics = instance.build_diagnostics(_check_demand_targets(demand, vm_object, context))
     diagnostics += target_diagnostics
     if has_errors(target_diagnostics):
         instance.is_invalid = True
@@ -252,17 +252,18 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand, list[Di
     return demand, diagnostics
 
 
-def keep_existing_numbers(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
+def keep_existing_numbers(pool: PoolDemand, cluster: str, vm_object: VmObject) -> PoolDemand:
     """Return a pool with the numbers of its remaining VMs, then the lowest free numbers. A platform chooses the VMs to
     remove, so the numbers may have gaps: VMs after a gap stay. The highest numbers leave first, or the newest VMs.
     Example: of the VMs 0, 2 and 5, a count of 2 keeps 0 and 2, and a count of 4 adds number 1.
     """
-    existing_numbers = [number for name, number in (*vms.prior.existing, *vms.prior.unplaced) if name == pool.pool]
+    prior_keys = (*vm_object.prior.existing, *vm_object.prior.unplaced)  # with and without a machine
+    existing_numbers = [number for name, number in prior_keys if name == pool.pool]
     if not (pool.removes_newest or pool.count_path) or set(existing_numbers) <= set(pool.numbers):
         return pool  # its numbers count from the lowest
     kept_numbers = sorted(existing_numbers, key=compute_number_sort_key)
     if pool.removes_newest:
-        ages = rank_names_by_age(vms.instance.prior_note)  # VMs of an unrecorded age count as the oldest
+        ages = rank_names_by_age(vm_object.instance.prior_note)  # VMs of an unrecorded age count as the oldest
         kept_numbers.sort(key=lambda number: ages.get(f"{cluster}-{pool.pool}-{number}", -1))
     size = len(pool.numbers)
     kept_numbers = kept_numbers[:size]
@@ -271,7 +272,7 @@ def keep_existing_numbers(pool: PoolDemand, cluster: str, vms: VmObject) -> Pool
     return replace(pool, numbers=tuple(numbers), names=tuple(f"{cluster}-{pool.pool}-{number}" for number in numbers))
 
 
-def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -> Iterator[Problem]:
+def _check_demand_targets(demand: VmDemand, vm_object: VmObject, context: VmContext) -> Iterator[Problem]:
     """Yield problems for missing sites, zones and machines, and facts missing for the placement rule (warnings)."""
     site = context.sites.get(demand.site_id)
     if site is None:
@@ -289,21 +290,21 @@ def _check_demand_targets(demand: VmDemand, vms: VmObject, context: VmContext) -
         missing_zones = sorted(pool.configured_zones - set(zones))
         if missing_zones:
             problem = _build_unknown_zones_problem(pool, demand.site_id, missing_zones, zones)
-            yield replace(problem, severity=Severity.WARNING) if _can_vms_stay(pool, vms, site) else problem
+            yield replace(problem, severity=Severity.WARNING) if _can_vms_stay(pool, vm_object, site) else problem
         if pool.pinned_machine and pool.pinned_machine not in site.machines:
             hint = suggest_name(pool.pinned_machine, site.machines)
             detail = f'Site {site.id} has no machine "{pool.pinned_machine}".{hint}'
             yield Problem(("machine",), "unknown-machine", detail)
 
 
-def _can_vms_stay(pool: PoolDemand, vms: VmObject, site: site_plans.SitePlan) -> bool:
+def _can_vms_stay(pool: PoolDemand, vm_object: VmObject, site: site_plans.SitePlan) -> bool:
     """Return whether the existing VMs of a pool can stay although its zones are missing: neither its zones changed,
     nor is any of their machines removed.
     """
-    zones_before = {prior.pool: prior.zones for prior in vms.prior_pools}
+    zones_before = {prior.pool: prior.zones for prior in vm_object.prior_pools}
     if pool.pool not in zones_before or zones_before[pool.pool] != pool.zones:
         return False
-    machines = {vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool}
+    machines = {vm.placement.machine for vm in vm_object.prior.existing.values() if vm.pool == pool.pool}
     return machines <= site.machines.keys()
 
 
@@ -330,17 +331,19 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     # The numbers of System pools by cluster.
     before: Counter[str] = Counter()
     after: Counter[str] = Counter()
-    for vms in objects:
-        before[vms.prior.demand.owner] += sum(pool.is_system for pool in vms.prior_pools)
-        after[vms.request.demand.owner] += sum(pool.is_system for pool in vms.pools)
+    for vm_object in objects:
+        before[vm_object.prior.demand.owner] += sum(pool.is_system for pool in vm_object.prior_pools)
+        after[vm_object.request.demand.owner] += sum(pool.is_system for pool in vm_object.pools)
     remaining = [
-        vms for vms in objects if vms.pools and vms.instance.block is not None and not vms.instance.is_replaced
+        owner
+        for owner in objects
+        if owner.pools and owner.instance.block is not None and not owner.instance.is_replaced
     ]  # their pools change one by one
-    for vms in remaining:
-        if before[vms.prior.demand.owner] == 1:  # else another System pool stays meanwhile, or there was none
-            yield from _check_only_system_pool(vms)
-    for vms in remaining:
-        prior = vms.prior.demand
+    for vm_object in remaining:
+        if before[vm_object.prior.demand.owner] == 1:  # else another System pool stays meanwhile, or there was none
+            yield from _check_only_system_pool(vm_object)
+    for vm_object in remaining:
+        prior = vm_object.prior.demand
         # Pools in blocks of their own have a parent, and count for their cluster.
         if before[prior.owner] and not after[prior.owner] and not prior.parent_id:
             detail = (
@@ -348,23 +351,23 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
                 "the last one. Keep one, or add another."
             )
             warning = Problem((), "system-pools-removed", detail, Severity.WARNING)
-            yield vms.instance.build_diagnostic(warning)
+            yield vm_object.instance.build_diagnostic(warning)
 
 
-def _check_only_system_pool(vms: VmObject) -> Iterator[Diagnostic]:
+def _check_only_system_pool(vm_object: VmObject) -> Iterator[Diagnostic]:
     """Yield an error if a changed argument replaces the only System pool of a cluster: the pool with its VMs is
     deleted and created, even if these VMs are re-created for another reason.
     """
-    requested_pools = index_pools(vms.pools)
-    pools_with_vms = {name for name, _ in vms.prior.existing}
-    for pool in vms.prior.demand.pools:
+    requested_pools = index_pools(vm_object.pools)
+    pools_with_vms = {name for name, _ in vm_object.prior.existing}
+    for pool in vm_object.prior.demand.pools:
         if not pool.is_system or pool.pool not in requested_pools.keys() & pools_with_vms:
             continue  # a removed pool is reported by a warning
         if find_changed_argument(pool, requested_pools[pool.pool]):
-            yield vms.instance.build_error(
+            yield vm_object.instance.build_error(
                 "last-system-pool-replacement",
-                f"The change deletes and creates {pool.pool}, the only pool of {vms.prior.demand.cluster} with mode "
-                "System. A cluster always needs one. Use two steps: add a second pool with mode System and apply; then "
-                f"change {pool.pool} and apply again.",
+                f"The change deletes and creates {pool.pool}, the only pool of {vm_object.prior.demand.cluster} with "
+                "mode System. A cluster always needs one. Use two steps: add a second pool with mode System and apply; "
+                f"then change {pool.pool} and apply again.",
                 pool.path,
             )

@@ -300,14 +300,14 @@ def compute_vm_actions(
         prior_numbers = set(prior.numbers) if prior and vm_counts[pool.pool] < len(prior.numbers) else set()
         for number in pool.numbers:
             key = (pool.pool, number)
-            remaining, own_trigger = actions.unchanged, argument_trigger
+            kept_keys, own_trigger = actions.unchanged, argument_trigger  # kept_keys: those without a trigger
             names: Iterable[str | None]  # nexusform's, and the platform's if it has another one
             if key in existing_by_key:
                 vm = existing_by_key[key]
                 names = vm.names
                 own_trigger = situation.find_machine_trigger(vm.placement.machine) or argument_trigger
             elif key in situation.unplaced:  # it waits for a machine
-                record, remaining = situation.unplaced[key], actions.waiting
+                record, kept_keys = situation.unplaced[key], actions.waiting  # its attributes in state
                 names = (record["name"], record.get("platform_name"))
             else:
                 _add_action_for_missing_vm(actions, key, situation, prior, was_there=number in prior_numbers)
@@ -318,7 +318,7 @@ def compute_vm_actions(
             if trigger:
                 actions.recreations[key] = trigger
             else:
-                remaining.append(key)
+                kept_keys.append(key)
     return actions
 
 

@@ -56,7 +56,9 @@ def plan_vms(
     blocks: BlockPlanner,
     evaluation: Evaluation,
 ) -> PlannedVms:
-    """Plan the blocks of clusters, pools, VMs and VNFs in two passes; `orphans` are their instances without a block."""
+    """Plan the blocks of clusters, pools, VMs and VNFs; `orphans` are their instances without a block. Pass one decides
+    the actions on VMs and places them. Pass two evaluates the blocks again with the placements.
+    """
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
     instances_by_block = planner.run_first_pass(vm_blocks, first)
@@ -83,7 +85,7 @@ def plan_vms(
             planner.run_second_pass(planner.plan_waiting_block(block, second), second)
     for instance in orphans:
         blocks.add_instance(instance, second)
-    if any(vms.request.actions.forgets for vms in planner.objects.values()):
+    if any(vm_object.request.actions.forgets for vm_object in planner.objects.values()):
         from nexusform.planning.vm_planning.forgotten_vms import record_forgotten_vms
 
         record_forgotten_vms(planner.objects.values(), blocks, context)
@@ -151,7 +153,7 @@ class _VmPlanner:
         for instance in instances:
             recorded = self.blocks.prior.get_recorded_object(instance.address)
             self.objects[instance.address] = vm_placement_steps.build_vm_object(instance, self.context, recorded)
-        managed_names = set(chain.from_iterable(vms.existing_names for vms in self.objects.values()))
+        managed_names = set(chain.from_iterable(vm_object.existing_names for vm_object in self.objects.values()))
         for site in self.context.sites.values():
             place_unmanaged_vms(site, managed_names)  # those observed under a managed name are left out
 
@@ -171,74 +173,75 @@ class _VmPlanner:
                 # Pools with a resource of their own refer to it.
                 self.context.current_context.clusters[instance.type.build_id(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []  # pools in resources of their own
-        for vms in self._list_vm_objects(instances):
-            demand, problems = vm_context.compute_demand(vms, self.context)
+        for vm_object in self._list_vm_objects(instances):
+            demand, problems = vm_context.compute_demand(vm_object, self.context)
             self._demand_count += sum(len(pool.numbers) for pool in demand.pools)
             maximum = self.blocks.request.limits.vms
             if self._demand_count > maximum:
                 raise build_limit_error("VMs", "vms", maximum)
             self.diagnostics += problems
             if demand.parent_id:  # decided after its cluster, which may be replaced
-                followers.append((vms, demand))
+                followers.append((vm_object, demand))
             else:
-                self._decide_object_actions(vms, demand, evaluation)
+                self._decide_object_actions(vm_object, demand, evaluation)
         # Now it is known which clusters are replaced: their pools are deleted with them, and created again.
         replaced_ids = {
             cluster.type.build_id(get_mapping(cluster.config)) for cluster in clusters if cluster.is_replaced
         }
-        for vms, demand in followers:
-            instance = vms.instance
+        for vm_object, demand in followers:
+            instance = vm_object.instance
             if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
                 instance.forced_reason = REPLACED_WITH_HOST
-            self._decide_object_actions(vms, demand, evaluation)
+            self._decide_object_actions(vm_object, demand, evaluation)
         self.diagnostics += vm_context.check_system_pools(self._list_vm_objects(instances))
 
-    def _decide_object_actions(self, vms: VmObject, demand: VmDemand, evaluation: Evaluation) -> None:
+    def _decide_object_actions(self, vm_object: VmObject, demand: VmDemand, evaluation: Evaluation) -> None:
         """Decide the action on an instance, as far as known before placement, and the actions on its VMs."""
-        instance = vms.instance
+        instance = vm_object.instance
         if instance.is_configured:
             self.blocks.set_predicted_action(instance, evaluation)
             self.blocks.record_decision(instance)
         is_demand_unknown = demand is NO_DEMAND and not instance.is_removed
         if instance.is_invalid or is_demand_unknown:
             # It keeps its VMs, so that their capacity is not allocated to others.
-            vms.keep_all_vms(vms.prior.demand)
+            vm_object.keep_all_vms(vm_object.prior.demand)
             return
         if not (instance.is_removed or instance.is_replaced):  # a new object counts from the lowest number
-            pools = [vm_context.keep_existing_numbers(pool, demand.cluster, vms) for pool in demand.pools]
+            pools = [vm_context.keep_existing_numbers(pool, demand.cluster, vm_object) for pool in demand.pools]
             demand = replace(demand, pools=tuple(pools))
-        vm_placement_steps.decide_actions(vms, demand, self.context)
-        self._new_count += len(vms.request.actions.additions)
+        vm_placement_steps.decide_actions(vm_object, demand, self.context)
+        self._new_count += len(vm_object.request.actions.additions)
         if instance.block is None and instance.action is Action.NO_OP:
             # Outside the selection: it keeps its VMs at their locations.
-            vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(self.context, vms))
+            vm_object.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(self.context, vm_object))
 
     def release_and_replace_vms(self, instances: Sequence[Instance]) -> None:
         """Release the capacity of removed VMs; then restore or place all VMs to re-create, oldest object first."""
         objects = self._list_vm_objects(instances)
-        for vms in objects:
-            vm_placement_steps.release_vm_capacity(vms)
+        for vm_object in objects:
+            vm_placement_steps.release_vm_capacity(vm_object)
         for site in self.context.sites.values():
             site.start_recording()  # the placements are repeated with samples
-        objects_to_place = [vms for vms in objects if vms.request.actions.recreations]
-        objects_to_place.sort(key=lambda vms: vms.instance.prior_creation)  # oldest first
-        for vms in objects_to_place:
-            vm_placement_steps.restore_vm_locations(vms)
-        for vms in objects_to_place:
-            self._update_hint_targets(vms)
-            vm_placement_steps.place_recreated_vms(vms, self.context)
-            self.context.hints.add_objects([vms])
+        objects_to_place = [vm_object for vm_object in objects if vm_object.request.actions.recreations]
+        objects_to_place.sort(key=lambda vm_object: vm_object.instance.prior_creation)  # oldest first
+        for vm_object in objects_to_place:
+            vm_placement_steps.restore_vm_locations(vm_object)
+        for vm_object in objects_to_place:
+            self._update_hint_targets(vm_object)
+            vm_placement_steps.place_recreated_vms(vm_object, self.context)
+            self.context.hints.add_objects([vm_object])
 
-    def _update_hint_targets(self, vms: VmObject) -> None:
+    def _update_hint_targets(self, vm_object: VmObject) -> None:
         """Compute the demand of an object with hints again, with the current locations of the VMs named by hints."""
-        instance, family = vms.instance, vms.instance.type.vms
+        instance, family = vm_object.instance, vm_object.instance.type.vms
         assert family is not None
         arguments = get_mapping(instance.config)
         # Hints near a VM without a location so far are missing in the pools.
-        has_hints = any(pool.hints for pool in vms.pools) or "placement_hint" in arguments
+        has_hints = any(pool.hints for pool in vm_object.pools) or "placement_hint" in arguments
         if has_hints:
             demand, _ = family.build_demand(arguments, self.context.current_context, instance.address)
-            vms.request = replace(vms.request, demand=demand or vms.request.demand)  # None: invalid, reported before
+            request = vm_object.request
+            vm_object.request = replace(request, demand=demand or request.demand)  # None: invalid, reported before
 
     def plan_waiting_block(self, block: ResourceBlock, evaluation: Evaluation) -> Sequence[Instance]:
         """Plan the removals and re-creations of a block with arguments unknown in pass one; return its instances."""
@@ -252,12 +255,13 @@ class _VmPlanner:
             self.objects.setdefault(instance.address, VmObject(instance)).instance = instance  # with its prior VMs
         self.decide_actions(instances, evaluation)
         objects = self._list_vm_objects(instances)
-        for vms in objects:  # every release comes before the first placement, every restored location before a new one
-            vm_placement_steps.release_vm_capacity(vms)
-        for vms in objects:
-            vm_placement_steps.restore_vm_locations(vms)
-        for vms in objects:
-            vm_placement_steps.place_recreated_vms(vms, self.context)
+        # Every release comes before the first placement, every restored location before a new one.
+        for vm_object in objects:
+            vm_placement_steps.release_vm_capacity(vm_object)
+        for vm_object in objects:
+            vm_placement_steps.restore_vm_locations(vm_object)
+        for vm_object in objects:
+            vm_placement_steps.place_recreated_vms(vm_object, self.context)
         return instances
 
     def run_second_pass(
@@ -266,49 +270,50 @@ class _VmPlanner:
         """Place the new VMs of a block and decide its final actions. With `needs_evaluation`, arguments still unknown
         are evaluated again, with known placements (none of these arguments determines a placement).
         """
-        for vms in self._list_vm_objects(instances):
-            instance = vms.instance
+        for vm_object in self._list_vm_objects(instances):
+            instance = vm_object.instance
             if instance.is_configured:
                 if needs_evaluation and has_unknown_part(instance.config):
                     self.blocks.evaluate(instance, evaluation)
                 if not instance.is_invalid:
-                    self._update_hint_targets(vms)
-                    vm_placement_steps.place_new_vms(vms, self.context)
-                    self.context.hints.add_objects([vms])
-                    self._placed_count += len(vms.request.actions.additions)
+                    self._update_hint_targets(vm_object)
+                    vm_placement_steps.place_new_vms(vm_object, self.context)
+                    self.context.hints.add_objects([vm_object])
+                    self._placed_count += len(vm_object.request.actions.additions)
                     self.blocks.request.progress(PlanningStage.VMS, self._placed_count, self._new_count)
-                self._decide_final_action(vms, evaluation)
+                self._decide_final_action(vm_object, evaluation)
             self.blocks.add_instance(instance, evaluation)
 
-    def _decide_final_action(self, vms: VmObject, evaluation: Evaluation) -> None:
+    def _decide_final_action(self, vm_object: VmObject, evaluation: Evaluation) -> None:
         """Decide the action of an instance after placement of its VMs."""
-        instance = vms.instance
-        computed = self._compute_attributes_with_placements(vms)
+        instance = vm_object.instance
+        computed = self._compute_attributes_with_placements(vm_object)
         # With missing VMs the computed attributes are incomplete: references to them are unknown.
-        unresolved = frozenset(computed) if vms.placements.failures else frozenset()
+        unresolved = frozenset(computed) if vm_object.placements.failures else frozenset()
         self.blocks.decide_action(instance, computed, evaluation, unresolved)
-        if instance.action is Action.NO_OP and vms.placements.tokens:
+        if instance.action is Action.NO_OP and vm_object.placements.tokens:
             # Re-created at the same location: the values are unchanged, but a step is needed.
             instance.decision = replace(instance.decision, action=Action.UPDATE)
-        if not vms.is_unchanged:
+        if not vm_object.is_unchanged:
             # The names and triggers of the VMs placed by this plan, in order of placement.
-            placed_vms = [(vms.placements.vms[key].name, vms.get_trigger(key)) for key in vms.placements.tokens]
-            present = [vm.name for vm in vms.list_placed_vms()]
+            placements = vm_object.placements
+            placed_vms = [(placements.vms[key].name, vm_object.get_trigger(key)) for key in placements.tokens]
+            present = [vm.name for vm in vm_object.list_placed_vms()]
             note = record_vm_placements(instance.prior_note, placed_vms, present, self.blocks.request.state.serial + 1)
             instance.private = record_previous_machines(
-                note, vms.get_left_machines(), {name for name, _ in placed_vms}, present
+                note, vm_object.get_left_machines(), {name for name, _ in placed_vms}, present
             )
 
-    def _compute_attributes_with_placements(self, vms: VmObject) -> dict[str, Any]:
+    def _compute_attributes_with_placements(self, vm_object: VmObject) -> dict[str, Any]:
         """Return the computed attributes with the placements; none for unchanged objects (they keep the state's)."""
-        instance, family = vms.instance, vms.instance.type.vms
+        instance, family = vm_object.instance, vm_object.instance.type.vms
         assert family is not None
         assert instance.config is not None
         if instance.is_invalid:
             return {}  # nothing can be computed
         before = instance.before
         is_changed = before is None or _has_changed_argument(instance.type.schema, instance.config, before)
-        if vms.is_unchanged and not is_changed and not self.blocks.inventory.skus:  # declared SKUs may change
+        if vm_object.is_unchanged and not is_changed and not self.blocks.inventory.skus:  # declared SKUs may change
             return {}
         # The values of attributes that cannot be configured stay, unless a new object replaces the old one.
         kept_values = {} if instance.is_replaced else get_mapping(before)
@@ -319,7 +324,7 @@ class _VmPlanner:
         }
         arguments = {**prior_computed, **instance.config}
         return family.build_computed_attributes(
-            arguments, self.context.current_context, vms.list_placed_vms(), vms.waiting_vms
+            arguments, self.context.current_context, vm_object.list_placed_vms(), vm_object.waiting_vms
         )
 
 
@@ -333,7 +338,9 @@ def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before
 
 
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], ResourceTypeContext]:
-    """Destroy the selection and its dependents. Return the prior VMs and the prior context."""
+    """Plan the removal of the selection and its dependents. Return the objects with VMs, and the context before the
+    plan.
+    """
     configured_blocks = {block.address: block for block in blocks.order.blocks}
     destroyed = _select_instances_to_destroy(blocks.selection, blocks.prior)
     for address in sorted(blocks.prior.instances, key=compute_address_order):
@@ -355,11 +362,11 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
     for address, instance in blocks.instances.items():
         if instance.type.vms is None or instance.prior is None:  # a type without VMs, or only deposed objects
             continue
-        vms = objects[address] = vm_placement_steps.build_vm_object(instance, context)
+        vm_object = objects[address] = vm_placement_steps.build_vm_object(instance, context)
         if instance.is_removed:
-            vm_placement_steps.decide_actions(vms, NO_DEMAND, context)
+            vm_placement_steps.decide_actions(vm_object, NO_DEMAND, context)
         else:
-            vms.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(remaining_context, vms))
+            vm_object.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(remaining_context, vm_object))
     return objects, context.prior_context
 
 

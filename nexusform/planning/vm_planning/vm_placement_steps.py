@@ -44,26 +44,26 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectStat
     recorded_placements: dict[VmKey, Placement] = {}
     if recorded is not None and recorded.attributes is not attributes:  # VMs may be observed elsewhere
         recorded_placements = find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
-    vms = VmObject(
+    vm_object = VmObject(
         instance, PriorVms(demand or NO_DEMAND, existing, family.list_unplaced_vms(attributes), recorded_placements)
     )
-    site = context.sites.get(vms.prior.site_id)
+    site = context.sites.get(vm_object.prior.site_id)
     if site is None:  # without its site, no machine has capacity to reserve
-        return vms
-    pools = index_pools(vms.prior_pools)
+        return vm_object
+    pools = index_pools(vm_object.prior_pools)
     for key, vm in existing.items():
         pool = pools.get(vm.pool)
         sku = site_plans.find_sku(vm, pool, context.prior_context.skus)
-        reserve_vm_capacity(vms, key, site, site_plans.build_vm_name(vms.prior.demand, pool, *key), sku)
-    return vms
+        reserve_vm_capacity(vm_object, key, site, site_plans.build_vm_name(vm_object.prior.demand, pool, *key), sku)
+    return vm_object
 
 
-def reserve_vm_capacity(vms: VmObject, key: VmKey, site: site_plans.SitePlan, name: VmName, sku: VmSku) -> None:
+def reserve_vm_capacity(vm_object: VmObject, key: VmKey, site: site_plans.SitePlan, name: VmName, sku: VmSku) -> None:
     """Reserve the capacity of an existing VM on its machine, if the machine exists."""
-    reservation = site.place_existing_vm(name, sku, vms.get_prior_placement(key))
+    reservation = site.place_existing_vm(name, sku, vm_object.get_prior_placement(key))
     if reservation is not None:
         handle, _ = reservation
-        vms.placements.reservations[key] = (site, handle)
+        vm_object.placements.reservations[key] = (site, handle)
 
 
 def find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[PlacedVm]) -> dict[VmKey, Placement]:
@@ -76,34 +76,34 @@ def find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[Placed
     return moved
 
 
-def decide_actions(vms: VmObject, demand: VmDemand, context: VmContext) -> None:
+def decide_actions(vm_object: VmObject, demand: VmDemand, context: VmContext) -> None:
     """Decide which VMs are removed, re-created or new; the others stay. NO_DEMAND: the instance is removed."""
-    if vms.instance.action is Action.FORGET:
-        vms.forget(_find_common_trigger(vms), build_machine_trigger_finder(context, vms))
+    if vm_object.instance.action is Action.FORGET:
+        vm_object.forget(_find_common_trigger(vm_object), build_machine_trigger_finder(context, vm_object))
         return
     site = context.sites.get(demand.site_id)
     situation = VmSituation(
-        common_trigger=_find_common_trigger(vms),
-        healed_names=context.healed_names.get(str(vms.instance.address), frozenset()),
-        find_machine_trigger=build_machine_trigger_finder(context, vms),
-        unplaced=vms.prior.unplaced,
+        common_trigger=_find_common_trigger(vm_object),
+        healed_names=context.healed_names.get(str(vm_object.instance.address), frozenset()),
+        find_machine_trigger=build_machine_trigger_finder(context, vm_object),
+        unplaced=vm_object.prior.unplaced,
     )
-    actions = compute_vm_actions(tuple(vms.prior.existing.values()), vms.prior.demand, demand, situation)
-    vms.request = RequestedVms(demand, site, actions)
+    actions = compute_vm_actions(tuple(vm_object.prior.existing.values()), vm_object.prior.demand, demand, situation)
+    vm_object.request = RequestedVms(demand, site, actions)
     for key in actions.unchanged:
         assert site is not None, "without its site, its machine is missing"
-        vm = vms.prior.existing[key]
+        vm = vm_object.prior.existing[key]
         placement = site_plans.refresh_rack_and_zone(site.machines[vm.placement.machine], vm.placement)
         if placement is not vm.placement:  # its machine has a new rack or zone
             vm = replace(vm, placement=placement)
-            vms.placements.relocated.add(key)
-        vms.placements.vms[key] = vm
-    _update_vfs_of_unchanged_vms(vms)
+            vm_object.placements.relocated.add(key)
+        vm_object.placements.vms[key] = vm
+    _update_vfs_of_unchanged_vms(vm_object)
 
 
-def build_machine_trigger_finder(context: VmContext, vms: VmObject) -> Callable[[str], str]:
+def build_machine_trigger_finder(context: VmContext, vm_object: VmObject) -> Callable[[str], str]:
     """Return a function from a machine name to the trigger to move an object's VMs from there, "" to keep them."""
-    return partial(_find_machine_trigger, context, vms.prior.site_id)
+    return partial(_find_machine_trigger, context, vm_object.prior.site_id)
 
 
 def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str:
@@ -118,50 +118,51 @@ def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str
     return trigger
 
 
-def _update_vfs_of_unchanged_vms(vms: VmObject) -> None:
+def _update_vfs_of_unchanged_vms(vm_object: VmObject) -> None:
     """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation.
 
     Each VM of a pool with another number of VFs is released at the scheduler, and added again with the new SKU.
     """
-    vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}  # virtual functions per VM, by pool
-    changed_pools = index_pools(pool for pool in vms.pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs))
-    for key in vms.request.actions.unchanged:
+    vfs_before = {pool.pool: pool.sku.vfs for pool in vm_object.prior_pools}  # virtual functions per VM, by pool
+    pools = vm_object.pools
+    changed_pools = index_pools(pool for pool in pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs))
+    for key in vm_object.request.actions.unchanged:
         pool_name, number = key
-        if pool_name not in changed_pools or key not in vms.placements.reservations:
+        if pool_name not in changed_pools or key not in vm_object.placements.reservations:
             continue
-        site, _ = vms.placements.reservations[key]
-        _release_vm_capacity(vms, key)
+        site, _ = vm_object.placements.reservations[key]
+        _release_vm_capacity(vm_object, key)
         pool = changed_pools[pool_name]
-        name = site_plans.build_vm_name(vms.request.demand, pool, pool_name, number)
-        reserve_vm_capacity(vms, key, site, name, pool.sku)
+        name = site_plans.build_vm_name(vm_object.request.demand, pool, pool_name, number)
+        reserve_vm_capacity(vm_object, key, site, name, pool.sku)
 
 
-def _find_common_trigger(vms: VmObject) -> str:
+def _find_common_trigger(vm_object: VmObject) -> str:
     """Return the trigger for every VM of the instance, "" for individual triggers."""
-    if vms.instance.is_removed:
-        if vms.prior.demand.parent_id:  # a pool as a resource of its own
+    if vm_object.instance.is_removed:
+        if vm_object.prior.demand.parent_id:  # a pool as a resource of its own
             return "pool_removed"
         return "cluster_removed"
-    if vms.instance.is_replaced:
-        is_requested = vms.instance.decision.reason == "replace_by_request"
+    if vm_object.instance.is_replaced:
+        is_requested = vm_object.instance.decision.reason == "replace_by_request"
         return "requested" if is_requested else "cluster_replaced"
     return ""
 
 
-def release_vm_capacity(vms: VmObject) -> None:
+def release_vm_capacity(vm_object: VmObject) -> None:
     """Free the capacity of all removed or re-created VMs. VMs under create_before_destroy keep it until the new VMs
     exist, those of a Kubernetes upgrade (rolling) until their object is updated.
     """
-    if vms.instance.action is Action.REPLACE_CREATE_FIRST:
+    if vm_object.instance.action is Action.REPLACE_CREATE_FIRST:
         return
-    for key in [*vms.request.actions.removals, *vms.request.actions.recreations]:
-        if vms.is_released_early(key):
-            _release_vm_capacity(vms, key)
+    for key in [*vm_object.request.actions.removals, *vm_object.request.actions.recreations]:
+        if vm_object.is_released_early(key):
+            _release_vm_capacity(vm_object, key)
 
 
-def _release_vm_capacity(vms: VmObject, key: VmKey) -> None:
+def _release_vm_capacity(vm_object: VmObject, key: VmKey) -> None:
     """Free the capacity of a VM, if it has any."""
-    reservation = vms.placements.reservations.pop(key, None)
+    reservation = vm_object.placements.reservations.pop(key, None)
     if reservation is not None:
         site, handle = reservation
         site.release(handle)
@@ -178,55 +179,55 @@ class _RequestedVm(NamedTuple):
         return self.pool.pool, self.number
 
 
-def _iterate_requested_vms(vms: VmObject, keys: Container[VmKey]) -> Iterator[_RequestedVm]:
+def _iterate_requested_vms(vm_object: VmObject, keys: Container[VmKey]) -> Iterator[_RequestedVm]:
     """Yield those of the requested VMs with one of these keys, pool by pool in the order of the demand."""
-    for pool in vms.pools if keys else ():  # most objects have no such VM, and some have thousands of others
+    for pool in vm_object.pools if keys else ():  # most objects have no such VM, and some have thousands of others
         for number, name in zip(pool.numbers, pool.names, strict=True):
             if (pool.pool, number) in keys:
                 yield _RequestedVm(pool, number, name)
 
 
-def restore_vm_locations(vms: VmObject) -> None:
+def restore_vm_locations(vm_object: VmObject) -> None:
     """Re-create the VMs of re-created machines at their location if possible, before anything else is placed,
     so that their capacity is not allocated to others. The rest is placed later, by the rule.
     """
-    site = vms.request.site
+    site = vm_object.request.site
     if site is None:
         return
-    keys = {key for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_REPLACED}
-    skus_before = {pool.pool: pool.sku for pool in vms.prior_pools}
-    for vm in _iterate_requested_vms(vms, keys):
-        demand = site_plans.build_demand(vms.request.demand, vm.pool, vm.number)
+    keys = {key for key, trigger in vm_object.request.actions.recreations.items() if trigger == MACHINE_REPLACED}
+    skus_before = {pool.pool: pool.sku for pool in vm_object.prior_pools}
+    for vm in _iterate_requested_vms(vm_object, keys):
+        demand = site_plans.build_demand(vm_object.request.demand, vm.pool, vm.number)
         is_unchanged = skus_before.get(vm.pool.pool) == vm.pool.sku
-        result = site.restore(demand, vms.get_prior_placement(vm.key), is_unchanged=is_unchanged)
+        result = site.restore(demand, vm_object.get_prior_placement(vm.key), is_unchanged=is_unchanged)
         if result is not None:  # None: the location is not available
             handle, placement = result
-            _record_placement(vms, vm, handle, placement)
-            vms.placements.restored.add(vm.key)
+            _record_placement(vm_object, vm, handle, placement)
+            vm_object.placements.restored.add(vm.key)
 
 
-def place_recreated_vms(vms: VmObject, context: VmContext) -> None:
+def place_recreated_vms(vm_object: VmObject, context: VmContext) -> None:
     """Place the VMs to re-create, except those restored at their location.
 
     First come the VMs with the old VM removed already. Those of a Kubernetes upgrade follow, in batches per pool.
     """
-    recreations = vms.request.actions.recreations
+    recreations = vm_object.request.actions.recreations
     upgraded_vms: dict[str, list[_RequestedVm]] = {}  # by pool
-    for vm in _iterate_requested_vms(vms, recreations):
+    for vm in _iterate_requested_vms(vm_object, recreations):
         trigger = recreations[vm.key]
         if trigger == ROLLING:  # a Kubernetes upgrade
             upgraded_vms.setdefault(vm.pool.pool, []).append(vm)
-        elif vm.key not in vms.placements.restored:
+        elif vm.key not in vm_object.placements.restored:
             last_resort = None
-            if trigger == HEAL and vm.key in vms.prior.existing:
+            if trigger == HEAL and vm.key in vm_object.prior.existing:
                 # A healed VM returns to its machine only if no other machine accepts it.
-                last_resort = vms.get_prior_placement(vm.key).machine
-            _place_vm(vms, vm, context, last_resort=last_resort)
+                last_resort = vm_object.get_prior_placement(vm.key).machine
+            _place_vm(vm_object, vm, context, last_resort=last_resort)
     for pool_vms in upgraded_vms.values():
-        _replace_in_batches(vms, pool_vms, context)
+        _replace_in_batches(vm_object, pool_vms, context)
 
 
-def _replace_in_batches(vms: VmObject, pool_vms: Sequence[_RequestedVm], context: VmContext) -> None:
+def _replace_in_batches(vm_object: VmObject, pool_vms: Sequence[_RequestedVm], context: VmContext) -> None:
     """Replace VMs of one pool batch by batch.
 
     Without surge, the old VMs of a batch are released first and make room for the new ones. With surge, they are
@@ -237,73 +238,73 @@ def _replace_in_batches(vms: VmObject, pool_vms: Sequence[_RequestedVm], context
         batch = pool_vms[start : start + pool.batch_size]
         if not pool.surge_size:
             for vm in batch:
-                _release_vm_capacity(vms, vm.key)
+                _release_vm_capacity(vm_object, vm.key)
         for vm in batch:
-            _place_vm(vms, vm, context)
+            _place_vm(vm_object, vm, context)
         for vm in batch:
-            if vm.key not in vms.placements.failures:
-                _release_vm_capacity(vms, vm.key)  # if it is not released yet
+            if vm.key not in vm_object.placements.failures:
+                _release_vm_capacity(vm_object, vm.key)  # if it is not released yet
 
 
-def place_new_vms(vms: VmObject, context: VmContext) -> None:
+def place_new_vms(vm_object: VmObject, context: VmContext) -> None:
     """Place the new VMs of one instance."""
-    for vm in _iterate_requested_vms(vms, vms.request.actions.additions):
-        _place_vm(vms, vm, context)
+    for vm in _iterate_requested_vms(vm_object, vm_object.request.actions.additions):
+        _place_vm(vm_object, vm, context)
 
 
-def _place_vm(vms: VmObject, vm: _RequestedVm, context: VmContext, *, last_resort: str | None = None) -> None:
+def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last_resort: str | None = None) -> None:
     """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere.
 
     `last_resort` is the machine that it leaves: it returns to it only if no other machine fits.
     """
-    pool, site = vm.pool, vms.request.site
+    pool, site = vm.pool, vm_object.request.site
     assert site is not None, "a demand without its site is invalid"
     if pool.pinned_machine:  # named by the user; the placement rule may reject it, with a warning
-        demand = site_plans.build_demand(vms.request.demand, pool, vm.number)
+        demand = site_plans.build_demand(vm_object.request.demand, pool, vm.number)
         handle, placement, refusal = site.place_pinned_vm(demand, pool.pinned_machine)
-        _record_placement(vms, vm, handle, placement)
+        _record_placement(vm_object, vm, handle, placement)
         if refusal:
-            vms.placements.pin_rejections.append(refusal)
+            vm_object.placements.pin_rejections.append(refusal)
         return
-    shortage = vms.placements.pool_shortages.get(pool.pool)
-    is_requested = context.explain is not None and (str(vms.instance.address), vm.name) in context.explain
+    shortage = vm_object.placements.pool_shortages.get(pool.pool)
+    is_requested = context.explain is not None and (str(vm_object.instance.address), vm.name) in context.explain
     if shortage is not None and last_resort is None and not pool.groups and not is_requested:
         # The next VM of a pool has the same demand: after one failure it fails, too.
-        vms.placements.failures[vm.key] = shortage
-        site.record_failure(site_plans.build_demand(vms.request.demand, pool, vm.number))
+        vm_object.placements.failures[vm.key] = shortage
+        site.record_failure(site_plans.build_demand(vm_object.request.demand, pool, vm.number))
         return
-    incoming_hints = context.hints.list_incoming_hints(vms)
-    hints = [*build_group_hints(vms, pool), *(binding.hint for binding in incoming_hints)]
-    demand = site_plans.build_demand(vms.request.demand, pool, vm.number, last_resort, hints)
+    incoming_hints = context.hints.list_incoming_hints(vm_object)
+    hints = [*build_group_hints(vm_object, pool), *(binding.hint for binding in incoming_hints)]
+    demand = site_plans.build_demand(vm_object.request.demand, pool, vm.number, last_resort, hints)
     if context.explain is None or is_requested:  # None: every VM is explained
-        vms.placements.explanations[vm.key] = site.scheduler.explain(demand)
-    answer = site.place(demand, is_decided=vms.request.demand.provenance == "decided")
+        vm_object.placements.explanations[vm.key] = site.scheduler.explain(demand)
+    answer = site.place(demand, is_decided=vm_object.request.demand.provenance == "decided")
     if not isinstance(answer, NoFitReason):
         handle, placement = answer
-        _record_placement(vms, vm, handle, placement)
+        _record_placement(vm_object, vm, handle, placement)
         return
-    vms.placements.failures[vm.key] = answer
+    vm_object.placements.failures[vm.key] = answer
     if answer.binding == hint_rule.FILTER.name:  # hard hints rejected the last machines
-        vms.placements.binding_hints[:] = [*incoming_hints, *context.hints.list_own_hints(vms)]
+        vm_object.placements.binding_hints[:] = [*incoming_hints, *context.hints.list_own_hints(vm_object)]
     if not pool.hints and not pool.groups:  # with any, the next VM of the pool may still fit
-        vms.placements.pool_shortages[pool.pool] = answer
+        vm_object.placements.pool_shortages[pool.pool] = answer
 
 
-def _record_placement(vms: VmObject, vm: _RequestedVm, handle: int, placement: Placement) -> None:
+def _record_placement(vm_object: VmObject, vm: _RequestedVm, handle: int, placement: Placement) -> None:
     """Record the location of a VM placed by this plan, and its handle at the scheduler of the site."""
-    vms.placements.tokens[vm.key] = handle
-    vms.placements.vms[vm.key] = PlacedVm(
+    vm_object.placements.tokens[vm.key] = handle
+    vm_object.placements.vms[vm.key] = PlacedVm(
         pool=vm.pool.pool,
         number=vm.number,
         name=vm.name,
         sku_name=vm.pool.sku.name,
         placement=placement,
-        provenance=vms.request.demand.provenance,
-        trigger=vms.get_trigger(vm.key),
+        provenance=vm_object.request.demand.provenance,
+        trigger=vm_object.get_trigger(vm.key),
     )
 
 
-def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
+def build_group_hints(vm_object: VmObject, pool: PoolDemand) -> list[Hint]:
     """Return the placement groups of a pool as hints: the machines and racks to prefer, or avoid, for its next VM.
 
     Affinity prefers the locations of all VMs of the group so far. Anti-affinity avoids those with the maximum number of
@@ -315,7 +316,7 @@ def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
             continue
         machines: Counter[str] = Counter()  # numbers of VMs of the group
         racks: Counter[str] = Counter()
-        for vm in vms.placements.vms.values():
+        for vm in vm_object.placements.vms.values():
             if vm.pool in group.pools:
                 machines[vm.placement.machine] += 1
                 racks[vm.placement.rack] += 1

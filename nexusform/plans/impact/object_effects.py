@@ -181,8 +181,8 @@ def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
 
 
 def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
-    """Count by kind the running bindings and pods replaced by new ones of the same placement or workload, because their
-    member or parent object is re-created, or another cluster is selected.
+    """Count, by kind, the running bindings and pods replaced by new ones of the same placement or workload. For each of
+    these owners, it is the lower of two counts: its removed running rows, and its added rows.
     """
     removed_counts: Counter[tuple[str, Address, str]] = Counter()
     added_counts: Counter[tuple[str, Address, str]] = Counter()

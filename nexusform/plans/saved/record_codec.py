@@ -1,12 +1,10 @@
-"""Conversion of frozen records to plain JSON data and back, by their annotations. A record (Struct) becomes
-an object of its fields; fields at their default are omitted, so a field added later reads as its default from
-older data. Known annotations: str, int, float, bool, None, Any (plain data, unchanged), enums, records,
-Address, Type, tuples, mappings from str or Address, and unions with None, or of scalars; an ObjectLocation is
-a record of one of the kinds of placements. Tuples inside plain data are read as lists.
-
-A long tuple of records becomes a table: {"rows": count, "columns": {field: column}}. A column is {"all": value}
-if all records have the same value, {"of": values, "at": [index per row]} if some have, and {"each": values}
-otherwise. A field at its default in all records has none.
+"""Conversion of frozen records to plain JSON data and back, by their annotations. A record (Struct) becomes an object
+of its fields; fields at their default are omitted, so a field added later reads as its default from older data. Known
+annotations: str, int, float, bool, None, Any (plain data, unchanged), enums, records, Address, Type, tuples, mappings
+from str or Address, and unions with None, or of scalars; an ObjectLocation is a record of one of the kinds of
+placements. Tuples inside plain data are read as lists. A long tuple of records becomes a table: {"rows": count,
+"columns": {field: column}}. A column is {"all": value} if all records have the same value, {"of": values, "at": [index
+per row]} if some have, and {"each": values} otherwise. A field at its default in all records has none.
 """
 
 from __future__ import annotations
@@ -297,10 +295,8 @@ def _read_mapping(value: Shape, data: Any) -> dict[str, Any]:
 
 
 def _build_record_shape(kind: type[Any]) -> Shape:
-    """Build the shape of a struct: an object of its fields, without those at their defaults.
-
-    Many structs of the kind are a table, with a column per field. Each column is read and written like a tuple of the
-    values of its field.
+    """Build the shape of a struct: an object of its fields, without those at their defaults. Many structs of the kind
+    are a table, with a column per field. Each column is read and written like a tuple of the values of its field.
     """
     hints = get_type_hints(kind)
     writers: list[tuple[str, Write | None, Any]] = []  # name, converter and default of each field

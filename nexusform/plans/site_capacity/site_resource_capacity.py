@@ -277,10 +277,9 @@ def _create_row(kind: SiteResourceKind, name: str, **figures: Any) -> SiteResour
 
 
 def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
-    """Yield a row on the used addresses of each network, by name: one address per node of a cluster and per VM. A row
-    without a name follows if networks were not read (None), then a row per cluster without a known network. Unknown
-    figures are None: the total of a network not read, and the use of one without nodes and VMs. `surge` is the number
-    of further addresses for the upgrade of a cluster.
+    """Yield a row per network, by name, on its used addresses. Each node of a cluster and each VM uses one. If networks
+    were not read (None), a row without a name follows. Last is a row per cluster without a known network. Unknown
+    figures are None. `surge` is the number of further addresses for the upgrade of a cluster.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
     all_clusters = nodes.before.keys() | nodes.after.keys()

@@ -133,11 +133,9 @@ class CandidateQueues:
 
 
 class CandidateQueue:
-    """Machines of a rack, or racks, in a session: `front` are those that tie for the next VM.
-
-    `counted` has the items with own keys that may differ from the neutral ones, `key_of` gives the own keys.
-    Items excluded by `passing` do not fit the demand until the session ends. Each item taken off `front` must
-    be passed to `push` or to `reject`.
+    """Machines of a rack, or racks, in a session: `front` are those that tie for the next VM. `counted` has the items
+    with own keys that may differ from the neutral ones, `key_of` gives the own keys. Items excluded by `passing` do not
+    fit the demand until the session ends. Each item taken off `front` must be passed to `push` or to `reject`.
     """
 
     def __init__(self, ranking: NeutralRanking, key_of: Figure, counted: VmCounts, passing: Passing) -> None:

@@ -227,9 +227,10 @@ def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> 
 def choose_placement(
     ledger: Ledger, demand: Demand, spread: RackSpread, seed: int, *, is_sample: bool, pool_ties: set[int] | None
 ) -> VmRecord | None:
-    """Choose the machine of a VM by a scan of all machines, and return its record (not yet counted); None if no machine
-    fits. In a sample, `seed` is its number, and ties are broken by a number drawn from it, else by the lowest digest.
-    All machines tied with the chosen one are added to `pool_ties`, if given: the report lists them for the pool.
+    """Choose the machine of a VM, and return its record (not yet counted), or None if it fits nowhere. Ties go to the
+    lowest digest. A sample repeats the plan with other ties: there `seed` is its number, and a number drawn from it
+    decides. All machines tied with the chosen one are added to `pool_ties`, if given: the report lists them for the
+    pool.
     """
     site = ledger.site
     machines = list(range(len(site.machines)))

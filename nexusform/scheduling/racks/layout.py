@@ -167,11 +167,11 @@ class CapacityTable:
             self.free_capacities.append(capacity.drop_negatives())
         return number
 
-    def get_full_capacity_number(self, number: int) -> int:
-        """Return the number of the same capacity with nothing free in any cell."""
+    def get_exhausted_capacity_number(self, number: int) -> int:
+        """Return the index of the capacity at index `number`, but with nothing free in any cell."""
         capacity = self.capacities[number]
         zeros = (0,) * len(capacity.cpus)
-        return self.add(capacity._replace(cpus=zeros, memory=zeros, vfs=zeros))
+        return self.add(capacity._replace(cpus=zeros, memory=zeros, vfs=zeros))  # a known or a new entry
 
     def add_cells(self, cells: tuple[int, ...]) -> int:
         """Return the number of a tuple of cells, adding it if it is new."""

@@ -223,7 +223,7 @@ class Ledger:
             unknown_vms.is_stale = False
             if cells is None:  # there is no split: the machine counts as full
                 unknown_vms.cells = {}
-                self.capacities[machine] = site.capacity_table.get_full_capacity_number(unknown_vms.known_capacity)
+                self.capacities[machine] = site.capacity_table.get_exhausted_capacity_number(unknown_vms.known_capacity)
             else:
                 unknown_vms.cells = dict(zip(handles, cells, strict=True))
                 self.capacities[machine] = split_capacities.compute_capacity(cells)

@@ -192,10 +192,8 @@ class RackScheduler:
 
     def count_free_slots_by_rack(self, demand: Demand) -> Mapping[str, Interval]:
         """Count how many more VMs like this one fit on each rack alone, for the racks allowed by the demand, by name in
-        site order.
-
-        Without limits on numbers of VMs (count filters), machines do not depend on each other: their free capacities
-        are added up. With such limits each VM may exclude others, so VMs are placed until none fits.
+        site order. Without limits on numbers of VMs (count filters), machines do not depend on each other: their free
+        capacities are added up. With such limits each VM may exclude others, so VMs are placed until none fits.
         """
         self._choose_missing_splits()
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)

@@ -107,18 +107,18 @@ class PoolPlacementSession:
         return self._base | machine << CELLS_BITS | step.cells
 
     def _select_rack(self, number: int | str, tied: list[int]) -> int:
-        """Return the position in `tied` of the rack chosen by the tie-break for the VM of this number."""
+        """Return the position in `tied` of the chosen rack. `number` is the VM's number, or its for_each key."""
         if number != self._number:
-            self._start_tie_break_for_vm(number)
-        if self._is_sample:
+            self._start_tie_break_for_vm(number)  # it sets `_text` and, in a sample, `_drawn_number`
+        if self._is_sample:  # a repetition of the plan with other ties: a number drawn for the VM decides
             return tie_break.select_tied_rack(self._drawn_number, len(tied))
         return tie_break.find_lowest_digest(self._text, self._encoded_rack_names, tied)
 
     def _select_machine(self, number: int | str, tied: list[int]) -> int:
-        """Return the position in `tied` of the machine chosen by the tie-break for the VM of this number."""
+        """Return the position in `tied` of the chosen machine. `number` is the VM's number, or its for_each key."""
         if number != self._number:
-            self._start_tie_break_for_vm(number)
-        if self._is_sample:
+            self._start_tie_break_for_vm(number)  # it sets `_text` and, in a sample, `_drawn_number`
+        if self._is_sample:  # a repetition of the plan with other ties: a number drawn for the VM decides
             return tie_break.select_tied_machine(self._drawn_number, len(tied))
         return tie_break.find_lowest_digest(self._text, self._encoded_machine_names, tied)
 

@@ -119,7 +119,7 @@ class SplitCapacities:
         """Return the capacities of all possible NUMA layouts; full if there is none, full and empty if too many."""
         if self.capacities:
             return self.capacities
-        full = self._table.get_full_capacity_number(self._known_capacity)
+        full = self._table.get_exhausted_capacity_number(self._known_capacity)
         return [full] if self.splits.is_known else [full, self._known_capacity]
 
     def count(self, shape: VmShape) -> Interval:

@@ -1,7 +1,5 @@
 """Machines: their state must allow new VMs (schedulable), their hardware the SKU (hardware), and their ephemeral disk
-must hold the VM's root disk (disk).
-
-A VM SKU lists its supported machine SKUs; machines with figures of their own pass.
+must hold the VM's root disk (disk). A VM SKU lists its supported machine SKUs; machines with figures of their own pass.
 """
 
 from collections import Counter
