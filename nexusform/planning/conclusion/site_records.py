@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -133,7 +132,7 @@ def _is_placement_known(plan: Plan) -> bool:
 def _collect_site_resource_capacity(
     result: PlanResult, before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the capacity for storage, addresses and clusters of the sites read by a provider, by site id."""
+    """Return the capacity besides machines of the sites read by a provider, by site id; () without such sites."""
     observed_sites = index_site_resources(result.plan.changes)
     if not observed_sites:
         return ()
@@ -342,6 +341,10 @@ def _place_vms(
         occupied.vms.append(VmOnSite(site_object.address, demand.cluster, sku, placed_vm))
 
 
+def _group_vms_by_pool(vms: Iterable[VmOnSite]) -> dict[tuple[Address, str, VmSku], list[VmOnSite]]:
+    return group_by(vms, lambda item: (item.address, item.vm.pool, item.sku))
+
+
 def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_plan: Mapping[Address, int]) -> SiteVms:
     """Build a site with its racks, machines and VMs before and after the plan; at least one side is not None."""
     present = after or before  # a removed site as it was before
@@ -349,8 +352,7 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_
     absent = SiteWithVms(replace(present.site, racks=(), machines={}))  # the side without the site, if there is one
     before, after = before or absent, after or absent
     unmanaged_vms = {(vm.placement.machine, vm.name): vm for vm in (*before.unmanaged_vms, *after.unmanaged_vms)}
-    get_pool_key = attrgetter("address", "vm.pool", "sku")
-    pools_before, pools_after = group_by(before.vms, get_pool_key), group_by(after.vms, get_pool_key)
+    pools_before, pools_after = _group_vms_by_pool(before.vms), _group_vms_by_pool(after.vms)
     pool_keys = dict.fromkeys((*pools_after, *pools_before))
     pools = tuple(
         _build_pool_before_and_after(pools_before.get(key, []), pools_after.get(key, []))

@@ -317,16 +317,16 @@ class _ClusterRacks(Struct):
 
 
 def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning per cluster or VNF moved by the plan from several racks to one rack, as a whole."""
+    """Yield a warning for each cluster (with its separate pools) or VNF of several VMs left on one rack of several."""
     racks_by_owner: dict[str, _ClusterRacks] = {}
     for vm_object in objects:
         if not vm_object.pools:  # removed, or unknown
             continue
         racks = racks_by_owner.setdefault(vm_object.request.demand.owner, _ClusterRacks(vm_object))
-        vms_after = vm_object.list_vms()
-        racks.before |= {vm.placement.rack for vm in vm_object.prior.existing.values()}
-        racks.after |= {vm.placement.rack for vm in vms_after}
-        racks.vms += len(vms_after)
+        racks_before, racks_after = vm_object.list_racks()
+        racks.before |= racks_before
+        racks.after |= racks_after
+        racks.vms += len(vm_object.list_vms())
     for racks in racks_by_owner.values():
         if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
             demand = racks.first_object.request.demand

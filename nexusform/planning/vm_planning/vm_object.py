@@ -247,6 +247,14 @@ class VmObject(Struct):
             placed_vms += [self.placements.vms[key] for key in pool.keys if key in self.placements.vms]
         return placed_vms
 
+    def list_names(self) -> list[str]:
+        """Return the names of the VMs after the plan, pools in order, numbers ascending."""
+        return [vm.name for vm in self.list_placed_vms()]
+
+    def list_newly_placed(self) -> list[tuple[str, str]]:
+        """Return the names and triggers of the VMs placed by this plan, in order of placement."""
+        return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.tokens]
+
     def list_vms(self) -> Sequence[PlacedVm]:
         """Return every VM after the plan; with an unknown demand all prior VMs."""
         if self.instance.is_removed:
@@ -254,6 +262,11 @@ class VmObject(Struct):
         if self.request.demand is NO_DEMAND:
             return tuple(self.prior.existing.values())
         return self.list_placed_vms()
+
+    def list_racks(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the racks of the VMs before and after the plan."""
+        vms_before, vms_after = self.prior.existing.values(), self.list_vms()
+        return frozenset(vm.placement.rack for vm in vms_before), frozenset(vm.placement.rack for vm in vms_after)
 
     def is_released_early(self, key: VmKey) -> bool:
         """Return whether a VM of an updated object is removed before anything is placed. VMs of a Kubernetes upgrade

@@ -57,7 +57,7 @@ def plan_vms(
     evaluation: Evaluation,
 ) -> PlannedVms:
     """Plan the blocks of clusters, pools, VMs and VNFs; `orphans` are their instances without a block. Pass one decides
-    the actions on VMs and places them. Pass two evaluates the blocks again with the placements.
+    the actions on VMs and re-places existing ones. Pass two places new VMs, and completes the arguments by placements.
     """
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
@@ -295,10 +295,7 @@ class _VmPlanner:
             # Re-created at the same location: the values are unchanged, but a step is needed.
             instance.decision = replace(instance.decision, action=Action.UPDATE)
         if not vm_object.is_unchanged:
-            # The names and triggers of the VMs placed by this plan, in order of placement.
-            placements = vm_object.placements
-            placed_vms = [(placements.vms[key].name, vm_object.get_trigger(key)) for key in placements.tokens]
-            present = [vm.name for vm in vm_object.list_placed_vms()]
+            placed_vms, present = vm_object.list_newly_placed(), vm_object.list_names()
             note = record_vm_placements(instance.prior_note, placed_vms, present, self.blocks.request.state.serial + 1)
             instance.private = record_previous_machines(
                 note, vm_object.get_left_machines(), {name for name, _ in placed_vms}, present
