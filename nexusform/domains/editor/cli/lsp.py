@@ -16,8 +16,9 @@ class LspArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("lsp", LspArguments, has_trust_flags=False)
 def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - one face
-    """Start the language server on stdin and stdout, for editors. Provides diagnostics, completion, hover, definitions,
-    renaming, formatting and placement hints.
+    """Start the language server on stdin and stdout, for editors.
+
+    Provides diagnostics, completion, hover, definitions, renaming, formatting and placement hints.
     """
     try:
         from nexusform.domains.editor.server import create_server
