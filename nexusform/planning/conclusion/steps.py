@@ -263,11 +263,11 @@ class _UsedObjectIndex:
         for address, values in before.items():
             if types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE):
                 self._places_before[str(values.get("id"))] = address
-        # Resources with a step before new VMs can be placed on them, by address as text.
-        self._offers_to_await: dict[str, Address] = {}
+        # Racks and machines created or enlarged by this plan, by address as text: new VMs on them wait for their step.
+        self._new_hardware: dict[str, Address] = {}
         for address, values in after.items():
             if address in created or _can_add_machine_capacity(before.get(address), values):
-                self._offers_to_await[str(address)] = address
+                self._new_hardware[str(address)] = address
         self._machines = machines
 
     def list_after(self, change: Change) -> Iterator[Address]:
@@ -276,8 +276,8 @@ class _UsedObjectIndex:
             yield from self._after.find_referenced(change.address.type, change.after)
         use = self._machines.get(change.address, _NO_MACHINES)
         for owner in use.offering_addresses:
-            if owner in self._offers_to_await:
-                yield self._offers_to_await[owner]
+            if owner in self._new_hardware:
+                yield self._new_hardware[owner]
 
     def list_before(self, address: Address, values: Values) -> Iterator[Address]:
         """Yield the objects used before the plan: those referenced, and the racks and machines of prior VMs."""

@@ -359,22 +359,24 @@ class BlockPlanner:
             self._add_to_inventory(instance)
 
     def _add_to_inventory(self, instance: Instance) -> None:
-        """Add the hardware offered by an instance, and its recorded VMs, to the inventory."""
+        """Add the machines of a rack or machine, and its recorded VMs, to the inventory. Check the limits of the
+        configuration for them: the number of all machines, and the size of a NUMA cell.
+        """
         if instance.type.add_to_inventory is None or instance.planned is None:
             return
         observed = add_observed_facts(instance.planned, instance.prior_note)
         problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
         add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior_note)
         self.diagnostics += instance.build_diagnostics(problems)
-        # The machines of a rack are alike: checking the first one against the limits of a cell is enough.
+        address = str(instance.address)
         machines: Sequence[Machine] = ()
-        if str(instance.address) in self.inventory.racks:
-            machines = self.inventory.racks[str(instance.address)].machines
-        elif str(instance.address) in self.inventory.machines:
-            machines = [self.inventory.machines[str(instance.address)].machine]
+        if address in self.inventory.racks:
+            machines = self.inventory.racks[address].machines
+        elif address in self.inventory.machines:
+            machines = [self.inventory.machines[address].machine]
         self._count_toward_limit("machines", len(machines))
         limits = self.request.limits
-        if machines:
+        if machines:  # those of a rack are alike: checking the first one is enough
             cpus, memory_gib = machines[0].cpus_per_cell, machines[0].memory_gib_per_cell
             self._check_cell_limit(instance, "cpus_per_cell", cpus, limits.cpus_per_cell)
             self._check_cell_limit(instance, "memory_gib_per_cell", memory_gib, limits.memory_gib_per_cell)

@@ -82,11 +82,14 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
 def _add_previously_failed_change(
     changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
 ) -> list[ArmChange]:
-    """Return the changes of a step, with the earlier failed change sent again.
+    """Return the changes of a step (`changes`), with the earlier failed change sent again. Its record is
+    `failed_change` (build_failure_record).
 
-    `failed_change` is its record (build_failure_record). It is dropped if its resource is deleted or re-created, joined
-    to another update of its resource, or else added at the end. `target` and `planned` are the object of the step: for
-    a pool in the block of a cluster, the cluster.
+    - Another update of its resource is sent together with it.
+    - It is dropped if its resource is deleted or re-created.
+    - Otherwise it is the last change.
+
+    `target` and `planned` are the object of the step: for a pool in the block of a cluster, the cluster.
     """
     arm_id = str(failed_change.get("id", ""))
     failed_target, values = target, planned

@@ -23,11 +23,15 @@ _Verdict = Mask | CycleAbort
 class _RuleModule(Protocol):
     """Module of one filter rule: accepted members, and the reason for the others."""
 
-    def find_eligible(self, request: PlacementRequest, members: MemberList, masks: BindingMasks, /) -> _Verdict: ...
+    def find_eligible(self, request: PlacementRequest, members: MemberList, masks: BindingMasks, /) -> _Verdict:
+        """Return the members accepted by the rule as a bit mask, or why the whole cycle stops. `masks`: the members
+        with bindings.
+        """
 
     def explain_rejection(
         self, request: PlacementRequest, members: MemberList, masks: BindingMasks, position: int, /
-    ) -> str: ...
+    ) -> str:
+        """Return why the rule rejects the member at this position, in the scheduler's words."""
 
 
 class SchedulerFilter(Struct, frozen=True):

@@ -365,6 +365,7 @@ def _check_target_port(value: Any) -> str:
 
 
 def _check_pod_count_or_percentage(value: Any) -> str:
+    """Return the rule broken by a number of pods such as 2 or "25%", as a clause; "" if it is valid."""
     if isinstance(value, str):
         return "" if _PERCENT.match(value) else "it is a number of pods, or a percentage such as 25%"
     return "" if 0 <= value <= MAX_INT32 else f"it is a number from 0 to {MAX_INT32}"

@@ -431,6 +431,7 @@ def _warn_unknown_nodes(
 
 
 def _has_existing_volume(claim: Manifest, storage: Storage) -> bool:
+    """Return whether a claim names its volume, or a volume is reserved for the claim (claimRef)."""
     volume_name = read_silently(claim, "spec").get_text("volumeName")
     return bool(volume_name) or (claim.namespace, claim.name) in storage.reserved_volumes
 

@@ -56,14 +56,16 @@ def list_site_losses(result: SiteResult) -> tuple[str, ...]:
 
 
 def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
-    """Build a clause per effect over all sites: `4 VMs are removed on 2 sites`."""
-    totals: Counter[tuple[Effect, str, str]] = Counter()
+    """Build a clause per effect of a loss (LOSS_EFFECTS) over all sites: `4 VMs are removed on 2 sites`. Other effects
+    are no loss and have none.
+    """
+    totals: Counter[tuple[str, Effect, str]] = Counter()  # objects by kind, effect and state
     site_counts: Counter[Effect] = Counter()
     for site in sites:
         for effect_count in site.result.disruptions:
-            totals[effect_count.effect, effect_count.kind, effect_count.state] += effect_count.count
+            totals[effect_count.kind, effect_count.effect, effect_count.state] += effect_count.count
         site_counts.update({effect_count.effect for effect_count in site.result.disruptions})
-    counts = [EffectCount(kind, effect, state, count) for (effect, kind, state), count in totals.items()]
+    counts = [EffectCount(*key, count) for key, count in totals.items()]
     clauses: list[str] = []
     for effect in LOSS_EFFECTS:
         if site_counts[effect]:

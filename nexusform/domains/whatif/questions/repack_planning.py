@@ -214,11 +214,14 @@ def find_blocking_constraints(
 def find_order_constraints(
     site: SiteSnapshot, request: RepackRequest, search: RepackSearch
 ) -> tuple[BlockingConstraint, ...]:
-    """Find the constraints possibly preventing an order of steps, and the number of re-creations without each."""
-    description = "if more VMs of a pool than its max_unavailable may be down at once"
-    attempts = [(Constraint.MAX_UNAVAILABLE, description, request)]
+    """Find each constraint to lift for an order of steps, after a search found none, and its number of re-creations. The
+    constraints are -window, a part of the request, and max_unavailable, lifted by the search itself.
+    """
+    attempts: list[tuple[Constraint, str, RepackRequest]] = []
     if request.window is not None:
-        attempts.insert(0, (Constraint.WINDOW, "without -window", replace(request, window=None)))
+        attempts.append((Constraint.WINDOW, "without -window", replace(request, window=None)))
+    description = "if more VMs of a pool than its max_unavailable may be down at once"
+    attempts.append((Constraint.MAX_UNAVAILABLE, description, request))
     return tuple(_search_without_constraints(site, search, attempts))
 
 
