@@ -102,7 +102,7 @@ class SplitCapacities:
         ]
 
     def _get_capacity_number(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
-        """Return the capacity number of a split (possible NUMA layout), with these VFs in each cell."""
+        """Return the index in the capacity table of a split (possible NUMA layout), with these VFs in each cell."""
         capacity = self._table.free_capacities[self._known_capacity]  # its hardware, disk and records stay
         cpus = tuple(free_cpus for free_cpus, _ in cells)
         memory = tuple(free_memory for _, free_memory in cells)

@@ -369,7 +369,7 @@ class PodSpec(Struct, frozen=True):
 
     @property
     def has_own_claims(self) -> bool:
-        """Whether each pod of the spec may need other nodes, by the volumes or devices of its claims."""
+        """Whether pods of this spec have claims of their own, for volumes or devices, so each may need other nodes."""
         return bool(self.claims or self.device_claims)
 
     @property

@@ -199,7 +199,7 @@ class PostgresBackend:
         return PostgresBackend(self._database, name)
 
     def delete_workspace(self, name: str) -> None:
-        """Delete the rows of a workspace and its versions."""
+        """Delete the row of a workspace; the database deletes its journal and versions (ON DELETE CASCADE)."""
         check_deletable(name, self.list_workspaces())
         statement = "DELETE FROM {schema}.workspaces WHERE name = %s"
         with self._open_session("delete the workspace") as connection:
