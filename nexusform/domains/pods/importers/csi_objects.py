@@ -36,13 +36,14 @@ class CsiStorageCapacity(Struct, frozen=True):
 
 class CsiLimits(Struct, frozen=True):
     """Limits by node and driver, attached volumes (node, driver, volume), the drivers with free storage to check, and
-    the free storage by class.
+    the free storage by class. Volumes of `unattached_drivers` need no attachment to a node (attachRequired: false).
     """
 
     maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)
     attachments: tuple[tuple[str, str, str], ...] = ()
     checked_drivers: frozenset[str] = frozenset()
     capacities: Mapping[str, list[CsiStorageCapacity]] = field(default_factory=dict)
+    unattached_drivers: frozenset[str] = frozenset()
 
     def list_storage_terms(self, storage_class: str, size: int) -> tuple[NodeSelectorTerm, ...] | None:
         """Return the nodes with enough free storage of a class (any of the terms), None for all."""
@@ -61,6 +62,7 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
     attachments: list[tuple[str, str, str]] = []  # node, driver, volume
     checked_drivers: set[str] = set()  # kube-scheduler checks their free storage
     capacities: dict[str, list[CsiStorageCapacity]] = {}  # by StorageClass
+    unattached_drivers: set[str] = set()
     for manifest in manifests:
         body = manifest.body
         match manifest.group, manifest.kind:
@@ -74,13 +76,17 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
                 volume = get_text(body, "spec", "source", "persistentVolumeName")
                 if attacher and volume:
                     attachments.append((get_text(body, "spec", "nodeName"), attacher, volume))
-            case "storage.k8s.io", "CSIDriver" if get_value_at_path(body, "spec", "storageCapacity") is True:
-                checked_drivers.add(manifest.name)
+            case "storage.k8s.io", "CSIDriver":
+                settings = get_mapping(body, "spec")
+                checked_drivers |= {manifest.name} if settings.get("storageCapacity") is True else set()
+                unattached_drivers |= {manifest.name} if settings.get("attachRequired") is False else set()
             case "storage.k8s.io", "CSIStorageCapacity":
                 capacity = _parse_storage_capacity(manifest)
                 if capacity is not None:
                     capacities.setdefault(str(body.get("storageClassName")), []).append(capacity)
-    return CsiLimits(maximums, tuple(attachments), frozenset(checked_drivers), capacities)
+    return CsiLimits(
+        maximums, tuple(attachments), frozenset(checked_drivers), capacities, frozenset(unattached_drivers)
+    )
 
 
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:

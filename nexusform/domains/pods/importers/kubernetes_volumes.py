@@ -295,23 +295,23 @@ def _is_for_one_node(namespace: str, name: str, storage: Storage) -> bool:
     claim = storage.claims.get((namespace, name))
     if claim is None:
         return False
-    spec = read_silently(claim, "spec")
-    volume = storage.volumes.get(spec.get_text("volumeName"), storage.reserved_volumes.get((namespace, name)))
-    if volume is not None and not csi_objects.find_volume_driver(volume):
+    volume = _find_claim_volume(claim, storage)
+    if volume is None and _has_existing_volume(claim, storage):
+        return False  # the volume was not read; a warning says so
+    driver = _find_claim_driver(claim, storage)
+    if driver in storage.csi.unattached_drivers or (volume is not None and not driver):
         return False
-    modes = (spec if volume is None else read_silently(volume, "spec")).get_texts("accessModes")
+    modes = read_silently(volume or claim, "spec").get_texts("accessModes")
     return _SINGLE_NODE_MODE in modes and not _SHARED_MODES.intersection(modes)
 
 
 def _find_claim_driver(claim: Manifest, storage: Storage) -> str:
     """Return the CSI driver of a claim's volume, or of its class if the volume is not known; "" without a driver."""
-    spec = read_silently(claim, "spec")
-    # A claim without a volumeName gets the volume reserved for it: one with its name in the claimRef.
-    reserved_volume = storage.reserved_volumes.get((claim.namespace, claim.name))
-    volume = storage.volumes.get(spec.get_text("volumeName"), reserved_volume)
+    volume = _find_claim_volume(claim, storage)
     if volume is not None:
         return csi_objects.find_volume_driver(volume)
-    return csi_objects.find_csi_provisioner(storage.classes.get(spec.get_text("storageClassName")))
+    class_name = read_silently(claim, "spec").get_text("storageClassName")
+    return csi_objects.find_csi_provisioner(storage.classes.get(class_name))
 
 
 def _list_exclusive_disks(volume: Fields) -> Iterator[InlineVolume]:
@@ -430,6 +430,16 @@ def _warn_unknown_nodes(
     fields.findings.append(problem)
 
 
+def _find_claim_volume(claim: Manifest, storage: Storage) -> Manifest | None:
+    """Return the volume named in a claim, else the volume reserved for the claim (claimRef). Return None if the claim
+    has no volume, or the named volume was not read.
+    """
+    volume_name = read_silently(claim, "spec").get_text("volumeName")
+    if volume_name:
+        return storage.volumes.get(volume_name)
+    return storage.reserved_volumes.get((claim.namespace, claim.name))
+
+
 def _has_existing_volume(claim: Manifest, storage: Storage) -> bool:
     """Return whether a claim names its volume, or a volume is reserved for the claim (claimRef)."""
     volume_name = read_silently(claim, "spec").get_text("volumeName")
@@ -470,10 +480,9 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
 
 def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
     """Return the nodes in reach of the volume of a bound claim; None for all. If they are unknown, also warn."""
-    volume_name = read_silently(claim, "spec").get_text("volumeName")
-    # Without a name in the claim, a volume is reserved for it (claimRef).
-    volume = storage.volumes.get(volume_name) if volume_name else storage.reserved_volumes[claim.namespace, claim.name]
+    volume = _find_claim_volume(claim, storage)
     if volume is None:
+        volume_name = read_silently(claim, "spec").get_text("volumeName")
         text = f'is bound to the volume "{volume_name}", but no manifest defines it'
         _warn_unknown_nodes(reference, text, f"volume {volume_name} is not on the cluster")
         return None

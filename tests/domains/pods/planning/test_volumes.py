@@ -154,18 +154,21 @@ def test_unusual_number_of_volumes_on_node_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "modes", "volume", "is_reported"),
+    ("replicas", "modes", "volume", "is_attached", "is_reported"),
     [
-        (2, ["ReadWriteOnce"], None, True),
-        (1, ["ReadWriteOnce"], None, False),
-        (2, ["ReadWriteMany"], None, False),
-        (2, ["ReadWriteOnce", "ReadOnlyMany"], None, False),
-        (2, ["ReadWriteOnce"], {"csi": {"driver": "disk.csi.azure.com", "volumeHandle": "v"}}, True),
-        (2, ["ReadWriteOnce"], {"nfs": {"server": "s", "path": "/"}}, False),
+        (2, ["ReadWriteOnce"], None, True, True),
+        (1, ["ReadWriteOnce"], None, True, False),
+        (2, ["ReadWriteMany"], None, True, False),
+        (2, ["ReadWriteOnce", "ReadOnlyMany"], None, True, False),
+        (2, ["ReadWriteOnce"], {"csi": {"driver": "disk.csi.azure.com", "volumeHandle": "v"}}, True, True),
+        (2, ["ReadWriteOnce"], {"csi": {"driver": "disk.csi.azure.com", "volumeHandle": "v"}}, False, False),
+        (2, ["ReadWriteOnce"], None, False, False),
+        (2, ["ReadWriteOnce"], {"nfs": {"server": "s", "path": "/"}}, True, False),
+        (2, ["ReadWriteOnce"], {}, True, False),  # the claim names a volume missing in the manifests
     ],
 )
 def test_read_write_once_volume_on_two_nodes_is_reported(
-    replicas: int, modes: list[str], volume: dict[str, Any] | None, is_reported: bool
+    replicas: int, modes: list[str], volume: dict[str, Any] | None, is_attached: bool, is_reported: bool
 ) -> None:
     """Example: kube-scheduler runs both replicas, and the second one waits for its volume."""
     spec = {"accessModes": modes, "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "disks"}
@@ -173,9 +176,12 @@ def test_read_write_once_volume_on_two_nodes_is_reported(
     if volume is not None:
         spec["volumeName"] = "v"
         body = {"capacity": {"storage": "1Gi"}, "accessModes": modes, "storageClassName": "disks", **volume}
-        objects.append(
-            json.dumps({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": body})
-        )
+        if volume:
+            objects.append(
+                json.dumps({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": body})
+            )
+    driver = {"metadata": {"name": "disk.csi.azure.com"}, "spec": {"attachRequired": is_attached}}
+    objects.append(json.dumps({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", **driver}))
     metadata = {"name": "shared", "namespace": "default"}
     objects.append(
         json.dumps({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
