@@ -132,15 +132,12 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     is_taint = verb is MemberEditKind.TAINT
     effect = f":{NO_SCHEDULE}" if is_taint else ""
     member, _, setting = text.partition(":")
-    if not member or setting in ("", "-"):
-        return None  # no member, or no key
-    if setting.endswith("-") and "=" not in setting:
-        return MemberEdit(verb, member, setting[:-1].removesuffix(effect))
-    setting = setting.removesuffix(effect)
+    is_removal = setting.endswith("-") and "=" not in setting
+    setting = setting.removesuffix("-" if is_removal else "").removesuffix(effect)
     key, equals, value = setting.partition("=")
     # A taint has no other effect, and perhaps no value; anything else has a value.
-    is_valid = ":" not in setting if is_taint else bool(equals)
-    return MemberEdit(verb, member, key, value) if key and is_valid else None
+    is_valid = ":" not in setting if is_taint else is_removal or bool(equals)
+    return MemberEdit(verb, member, key, None if is_removal else value) if member and key and is_valid else None
 
 
 def _parse_health_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
