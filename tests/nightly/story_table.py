@@ -257,19 +257,21 @@ def scale_ordered_set(draw: Draw) -> Story:
 
 
 def update_partition(draw: Draw) -> Story:
-    """A StatefulSet updated down to an ordinal."""
+    """A StatefulSet updated down to an ordinal, and possibly scaled to below or above its partition."""
     replicas = draw.randint(2, 4)
     strategy = draw.choice(
         (
             {"type": "OnDelete"},
             {"type": "RollingUpdate", "rollingUpdate": {"partition": draw.randint(1, replicas)}},
+            {"type": "RollingUpdate", "rollingUpdate": {"partition": replicas + draw.randint(0, 2)}},
             {"type": "RollingUpdate"},
         )
     )
     policy = draw.choice(("OrderedReady", "Parallel"))
-    more = {"podManagementPolicy": policy, "updateStrategy": strategy}
+    ordinals = {"start": draw.choice((0, 0, 3))}
+    more = {"podManagementPolicy": policy, "updateStrategy": strategy, "ordinals": ordinals}
     before = build_workload("StatefulSet", "db", build_pod_spec(), replicas=replicas, **more)
-    count = max(1, replicas + draw.randint(-1, 1))
+    count = max(1, replicas + draw.randint(-1, 2))
     after = build_workload("StatefulSet", "db", build_pod_spec(_NEW, 1500), replicas=count, **more)
     return Story(build_nodes(draw), [after], [before])
 

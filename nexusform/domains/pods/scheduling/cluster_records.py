@@ -393,8 +393,8 @@ class Strategy(StrEnum):
 class Workload(Struct, frozen=True):
     """Controller and its pods. A DaemonSet's replicas are its nodes; a bare Pod has one. `max_surge` and
     `max_unavailable` are pods (percentages resolved as Kubernetes rounds them); `max_unavailable_text` is the
-    configured text ("25%"). `first_ordinal` is a StatefulSet's first ordinal, `partition` the lowest ordinal of a
-    rolling update, `is_ordered` whether it waits for each pod. `max_surge_text` is a DaemonSet's configured maxSurge. A
+    configured text ("25%"). `first_ordinal` is a StatefulSet's first ordinal. A rolling update keeps the template of
+    `partition` pods from it on. `is_ordered`: it waits for each pod. `max_surge_text` is a DaemonSet's maxSurge. A
     Deployment that `is_paused` creates and replaces nothing, but is scaled. `previous_max_pods`: maximum pods of a
     scaled Deployment before, surge included (0: it is not scaled). `admission_error`: why the API server creates no pod
     of it, "" if it does. `current_revisions`: the revision labels of its pods with the current template, None if
@@ -444,6 +444,10 @@ class Workload(Struct, frozen=True):
     def select_current_pods(self, pods: Iterable[ExistingPod]) -> list[ExistingPod]:
         """Return the pods with the current template."""
         return [pod for pod in pods if self.is_current(pod.spec)]
+
+    def is_below_partition(self, number: int) -> bool:
+        """Return whether a pod of a StatefulSet keeps its former template in a rolling update."""
+        return number < self.first_ordinal + self.partition
 
     @property
     def allows_daemon_surge(self) -> bool:

@@ -17,6 +17,7 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Cluster,
     ExistingPod,
     PodKey,
+    PodSpec,
     PodState,
     Workload,
     format_pod_name,
@@ -229,13 +230,15 @@ class PodPredictor:
                 if workload_progress.is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
                     progress.pending_outdated_pods.append(former_pod)
                 else:  # an ordered set (OrderedReady) replaces no pod of a former template before it runs
-                    keeps_template = workload.is_ordered and not is_current
+                    may_keep_template = workload.is_ordered or workload.is_below_partition(pod.number)
+                    keeps_template = may_keep_template and not is_current
                     progress.pods_to_place.append(former_pod if keeps_template else retried_pod)
         missing_count = max(0, workload.replicas - len(pods))
         numbers = workload_progress.find_unused_pod_numbers(
             workload_progress.list_numbers(pods), workload.first_ordinal, missing_count
         )
         progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in numbers]
+        workload_progress.set_former_templates(progress, pods)
         return progress
 
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
@@ -398,8 +401,8 @@ class PodPredictor:
 
     def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
         """Place a pod, with its former template if it has one, and return the verdict. An ordered set replaces a pod of
-        a former template as soon as it runs. So once the pod gets a node here, it is removed and placed again with the
-        current template.
+        a former template as soon as it runs, but not below the partition. So once the pod gets a node here, it is
+        removed and placed again with the current template.
         """
         workload = progress.workload
         if pod.required_node:
@@ -407,7 +410,8 @@ class PodPredictor:
         if pod.former_spec is None:
             return self.session.place_pod(workload.pod, workload.key, pod.number)
         verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
-        if not verdict.node or not workload.is_ordered:  # it is Pending, or the rollout of a Deployment replaces it
+        # It is Pending, the rollout of a Deployment replaces it, or it keeps its template.
+        if not verdict.node or not workload.is_ordered or workload.is_below_partition(pod.number):
             progress.is_blocked |= not verdict.node  # the rollout waits for it
             return verdict
         age = self.session.age
@@ -464,12 +468,11 @@ class PodPredictor:
 
     def _request_pod_again(self, progress: WorkloadProgress, victim: ExistingPod, trigger: str, preemptor: str) -> None:
         """Request a pod again after its eviction; it is Pending until it is placed."""
+        node = victim.node
+        required_node = node if progress.is_daemon else ""
+        former_spec = progress.find_former_spec([victim, *progress.outdated_pods], victim.number)
         new_pod = PodToPlace(
-            number=victim.number,
-            required_node=victim.node if progress.is_daemon else "",
-            previous=victim.node,
-            trigger=trigger,
-            preempted_by=preemptor,
+            victim.number, required_node, node, trigger, preempted_by=preemptor, former_spec=former_spec
         )
         progress.pods_to_place.append(new_pod)
         if progress.has_started:  # else `_place_workload` decides it with the other pods
@@ -489,33 +492,31 @@ class PodPredictor:
 
     def _evict_expired_pods(self, progress: WorkloadProgress) -> bool:
         """Evict the pods of a workload after their tolerationSeconds, and return whether one leaves its node."""
-        key, spec = progress.workload.key, progress.workload.pod
+        workload = progress.workload
         pod_by_number = progress.requested_pods
-        placed_pods = [  # by this prediction
-            ExistingPod(key, outcome.number, outcome.node, spec)
-            for outcome in progress.outcomes.values()
-            if outcome.node
-        ]
+        placed_pods = progress.list_placed_pods()
         has_moved = False
-        for pod in (*progress.kept_pods, *placed_pods):
-            verdict = self._reschedule_after_toleration(pod)
+        for pod in (*progress.kept_pods, *progress.outdated_pods, *placed_pods):
+            spec = progress.get_recreated_spec(pod)
+            verdict = self._reschedule_after_toleration(pod, spec)
             if verdict is None:
                 continue  # it stays
             has_moved = True
-            if pod in progress.kept_pods:  # an existing pod, else one placed by this prediction
-                progress.kept_pods.remove(pod)
-                new_pod = PodToPlace(pod.number, previous=pod.node, trigger=pod_outcomes.NO_EXECUTE)
-                progress.pods_to_place.append(new_pod)
-            else:
+            if pod in placed_pods:
                 new_pod = pod_by_number[pod.number]
-            progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, new_pod)
+            else:  # an existing pod
+                (progress.kept_pods if pod in progress.kept_pods else progress.outdated_pods).remove(pod)
+                former_spec = None if workload.is_current(spec) else spec
+                new_pod = PodToPlace(pod.number, "", pod.node, pod_outcomes.NO_EXECUTE, former_spec=former_spec)
+                progress.pods_to_place.append(new_pod)
+            progress.outcomes[pod.number] = self._build_outcome(workload, verdict, new_pod)
         return has_moved
 
     def _evict_expired_unmanaged(self, pod: ExistingPod) -> bool:
         """Evict an unmanaged pod after its tolerationSeconds, and return whether it leaves its node."""
         if pod.node not in self.nodes or pod.key in self.displaced_pods:
             return False  # its node is unknown, or it was evicted already
-        verdict = self._reschedule_after_toleration(pod)
+        verdict = self._reschedule_after_toleration(pod, pod.spec)
         if verdict is None:
             return False  # it stays
         self._evict_unmanaged(pod, pod_outcomes.NO_EXECUTE)
@@ -527,13 +528,15 @@ class PodPredictor:
             self.session.remove_pod(replace(pod, node=verdict.node))  # undo the verdict: nothing creates it again
         return True
 
-    def _reschedule_after_toleration(self, pod: ExistingPod) -> PodVerdict | None:
-        """Place a pod again after its tolerationSeconds; return None without such a time or if it keeps its node."""
+    def _reschedule_after_toleration(self, pod: ExistingPod, spec: PodSpec) -> PodVerdict | None:
+        """Place a pod again with this spec after its tolerationSeconds. Return None without such a time, or if it keeps
+        its node and spec.
+        """
         if not self._compute_remaining_seconds(pod):  # evicted already (0), or never (None)
             return None
         self.session.remove_pod(pod)
-        verdict = self.session.place_pod(pod.spec, pod.workload, pod.number)
-        return None if verdict.node == pod.node else verdict
+        verdict = self.session.place_pod(spec, pod.workload, pod.number)
+        return None if (verdict.node, spec) == (pod.node, pod.spec) else verdict
 
     def _build_outcome(self, workload: Workload, verdict: PodVerdict, pod: PodToPlace) -> PodOutcome:
         """Return the outcome of a pod: KEEP for one still Pending, MOVE from a previous node, else PLACE."""

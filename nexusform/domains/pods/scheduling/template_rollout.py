@@ -48,13 +48,15 @@ class RolloutState(Struct):
     """Progress of a replacement: old pods that remain, removed old pods, new pods by number. `new_verdicts`
     begins with the new pods just decided; `existing_count` counts earlier ones. `is_blocked`: it waits for an
     unschedulable pod, or for `uncreated` ones with this `rejection`. `spare_numbers`: free numbers for new pods
-    without a predecessor. `pending_specs` are old pods without a feasible node, by number. `stuck_numbers`: existing
-    pods of the current template, not ready. `is_template_stuck`: none of that template is ready.
+    without a predecessor. `former_specs` are specs of new pods with a former template, by number. `pending_specs` are
+    old pods without a feasible node, by number. `stuck_numbers`: existing pods of the current template, not ready.
+    `is_template_stuck`: none of that template is ready.
     """
 
     remaining_pods: list[ExistingPod]
     new_verdicts: dict[int, PodVerdict]
     existing_count: int = 0
+    former_specs: dict[int, PodSpec] = field(default_factory=dict)
     removed_pods: list[ExistingPod] = field(default_factory=list)
     is_blocked: bool = False
     uncreated: int = 0
@@ -121,7 +123,7 @@ class _PodReplacement(Struct, frozen=True):
             return
         highest_stuck_number = max(state.stuck_numbers, default=-1)
         for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
-            if pod.number < self.workload.partition:
+            if self.workload.is_below_partition(pod.number):
                 return  # pods below the partition keep the old template
             if pod not in state.remaining_pods:
                 continue  # evicted for a new pod, and created again
@@ -140,7 +142,10 @@ class _PodReplacement(Struct, frozen=True):
         self._remove_pod(pod)
         state.uncreated = 0
         while next_removed < len(state.removed_pods):  # creating one may evict further ones
-            is_created = self._create_pod(state.removed_pods[next_removed].number)
+            former_pod = state.removed_pods[next_removed]
+            if self.workload.is_below_partition(former_pod.number):
+                state.former_specs[former_pod.number] = former_pod.spec
+            is_created = self._create_pod(former_pod.number)
             state.uncreated += not is_created  # rejected by a quota or on admission
             next_removed += 1
 
@@ -208,7 +213,8 @@ class _PodReplacement(Struct, frozen=True):
 
     def _create_pod(self, number: int) -> bool:
         """Create a new pod and place it; return False, and record the reason, if a quota or admission rejects it."""
-        rejection = self.workload.admission_error or self.quota_usage.try_add(self.workload.pod)
+        spec = self.state.former_specs.get(number, self.workload.pod)
+        rejection = self.workload.admission_error or self.quota_usage.try_add(spec)
         if rejection:
             self.state.rejection = rejection
             return False
@@ -217,8 +223,9 @@ class _PodReplacement(Struct, frozen=True):
 
     def _place_pod(self, number: int) -> None:
         """Place a new pod, and remove old ones evicted for it."""
-        verdict = self.session.place_pod(self.workload.pod, self.workload.key, number)
         state = self.state
+        spec = state.former_specs.get(number, self.workload.pod)
+        verdict = self.session.place_pod(spec, self.workload.key, number)
         for pod in list(state.remaining_pods):
             if pod not in verdict.victims:
                 continue
@@ -421,7 +428,10 @@ class TemplateRollout:
                 final_verdicts[number] = verdict
                 continue
             trigger = pod_outcomes.TEMPLATE_CHANGED if number in replaced_numbers else progress.creation_trigger
-            new_pod = PodToPlace(number, previous=old_nodes.get(number, ""), trigger=trigger)
+            former_spec = state.former_specs.get(number)
+            if former_spec is not None:  # evicted for another pod of the set, and created again
+                trigger = pod_outcomes.PREEMPTED
+            new_pod = PodToPlace(number, previous=old_nodes.get(number, ""), trigger=trigger, former_spec=former_spec)
             if number in kept_numbers:
                 new_pod = PodToPlace(find_unused_pod_numbers(taken_numbers, first_number, 1)[0], trigger=trigger)
                 taken_numbers.add(new_pod.number)

@@ -95,6 +95,32 @@ class WorkloadProgress(Struct):
             oldest_pods.setdefault(pod.node, pod)
         return [pod for pod in pods if pod.node and pod != oldest_pods[pod.node]]
 
+    def list_placed_pods(self) -> list[ExistingPod]:
+        """Return the pods placed by this prediction."""
+        key, pod = self.workload.key, self.workload.pod
+        placed_outcomes = [outcome for outcome in self.outcomes.values() if outcome.node]
+        return [ExistingPod(key, outcome.number, outcome.node, outcome.spec or pod) for outcome in placed_outcomes]
+
+    def get_recreated_spec(self, pod: ExistingPod) -> PodSpec:
+        """Return the spec of a pod created again after its eviction while the rollout does not proceed."""
+        # A Deployment's pod is created by its ReplicaSet, with the template of this set.
+        keeps_template = self.workload.has_rolling_update or self.workload.is_below_partition(pod.number)
+        return pod.spec if keeps_template or self.workload.is_current(pod.spec) else self.workload.pod
+
+    def find_former_spec(self, pods: Iterable[ExistingPod], number: int) -> PodSpec | None:
+        """Return the spec of a StatefulSet's pod to create below the partition: the former template. Return None for a
+        pod of the current template, also if none of the existing `pods` has a former one. Source: kubernetes
+        pkg/controller/statefulset/stateful_set_utils.go (newVersionedStatefulSetPod).
+        """
+        former_pods = [pod for pod in pods if not self.workload.is_current(pod.spec)]
+        if not former_pods or not self.workload.is_below_partition(number):
+            return None
+        pod = min(former_pods, key=lambda pod: (pod.number != number, pod.number))  # its own pod, else the first one
+        if pod.number == number:
+            return pod.spec
+        current = self.workload.pod  # the claim templates of a set never change, but each pod has its own volumes
+        return replace(pod.spec, claims=current.claims, volumes=current.volumes, bound_claims=current.bound_claims)
+
     @property
     def creation_trigger(self) -> str:
         """Trigger for newly created pods."""
@@ -123,13 +149,23 @@ def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> W
     return replace(workload, pod=newest_pod.spec)  # its ReplicaSet, the newest one, is scaled
 
 
+def set_former_templates(progress: WorkloadProgress, pods: Sequence[ExistingPod]) -> None:
+    """Give the former template to the requested pods of a StatefulSet below the partition. `pods` are its existing
+    pods. A Pending pod exists already, so it keeps the template that was set before.
+    """
+    progress.pods_to_place = [
+        pod if pod.was_pending else replace(pod, former_spec=progress.find_former_spec(pods, pod.number))
+        for pod in progress.pods_to_place
+    ]
+
+
 def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> None:
     """Drop the first new pod rejected by a quota or on admission, and all new ones after it; record the reason."""
     admitted_pods: list[PodToPlace] = []
     for pod in progress.pods_to_place:
         if pod.is_new:
             reason = progress.rejection or progress.workload.admission_error
-            progress.rejection = reason or quota_usage.try_add(progress.workload.pod)
+            progress.rejection = reason or quota_usage.try_add(pod.get_spec(progress.workload))
             if progress.rejection:
                 continue
         admitted_pods.append(pod)

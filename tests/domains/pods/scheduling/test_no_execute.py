@@ -119,3 +119,13 @@ def test_unmanaged_pods_leave_after_their_toleration() -> None:
         ("other-0", "move", "n2"),
         ("bare", "remove", ""),
     ]
+
+
+def test_outdated_pod_leaves_after_its_toleration() -> None:
+    """Pods of a former template are evicted like all others; a pod below the partition keeps its template."""
+    tolerant = build_workload("db", 2, kind="StatefulSet", cpu=300, partition=2, pod=build_toleration(60))
+    new = replace(tolerant, pod=replace(tolerant.pod, template="2"))
+    cluster = build_tainted_cluster(3, "n1")
+    outcomes = predict(cluster, build_existing_pods(tolerant, "n1", "n2"), [new]).outcomes
+    changes = [(outcome.action, outcome.node, outcome.spec.template) for outcome in outcomes if outcome.spec]
+    assert changes == [("move", "n3", "1"), ("keep", "n2", "1")]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling import workload_warnings
+from nexusform.domains.pods.scheduling import pod_outcomes, workload_warnings
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
@@ -139,3 +140,64 @@ def test_new_daemon_pod_of_higher_priority_evicts_the_old_one() -> None:
     prediction = predict(build_cluster(1), build_existing_pods(old, "n1"), [new, large])
     assert list_changes(prediction) == [("agent-0", "move", True), ("web-0", "place", False)]
     assert prediction.outcomes[0].spec == new.pod
+
+
+def build_partitioned_set(count: int, partition: int, *, is_ordered: bool = True) -> tuple[Workload, Workload]:
+    """Return a set before and after a change of its template, rolled out down to the partition."""
+    old = build_workload("db", count, kind="StatefulSet", cpu=300, partition=partition, is_ordered=is_ordered)
+    return old, replace(old, pod=replace(old.pod, template="2"))
+
+
+def list_templates(prediction: PodsPrediction) -> dict[str, str]:
+    """Return the template of each pod with a node, by name."""
+    return {outcome.name: outcome.spec.template for outcome in prediction.outcomes if outcome.node and outcome.spec}
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_pod_below_partition_is_created_again_with_its_former_template(is_ordered: bool) -> None:
+    """Source: newVersionedStatefulSetPod of kube-controller-manager."""
+    old, new = build_partitioned_set(3, 2, is_ordered=is_ordered)
+    # The nodes of pods 0 and 2 are lost.
+    lost = predict(build_cluster(2), build_existing_pods(old, "gone", "n1", "gone"), [new])
+    assert list_templates(lost) == {"db-0": "1", "db-1": "1", "db-2": "2"}
+    # A Pending pod below the partition keeps its template after it got a node.
+    pods = [*build_existing_pods(old, "", "n1"), ExistingPod(new.key, 2, "n2", new.pod)]
+    assert list_templates(predict(build_cluster(2), pods, [new])) == {"db-0": "1", "db-1": "1", "db-2": "2"}
+    again = predict(build_cluster(2), lost.list_existing_pods(), [new])
+    assert {outcome.action for outcome in again.outcomes} == {"keep"}
+
+
+def test_new_pods_below_partition_get_the_former_template() -> None:
+    """A partition above the replicas stages a new template: scaling out creates pods of the former one."""
+    old, new = build_partitioned_set(2, 4)
+    out = predict(build_cluster(3), build_existing_pods(old, "n1", "n1"), [replace(new, replicas=5)])
+    assert list_templates(out) == {"db-0": "1", "db-1": "1", "db-2": "1", "db-3": "1", "db-4": "2"}
+    # Without a pod of a former template, all pods get the current one.
+    assert set(list_templates(predict(build_cluster(2), (), [new])).values()) == {"2"}
+
+
+def test_partition_counts_from_the_first_ordinal() -> None:
+    """Source: updateStatefulSet counts replicas from spec.ordinals.start."""
+    old, new = (replace(workload, first_ordinal=5) for workload in build_partitioned_set(3, 2))
+    pods = [replace(pod, number=pod.number + 5) for pod in build_existing_pods(old, "n1", "n1", "n1")]
+    assert list_templates(predict(build_cluster(1), pods, [new])) == {"db-5": "1", "db-6": "1", "db-7": "2"}
+
+
+def test_pod_below_partition_evicted_by_its_own_set_keeps_its_template() -> None:
+    old, _ = build_partitioned_set(3, 2)
+    new = build_set_of_higher_priority(old, cpu=FULL)
+    prediction = predict(build_cluster(1), build_existing_pods(old, "n1", "n1", "n1"), [new])
+    states = {outcome.name: (outcome.spec, bool(outcome.node)) for outcome in prediction.outcomes}
+    assert states == {"db-0": (old.pod, False), "db-1": (old.pod, False), "db-2": (new.pod, True)}
+    reasons = {outcome.trigger for outcome in prediction.outcomes if not outcome.node}
+    assert reasons == {pod_outcomes.PREEMPTED}
+    after = predict(build_cluster(3), prediction.list_existing_pods(), [new])
+    assert list_templates(after) == {"db-0": "1", "db-1": "1", "db-2": "2"}
+
+
+def test_pod_below_partition_evicted_by_another_workload_keeps_its_template() -> None:
+    old, new = build_partitioned_set(2, 2)
+    large = build_workload("web", cpu=FULL, priority=1000)
+    prediction = predict(build_cluster(2), build_existing_pods(old, "n1", "n2"), [large, new])
+    assert set(list_templates(prediction).values()) == {"1"}
+    assert len(prediction.outcomes) == 3
