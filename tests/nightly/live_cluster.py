@@ -29,6 +29,7 @@ PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets",
+    "ControllerRevision": "/apis/apps/v1/namespaces/{}/controllerrevisions",
     "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets",
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "Pod": "/api/v1/namespaces/{}/pods",
