@@ -228,7 +228,7 @@ def _build_references(path: ModulePath, expression: Expression) -> list[_Referen
 
 
 def _build_reference(path: ModulePath, traversal: Traversal, block: _ResourceKey | None = None) -> _Reference:
-    """Build the reference of a traversal in a module; `block` is used for `each` and `count` only."""
+    """Build the reference of a traversal. The enclosing resource `block` matters for `each` and `count` only."""
     root = traversal.root.name
     resource = block if root in ("each", "count") else None
     return _Reference(path, root, tuple(map(_convert_step, traversal.steps)), resource)
