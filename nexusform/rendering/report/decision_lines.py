@@ -280,7 +280,7 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
 
 def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
     """Yield clauses on the certainty of the predictions: `rack counts exact for 168 of 215 VMs; Azure picks the
-    machines`. Missing data follows, and the number of certain pods with the doubts about others.
+    machines`. Then yield the missing data, and the number of certain pods with the assumptions others depend on.
     """
     yield from _describe_vm_confidence(plan, figures)
     if plan.missing_data:
@@ -323,8 +323,8 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
 
 
 def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
-    """Yield a clause for each limit blocking the plan, also because its result is unknown. Then yield the others,
-    `passed moved:5, capacity:5`. Without limits yield `none set`.
+    """Yield a clause for each limit blocking the plan; a limit with an unknown result blocks it, too. Then yield one
+    clause for the others: `passed moved:5, capacity:5`. Without limits yield `none set`.
     """
     if not results:
         yield "none set"

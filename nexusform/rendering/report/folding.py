@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -143,10 +142,10 @@ def _build_content_key(group: PlacementLineGroup) -> object:
 def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
     """Replace the id of the site in the lines of a pool."""
     assert group.table is not None, "the caller passes pools only"
-    replace_site = partial(_replace_site, site=group.table.site_id)
     lines = []
     for line in group.lines:
-        label, origin, target = map(replace_site, (line.label, line.origin, line.target))
+        texts = (line.label, line.origin, line.target)
+        label, origin, target = (_replace_site(text, group.table.site_id) for text in texts)
         lines.append(replace(line, label=label, origin=origin, target=target))
     return tuple(lines)
 
@@ -252,8 +251,8 @@ def _find_folded_key_position(address: Address) -> int | None:
 
 
 def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
-    """Fold addresses with one different key, such as the instances of one block: `rack.r[0..7,9]`. With too many keys
-    for a line, the text has their number and `keys` lists them.
+    """Fold addresses differing in one key, such as the instances of a block: `rack.r[0..7,9]`. `members` are their
+    positions in `addresses`. With too many keys for a line, the text has their number, and `keys` lists them.
     """
     first_address = addresses[members[0]]
     if len(members) == 1:
@@ -453,7 +452,7 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
 
 
 def _format_certain_count(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:
-    """Format a number of certain placed VMs; "" without samples or placed VMs."""
+    """Format how many of the placed VMs are certain: `168 of 215`; "" without placed VMs or repeated runs (samples)."""
     placed = sum(table.placed for table in tables)
     if not samples or not placed:
         return ""
@@ -482,7 +481,7 @@ def _describe_expected_spread(table: PlacementTable) -> str:
     expected = f"expected {format_range(table.expected_vms_per_rack)} per rack"
     if table.actual_racks != table.expected_racks:
         expected += f" on {format_count(table.expected_racks, 'rack')}"
-    racks = group_by(table.actual_vms_per_rack, table.actual_vms_per_rack.__getitem__)
+    racks = group_by(table.actual_vms_per_rack, lambda rack: table.actual_vms_per_rack[rack])  # by number of VMs
     # Racks with an unexpected number of VMs, most VMs first.
     unexpected_racks = []
     for number in sorted(racks.keys() - set(table.expected_vms_per_rack), reverse=True):

@@ -195,7 +195,7 @@ def select_vm_rows(plan: Plan, *actions: PlacementAction) -> list[PlacementChang
 
 
 def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:
-    """Yield the rows to show: all changes; kept objects only with `all`, or with a trigger (found elsewhere)."""
+    """Yield the rows of changed objects; with `all` also of kept ones. An object observed elsewhere is changed."""
     for row in plan.placements:
         is_unchanged = row.action is PlacementAction.KEEP and not row.trigger
         if not is_unchanged or detail is ShownPlacements.ALL:
