@@ -29,12 +29,12 @@ class CreationGroup(NamedTuple):
 
     @property
     def memory_gib(self) -> float:
-        """Host memory of all of them."""
+        """Host memory of all pools of the group."""
         return sum(pool.memory_gib for pool in self.pools)
 
     @property
     def is_existing(self) -> bool:
-        """Whether some of them existed before the plan."""
+        """Whether some pools of the group existed before the plan."""
         return any(pool.is_existing for pool in self.pools)
 
     @property

@@ -352,13 +352,14 @@ def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run]
 
 
 def _apply_approved_plan(run: Run, job: _ApplyCommandRun, plan: Plan, digest: str = "") -> int:
-    """Apply an approved plan; a plan without changes does not write the state."""
+    """Apply an approved plan and return the exit code. `digest` is the digest of a saved plan, "" for a new one."""
     outcome = _apply_with_progress(job, plan, lambda events, options: apply_plan(run, plan, events, options), digest)
     return _get_exit_code(_report_result(run, job, plan, outcome))
 
 
 def _get_exit_code(outcome: ApplyOutcome) -> int:
-    if not outcome.is_complete and not outcome.is_waiting_for_site:  # another tool changes the site
+    # To wait for changes of the site by another tool is no failure.
+    if not outcome.is_complete and not outcome.is_waiting_for_site:
         return 1
     return EXIT_WRONG_PREDICTION if outcome.wrong_certain_predictions else 0
 

@@ -240,7 +240,6 @@ def build_rollout_section(view: PlanReportData) -> Section:
     """
     if not view.plan.rollouts:
         return NO_SECTION  # otherwise the note alone would be content
-    # A table of start time, stage or wave, and action per rollout, in plan order.
     tables = []
     for rollout in view.plan.rollouts:
         snapshot = "" if rollout.resource_snapshot is None else f", resource snapshot {rollout.resource_snapshot}"
@@ -302,7 +301,9 @@ def build_pool_section(view: PlanReportData) -> Section:
 
 
 def build_new_pool_section(view: PlanReportData) -> Section:
-    """Build the pools with many new VMs. Fewer are listed one by one; then only pools with an unexpected spread."""
+    """Build the pools if many VMs are new. Few are listed one by one elsewhere: then build only the pools with an
+    unexpected spread over racks.
+    """
     section = _build_pools(view, build_site_pools(view.plan, view.changed_tables, MAX_LISTED_VMS))
     if len(select_vm_rows(view.plan, PlacementAction.PLACE)) > MAX_NEW_VMS:
         return section
@@ -476,7 +477,8 @@ def _name_group(group: PlacementLineGroup) -> str:
 
 def _build_item(line: PlacementLine) -> Item:
     """Build the item of a line; moves are highlighted."""
-    return Item(line.symbol, line.label, describe_line(line), line.action is PlacementAction.MOVE, line.count)
+    is_move = line.action is PlacementAction.MOVE
+    return Item(line.symbol, line.label, describe_line(line), is_strong=is_move, count=line.count)
 
 
 def describe_line(line: PlacementLine) -> Text:

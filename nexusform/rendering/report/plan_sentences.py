@@ -344,7 +344,7 @@ def describe_trigger(row: PlacementChange) -> str:
 
 
 def format_uncertainty_mark(row: PlacementChange) -> str:
-    """Return the mark of an uncertain location, "" for a certain one."""
+    """Return `uncertain` for a location with an assumption in the score `depends_on`; "" for a certain one."""
     return "uncertain" if row.scores.get("depends_on") else ""
 
 

@@ -114,7 +114,7 @@ def describe_rejection(plan: Plan) -> str:
 def format_violation(violation: SeparationViolation) -> str:
     """Format a violation of a separation rule: `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`."""
     locations = (("machine", violation.machine), ("rack", violation.rack), ("site", violation.site_id))
-    location = next((f"{kind} {name}" for kind, name in locations if name), "")
+    location = next((f"{kind} {name}" for kind, name in locations if name), "")  # the narrowest one
     trigger_note = enclose(" (", violation.trigger, ")")
     joining_note = enclose("; joined by ", violation.violating_member, trigger_note)
     return f"{location}: {', '.join(violation.members)}{joining_note}"

@@ -40,7 +40,7 @@ ARROW = StyledText("->", Style.ARROW)
 
 
 def list_spans(text: Text) -> tuple[str | StyledText, ...]:
-    """Return the parts of a text."""
+    """Return the parts of a text, with or without a style. A plain string is one part."""
     return text if isinstance(text, tuple) else (text,)
 
 

@@ -115,7 +115,7 @@ class _DifferenceRenderer:
     def render_attributes(
         self, nodes: Iterable[DifferenceNode], level: int, width: int, *, is_map: bool = False, show_null: bool = True
     ) -> list[str]:
-        """Render attributes or entries of a map: comments on changed sensitivity, and `name = value` aligned at `=`."""
+        """Render attributes, or with `is_map` map entries, aligned at `=`. Comments note a change of sensitivity."""
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for node in nodes:
