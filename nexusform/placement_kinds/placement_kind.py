@@ -86,7 +86,7 @@ def get_kind_noun(name: str) -> str:
 
 @cache
 def _find_kind_of_location(location_class: type[ObjectLocation]) -> PlacementKind:
-    """Return the kind with locations of this class; search once, because each kind tried is imported."""
+    """Return the kind with locations of this class. The result is cached, because the search imports kinds."""
     for name in KINDS:
         if KINDS[name].location_class is location_class:
             return KINDS[name]
