@@ -71,6 +71,7 @@ def _format_inefficient_sku(pool: LintPool, machines: Sequence[Machine], skus: S
 
 
 def _format_cell_remainder(sku: VmSku, cpus: int, memory: float) -> str:
+    """Format the vCPUs and memory left in a NUMA cell with as many VMs of a SKU as fit."""
     number = _count_vms_per_cell(sku, cpus, memory)
     return f"{cpus - number * sku.cpus_in_cell} vCPUs and {memory - number * sku.memory_in_cell} GiB"
 

@@ -39,7 +39,7 @@ class CreationGroup(NamedTuple):
 
     @property
     def is_newly_placed(self) -> bool:
-        """Whether this plan places all VMs, or checks them as if it did: another order is possible."""
+        """Whether this plan places all VMs of the group, or a check assumes so. Then another order is possible."""
         new_count = sum(len(pool.new_numbers) for pool in self.pools)
         return new_count > 0 and new_count == sum(pool.count for pool in self.pools)
 

@@ -171,7 +171,7 @@ class _ApplyCommandRun(Struct, frozen=True):
 
 
 def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
-    """Create the display and the lock options from the flags. Raises usage errors."""
+    """Create the run of an apply command with its display and lock options. Raises usage errors."""
     display = create_plan_display(
         flags.placement_flags,
         flags.view,
@@ -365,7 +365,7 @@ def _get_exit_code(outcome: ApplyOutcome) -> int:
 
 
 def _apply_remaining_steps(run: Run, job: _ApplyCommandRun, remaining_steps: RemainingSteps) -> ApplyOutcome:
-    """Apply the remaining steps of an earlier apply and report the result, as of a plan."""
+    """Apply the remaining steps of an earlier apply and report the result in the same way as for a plan."""
     outcome = _apply_with_progress(
         job, remaining_steps.plan, lambda events, options: apply_remaining_steps(run, remaining_steps, events, options)
     )

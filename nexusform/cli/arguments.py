@@ -108,7 +108,7 @@ class PositionalArgument(click.Argument):
     """An argument of ours: its completions come from the configuration and its state."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the words of a shell's completion."""
+        """Return the completions of a word: the choices of the argument, or names from the project."""
         if isinstance(self.type, click.Choice):
             return super().shell_complete(ctx, incomplete)
         from nexusform.cli.completion_values import list_argument_completions
@@ -209,7 +209,7 @@ def declare_positionals(*, metavar: str | None = None, required: bool = False) -
 
 
 def declare_flag_group(record: type[Record]) -> Record:
-    """Declare a group of shared flags."""
+    """Declare a group of shared flags: those of the fields of `record`."""
     return cast("Record", _FlagGroup(record))
 
 

@@ -391,7 +391,7 @@ class LazyGroup(click.Group):
         return cast("click.Command", getattr(import_module(module), attribute))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Accept `-help` with one dash too."""
+        """Accept `-help` with one dash, too. Store whether all commands are requested (-help=all)."""
         if args and args[0] in ("-help", "-h", "-help=all", _HELP_ALL):
             ctx.meta[_HELP_KEY] = args[0].endswith("=all")
             args = ["--help"]
@@ -427,7 +427,7 @@ class LazyGroup(click.Group):
         ]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands, without a row for the help flag."""
+        """Write the list of commands only; click would write the help flag, too."""
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -64,7 +64,7 @@ def _load_configuration() -> tuple[CommandContext, Configuration]:
     from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 
     context = CommandContext(environment=dict(os.environ))
-    return context, load_project_configuration(context)[0]
+    return context, load_project_configuration(context)[0]  # without its diagnostics
 
 
 def _is_local_state(context: CommandContext, configuration: Configuration) -> bool:
@@ -116,14 +116,13 @@ def _list_placed_objects(typed_words: Sequence[str]) -> list[str]:
 
 
 def _list_outputs(_typed_words: Sequence[str]) -> list[str]:
-    return list(_load_configuration()[1].root.outputs)
+    _, configuration = _load_configuration()
+    return list(configuration.root.outputs)
 
 
 def _list_failure_targets(flag: Sequence[str]) -> list[str]:
-    """List values of `-site`, `-rack`, `-machine` or `-cluster`: the name of each object, or its id if ambiguous.
-    `flag` has the name of the flag as its only element.
-    """
-    if flag[0] == "machine":
+    """List values of `-site`, `-rack`, `-machine` or `-cluster`: the name of each object, or its id if ambiguous."""
+    if flag[0] == "machine":  # the only element is the name of the flag
         racks = _list_attributes_of_type("nexus_rack")
         machines = chain.from_iterable(rack.get("machines") or () for rack in racks)
         return sorted(machines, key=compute_natural_sort_key)

@@ -90,8 +90,8 @@ class Confinement(Struct, frozen=True):
         return self.get_operator_confinement(path).resolve(path)
 
     def get_operator_confinement(self, path: str | Path) -> Confinement:
-        """Return the confinement of a path chosen by the operator, and of files below it: none outside the work tree.
-        Inside (as written, or by links of its directory), others control the target of the chosen name.
+        """Return the confinement of a path chosen by the operator, and of files below it. Outside the work tree it is
+        UNCONFINED. Inside, as written or by a link of its directory, others control the target of the chosen name.
         """
         if not self.root:
             return UNCONFINED

@@ -94,7 +94,7 @@ def _find_kind_of_location(location_class: type[ObjectLocation]) -> PlacementKin
 
 
 def get_location_kind(location: ObjectLocation) -> PlacementKind:
-    """Return the kind of a location."""
+    """Return the placement kind (VM, pod, binding) with locations of this class."""
     return _find_kind_of_location(type(location))
 
 

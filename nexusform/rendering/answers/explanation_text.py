@@ -169,7 +169,7 @@ _EXPLANATION_FORM: Final = RecordForm(
 def build_explanation_document(
     name: str, explanation: DecisionExplanation, certainty: PlacementCertainty | None = None, samples: int = 0
 ) -> dict[str, Any]:
-    """Build the explanation of a VM as JSON data: every ranked rack and machine, every rejection."""
+    """Build the explanation of a VM as JSON: ranked racks and machines, rejections, and shares over `samples` runs."""
     return {
         "object": name,
         **_EXPLANATION_FORM(explanation),

@@ -111,7 +111,7 @@ def _build_module_call(call: ModuleCall, registries: PluginRegistries, providers
     inputs = sorted(call.inputs.items())
     return {
         "source": call.source,
-        "expressions": {name: build_expression_document(expression) for name, (expression, _) in inputs},
+        "expressions": {name: build_expression_document(expression) for name, (expression, _span) in inputs},
         **_build_repetition(call.count, call.for_each),
         "module": _build_module(call.module, registries, providers),
         **_build_depends_on(call.depends_on),

@@ -227,7 +227,7 @@ _SURGE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
 
 
 def build_decision_document(plan: Plan) -> dict[str, Any]:
-    """Build the figures of a plan. Capacity is the certain number of VMs, null if unknown."""
+    """Build the figures of a plan for its approval. A capacity is a certain number of further VMs, null if unknown."""
     decision = build_decision(plan)
     return {
         "impact": _IMPACT_FORM(decision.impact),

@@ -75,7 +75,7 @@ def _list_change_references(analysis: _ReferenceAnalysis, changes: Iterable[Chan
             address = change.address
             blocks[address.module, (address.mode, address.type, address.name)] = None
     for module, block in blocks:
-        yield from analysis.list_block_references(module, block, attribute=())
+        yield from analysis.list_block_references(module, block, attribute=())  # of all attributes
 
 
 def _list_single_modules(module: Module, path: ModulePath) -> Iterator[ModulePath]:
@@ -192,7 +192,7 @@ class _ReferenceAnalysis:
         return _build_references(path, output.expression) if output else ()
 
     def list_block_references(self, path: ModulePath, key: _ResourceKey, attribute: _Steps) -> Iterable[_Reference]:
-        """Return the references of a resource, or of one attribute or nested block; () for an undeclared resource."""
+        """Return the references of a resource, or of its part `attribute` (steps of a path); () if it is undeclared."""
         block = self.find_module(path).resources.get(key)
         if block is None:
             return ()
@@ -228,7 +228,7 @@ def _build_references(path: ModulePath, expression: Expression) -> list[_Referen
 
 
 def _build_reference(path: ModulePath, traversal: Traversal, block: _ResourceKey | None = None) -> _Reference:
-    """Build the reference of a traversal. The enclosing resource `block` matters for `each` and `count` only."""
+    """Build the reference of a traversal. Only for `each` and `count`, it includes the enclosing resource `block`."""
     root = traversal.root.name
     resource = block if root in ("each", "count") else None
     return _Reference(path, root, tuple(map(_convert_step, traversal.steps)), resource)

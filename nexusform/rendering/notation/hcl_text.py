@@ -171,7 +171,7 @@ class PathMarks(Struct, frozen=True):
 
     @staticmethod
     def create(old: Iterable[Path] = (), new: Iterable[Path] = (), replacement: Iterable[Path] = ()) -> PathMarks:
-        """Create the marks from lists of paths."""
+        """Create the marks from paths: sensitive before (`old`) or after (`new`), or with forced replacement."""
         marks = PathMarks(build_path_trie(old), build_path_trie(new), build_path_trie(replacement))
         return NO_MARKS if marks == NO_MARKS else marks
 
@@ -192,4 +192,4 @@ NO_MARKS: Final = PathMarks()
 
 def _get_subtrie(trie: Any, step: PathStep | None) -> Any:
     """Return the trie of the paths through a step; None if no path leads there."""
-    return trie.get(step) if trie.__class__ is dict else None
+    return trie.get(step) if trie.__class__ is dict else None  # True or None has no paths of parts

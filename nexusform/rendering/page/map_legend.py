@@ -55,7 +55,7 @@ class ClusterStyle(Struct, frozen=True):
 
 
 def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
-    """Build a style per cluster in the given order. Clusters of the same colour have different patterns."""
+    """Build a style per cluster in the given order. When colours repeat, other patterns distinguish clusters."""
     keys = build_short_names(clusters)
     by_cluster: dict[str, ClusterStyle] = {}
     for number, cluster in enumerate(name for name in clusters if name != OUTSIDE):

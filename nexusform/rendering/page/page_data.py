@@ -285,7 +285,7 @@ class _NumberedValues:
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self._numbers: dict[bytes, int] = {}
+        self._numbers: dict[bytes, int] = {}  # positions in `values`, by the JSON text of a value
 
     def assign_number(self, value: Any) -> int:
         """Return the number of a value, assigned on first use."""

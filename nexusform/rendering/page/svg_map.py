@@ -65,8 +65,11 @@ def render_svg(plan: Plan) -> str:
     verdict = enclose("Blocked by ", describe_rejection(plan))
     if plan.errored:  # the maps have the current placement only
         return render_maps(maps, f"{verdict}. No changes were made", empty_text="The site has no VMs.")
-    pictures = () if maps else (part.picture(plan, verdict) for part in load_domain_parts(plan))
-    return next(filter(None, pictures), "") or render_maps(maps, verdict)
+    for part in () if maps else load_domain_parts(plan):
+        picture = part.picture(plan, verdict)
+        if picture:
+            return picture
+    return render_maps(maps, verdict)
 
 
 def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site.") -> str:

@@ -111,7 +111,7 @@ def render_table(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def render_diff(text: str) -> str:
-    """Move the signs of changed lines to the first column, because GitHub colours lines by it. Keep texts as is."""
+    """Move the signs of changed lines to the first column: GitHub colours lines by it. Lines of texts are unchanged."""
     return "\n".join(line if is_text else _move_sign_to_first_column(line) for line, is_text in mark_text_lines(text))
 
 

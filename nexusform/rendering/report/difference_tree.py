@@ -361,7 +361,7 @@ def is_equal_with_booleans(old: Any, new: Any) -> bool:
 
 
 def _get_part_or_absent(side: _Mapping, name: str, *, has_nulls: bool) -> Any:
-    """Return the value of a part, or ABSENT if it is missing, or null without `has_nulls`."""
+    """Return the value of a part, or ABSENT if it is missing. Without `has_nulls`, null counts as missing."""
     value = side.get(name, ABSENT)
     return ABSENT if value is None and not has_nulls else value
 
@@ -392,8 +392,8 @@ def _parse_json(text: Any) -> Any:
 
 
 def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
-    """Yield the attributes with the source order of labelled blocks, unless the order changes. Only labels on both
-    sides count: an added or removed block does not change the order.
+    """Yield the names of the computed attributes for the source order of labelled blocks, except changed orders. Only
+    labels on both sides count: an added or removed block does not change the order.
     """
     for name, block in schema.blocks.items():
         attribute = get_order_attribute(name)

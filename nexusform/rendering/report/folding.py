@@ -132,7 +132,7 @@ def _build_content_key(group: PlacementLineGroup) -> object:
     """Return a key, equal for groups to merge: placements with equal lines, and pools with equal lines apart from the
     id of their site. Other groups are never merged.
     """
-    if KINDS[group.kind].by_resource:
+    if KINDS[group.kind].by_resource:  # bindings of a placement
         return group.kind, group.lines
     if group.table is not None and group.lines:
         return group.kind, _normalize_lines(group)
@@ -140,7 +140,7 @@ def _build_content_key(group: PlacementLineGroup) -> object:
 
 
 def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
-    """Replace the id of the site in the lines of a pool."""
+    """Return the lines of a pool with a placeholder for the id of its site, to compare them with other sites."""
     assert group.table is not None, "the caller passes pools only"
     lines = []
     for line in group.lines:
@@ -410,7 +410,7 @@ def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> 
 
 
 def _replace_site(text: str, site: str) -> str:
-    """Replace the name of a site as a whole word."""
+    """Replace the name of a site, as a whole word, by a placeholder."""
     return re.sub(rf"(?<![A-Za-z0-9]){re.escape(site)}(?![A-Za-z0-9])", _SITE, text) if site in text else text
 
 

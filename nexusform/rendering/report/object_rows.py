@@ -335,7 +335,7 @@ class PlacementCounts:
 
     @property
     def kinds(self) -> set[str]:
-        """Kinds of objects with a row."""
+        """Kinds of the counted objects (VM, pod, binding)."""
         return {kind for kind, _ in self.counts}
 
     def list_counts(self, kind: str) -> list[tuple[int, str]]:

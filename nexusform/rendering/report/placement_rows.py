@@ -84,7 +84,7 @@ class PlacementLine(Struct, frozen=True):
 
     @property
     def remark(self) -> str:
-        """Trigger and doubt: `(new; or n0 if b arrives first)`, "" without either."""
+        """Note with the trigger and a possible other result: `(new; or n0 if b arrives first)`; "" without either."""
         return enclose("(", join_texts((self.trigger, self.doubt), "; "), ")")
 
 

@@ -356,7 +356,7 @@ def _build_pool_table(site: SitePools, *, has_placed: bool, is_only_site: bool) 
 
 
 def _build_pool_row(row: PoolRow, columns: int) -> Row:
-    """Build the row of a pool with as many cells as columns: the certainty is last and may be missing."""
+    """Build the row of a pool with its first `columns` cells. A table without certainty lacks the last two columns."""
     cells = (row.cluster, row.pool, row.sku, row.count, row.racks, row.per_rack, row.exact_counts, row.exact_machines)
     return Row(cells[:columns], note=row.note)
 

@@ -255,7 +255,7 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
 
 
 def describe_scale_in(plan: Plan) -> str:
-    """Return a sentence about the worst result of the platform's choice for shrinking pools; "" without such pools."""
+    """Return a sentence on the VMs a rack keeps at least if the platform shrinks pools; "" without such pools."""
     worst_cases = [
         f"{table.minimum_remaining_on_rack:,} of {table.cluster}/{table.pool}"
         for table in plan.placement_tables

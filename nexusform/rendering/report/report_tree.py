@@ -167,7 +167,7 @@ class Report(Struct, frozen=True):
 
     @property
     def alert_level(self) -> PlacementImpact | None:
-        """The impact, the highest one for a rejected plan; None without a plan."""
+        """The impact of the plan, always the highest if it is rejected; None for a report without a plan."""
         return PlacementImpact.LOSES if self.is_finding and self.impact is not None else self.impact
 
 
