@@ -140,7 +140,7 @@ class VmDemand(Struct, frozen=True):
     @property
     def cluster_id(self) -> str:
         """Id of the cluster of the VMs, also for a separate pool."""
-        return self.owner.partition(":")[2]
+        return self.owner.partition(":")[2]  # the owner is `nks:ID`
 
 
 # Demand of an object without requested VMs, or with unknown ones.

@@ -127,7 +127,7 @@ class _ReferenceAnalysis:
         `each` and `count` by the repeated block. Return () for an undeclared value.
         """
         module = self.find_module(reference.module)
-        name = str(next(iter(reference.steps), ""))
+        name = str(reference.steps[0]) if reference.steps else ""
         match reference.root:
             case "var":
                 path = reference.module
@@ -163,7 +163,7 @@ class _ReferenceAnalysis:
         resource_type = reference.root
         if resource_type == "data" and steps:
             mode, resource_type, steps = "data", str(steps[0]), steps[1:]
-        name, attribute = str(next(iter(steps), "")), steps[1:]
+        name, attribute = str(steps[0]) if steps else "", steps[1:]
         block = self.find_module(reference.module).resources.get((mode, resource_type, name))
         if block is None:
             return None

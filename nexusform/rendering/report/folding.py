@@ -435,7 +435,7 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     )
     if len(tables) == 1:
         # The VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`.
-        by_count = group_by(first_table.actual_vms_per_rack, first_table.actual_vms_per_rack.__getitem__)
+        by_count = group_by(first_table.actual_vms_per_rack, lambda rack: first_table.actual_vms_per_rack[rack])
         spread = "; ".join(f"{count:,} on {format_names(by_count[count])}" for count in sorted(by_count, reverse=True))
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
     # Describe the pools with another spread than expected: `expected 3..4 per rack for cluster-d`; "" without any.
