@@ -378,7 +378,7 @@ def _apply_with_progress(
     execute: Callable[[StepListener, PlanApplyOptions], ApplyOutcome],
     digest: str = "",
 ) -> ApplyOutcome:
-    """Execute the steps with a progress display and interrupt handling. `digest`: of a saved plan."""
+    """Execute the steps with a progress display and interrupt handling. `digest` identifies a saved plan ("": new)."""
     reporter, flags = job.reporter, job.flags
     with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(count_steps(plan)):
         options = PlanApplyOptions(

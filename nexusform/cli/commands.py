@@ -220,7 +220,7 @@ def define_command(
     name: str, record: type[Record], *, has_trust_flags: bool = True, accepts: Sequence[Flag] = ()
 ) -> Callable[[Callable[[Record], int]], Command]:
     """Make a function of an argument record a command; its docstring is the help text. A command without
-    configuration and state (`has_trust_flags=False`) has no TrustFlags.
+    configuration and state (`has_trust_flags=False`) has no TrustFlags. `accepts` are further hidden flags.
     """
 
     def make_command(function: Callable[[Record], int]) -> Command:

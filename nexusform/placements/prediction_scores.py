@@ -129,7 +129,7 @@ def compute_share_class(share: float) -> int:
 
 
 def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
-    """Parse the record in a private note; empty if it is missing or invalid."""
+    """Parse the prediction record in the private data of an object; skip invalid parts. It is empty if missing."""
     record: dict[tuple[str, int], ShareClassScore] = {}  # by subject and share class
     for subject, classes in get_mapping(private, RECORD_KEY).items():
         for name, figures in get_mapping(classes).items():

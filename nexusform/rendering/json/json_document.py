@@ -346,7 +346,7 @@ def _build_checks(results: Sequence[CheckResult], unchecked: Iterable[tuple[str,
         statuses = [instance.status for instance in instances]
         document = {
             "address": _build_check_address(kind, address),
-            "status": min(statuses, key=lambda status: _SEVERITY_RANKS.get(status, 4)),  # the most severe one
+            "status": min(statuses, key=lambda status: _SEVERITY_RANKS.get(status, 4)),  # the worst; others last
             "instances": list(map(_build_check_instance, instances)),
         }
         documents.append(document)

@@ -309,7 +309,7 @@ def _find_vm_row(
     for row in rows:
         if row.action in actions:
             return row
-    return next(iter(rows), None)  # the first one
+    return rows[0] if rows else None
 
 
 def _compute_mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> ChangeMark:

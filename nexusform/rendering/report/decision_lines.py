@@ -287,12 +287,11 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
         yield f"no data on {', '.join(plan.missing_data)}"
     if figures.pods:
         text = f"{figures.certain_pods:,} of {figures.pods:,} {select_word_form(figures.pods, 'pod')} certain"
-        doubts = ", ".join(f"{count:,} on {assumption}" for assumption, count in figures.doubts.items())
-        if doubts:
-            # The first doubt has the verb: `2 depend on a, 1 on b`.
-            verb = select_word_form(next(iter(figures.doubts.values())), "depends", "depend")
-            text += f"; {doubts.replace(' on ', f' {verb} on ', 1)}"
-        yield text
+        doubts: list[str] = []  # `2 depend on a`, `1 on b`: only the first one has a verb
+        for assumption, count in figures.doubts.items():
+            verb = "" if doubts else f" {select_word_form(count, 'depends', 'depend')}"
+            doubts.append(f"{count:,}{verb} on {assumption}")
+        yield join_texts((text, ", ".join(doubts)), "; ")
 
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:

@@ -483,7 +483,7 @@ def _build_item(line: PlacementLine) -> Item:
 
 def describe_line(line: PlacementLine) -> Text:
     """Return the text of a line after its name: `-> target`, `leaves origin`, `origin -> target` or `stays: target`.
-    The trigger and a doubt follow in brackets.
+    The trigger and a possible other result follow in brackets.
     """
     remark = enclose(" ", line.remark)
     target = StyledText(line.target, Style.STRONG)

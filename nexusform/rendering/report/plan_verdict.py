@@ -170,7 +170,7 @@ def compute_impact(plan: Plan) -> PlacementImpact:
 
 
 def build_notes(plan: Plan) -> list[tuple[str, str]]:
-    """Return pairs of heading and sentence about upgrades, doubts, dry run, rules and inputs, without empty ones."""
+    """Return (heading, sentence) pairs on upgrades, uncertainty, dry runs, rules and inputs, without empty ones."""
     sentences: list[tuple[str, str]] = []
     if plan.upgrades:
         from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
