@@ -358,8 +358,7 @@ def _apply_approved_plan(run: Run, job: _ApplyCommandRun, plan: Plan, digest: st
 
 
 def _get_exit_code(outcome: ApplyOutcome) -> int:
-    # To wait for changes of the site by another tool is no failure.
-    if not outcome.is_complete and not outcome.is_waiting_for_site:
+    if not outcome.is_complete and not outcome.is_waiting_for_site:  # to wait for another tool is no failure
         return 1
     return EXIT_WRONG_PREDICTION if outcome.wrong_certain_predictions else 0
 

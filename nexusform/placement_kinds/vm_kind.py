@@ -56,8 +56,7 @@ def _format_many_locations(placements: Sequence[Placement]) -> str:
         return ", ".join(f"{rack}: {text}" for rack, text in texts.items())
     racks_by_text = group_by(texts, lambda rack: texts[rack])
     if len(racks_by_text) == 1:  # all racks are alike
-        (common_text,) = racks_by_text
-        return f"{common_text} in each of {len(texts):,} racks"
+        return f"{texts[placements[0].rack]} in each of {len(texts):,} racks"
     ordered = sorted(racks_by_text, key=compute_natural_sort_key)
     return "; ".join(f"{text} in {_format_racks(racks_by_text[text])}" for text in ordered)
 

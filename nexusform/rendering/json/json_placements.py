@@ -249,6 +249,5 @@ def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
     }
     minimums: dict[str, int | None] = {}
     for name, figure in figures.items():
-        # Incomplete data give upper bounds, so no number is certain.
-        minimums[name] = None if figure is None or row.lacks_data else figure.minimum
+        minimums[name] = None if figure is None or row.lacks_data else figure.minimum  # missing data give a bound only
     return {"site": row.site, "vm_sku_name": row.vm_sku_name, **minimums}

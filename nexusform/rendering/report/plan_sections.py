@@ -301,9 +301,7 @@ def build_pool_section(view: PlanReportData) -> Section:
 
 
 def build_new_pool_section(view: PlanReportData) -> Section:
-    """Build the pools if many VMs are new. Few are listed one by one elsewhere: then build only the pools with an
-    unexpected spread over racks.
-    """
+    """Build the pools if many VMs are new. Few VMs are listed elsewhere: then build only pools of unexpected spread."""
     section = _build_pools(view, build_site_pools(view.plan, view.changed_tables, MAX_LISTED_VMS))
     if len(select_vm_rows(view.plan, PlacementAction.PLACE)) > MAX_NEW_VMS:
         return section
