@@ -64,7 +64,7 @@ class LintPool(Struct, frozen=True):
         return self.constraints.zones
 
     def build_demand(self, number: int | str) -> Demand:
-        """Return the scheduler's demand for one of its VMs."""
+        """Return the scheduler's demand for one of its VMs, by its number or key."""
         return Demand(VmName(self.owner, self.cluster, self.pool, number), self.sku, self.constraints)
 
     @property
@@ -119,12 +119,12 @@ class LintSite(Struct, frozen=True):
         return tuple(sorted({machine.rack for machine in self.machines}, key=str.encode))
 
     def list_racks(self, zones: frozenset[str] | None) -> tuple[str, ...]:
-        """Return the racks of these zones, in the same order."""
+        """Return the racks of these zones (None: all) in upgrade order."""
         inside = {machine.rack for machine in self._list_machines(zones)}
         return tuple(rack for rack in self.racks if rack in inside)
 
     def list_schedulable(self, zones: frozenset[str] | None) -> list[Machine]:
-        """Return the machines of these zones that take new VMs."""
+        """Return the machines of these zones (None: all) open to new VMs."""
         return [machine for machine in self._list_machines(zones) if not machine.unschedulable_reason]
 
     def _list_machines(self, zones: frozenset[str] | None) -> Sequence[Machine]:
@@ -165,7 +165,7 @@ MAXIMUM_ITEMS: Final = 6
 
 
 def build_finding(rule: str, detail: str, pool: LintPool, subject: Span | None = None, *, summary: str) -> Diagnostic:
-    """Build a warning of a rule about a pool; `summary` is the one-line form, after a name and a colon."""
+    """Build a warning of a rule about a pool, at `subject` or its block. `summary` is its short form, `NAME: TEXT`."""
     return build_warning(rule, detail, subject or pool.span, address=pool.address, block=pool.block, brief=summary)
 
 

@@ -37,7 +37,7 @@ def check(facts: LintInput) -> list[Diagnostic]:
 
 
 def _find_shared_machines(pools: Iterable[LintPool]) -> dict[str, list[str]]:
-    """Return the machines with more than one VM of a cluster, by name, with the pools of these VMs."""
+    """Return the pool of each VM on machines with several VMs of a cluster: `{"rack1-bm01": ["a", "a"]}`."""
     pools_by_machine: dict[str, list[str]] = {}
     for pool in pools:
         for vm in pool.vms.values():
@@ -47,7 +47,6 @@ def _find_shared_machines(pools: Iterable[LintPool]) -> dict[str, list[str]]:
 
 def _format_quorum_loss(pools: Sequence[LintPool]) -> str:
     """Return a sentence about the first machine needed for the quorum of a cluster's control plane, or "".
-
     A quorum is a majority of the control-plane VMs. A single VM has no quorum to lose.
     """
     control_plane = next((pool for pool in pools if pool.is_control_plane), None)

@@ -47,11 +47,11 @@ def check(facts: LintInput) -> list[Diagnostic]:
 
 
 def _is_sku_supported_by_machine(machine: Machine, sku: VmSku) -> bool:
-    return not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus)
+    return not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus)  # None: unknown
 
 
 def _format_inefficient_sku(pool: LintPool, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
-    """Format a SKU outperformed by another one of its type and size on all hardware of the machines; "" for others."""
+    """Return a sentence on a SKU of the same type and size, better on all hardware of the machines; "" without one."""
     kinds = {(m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku): m for m in machines}  # one machine of each
     better: dict[str, tuple[VmSku, int, float]] = {}  # by hardware
     for cpus, memory, machine_sku in sorted(kinds, key=str):
@@ -71,6 +71,7 @@ def _format_inefficient_sku(pool: LintPool, machines: Sequence[Machine], skus: S
 
 
 def _format_cell_remainder(sku: VmSku, cpus: int, memory: float) -> str:
+    """Format the vCPUs and memory left in a NUMA cell with as many VMs of a SKU as fit."""
     number = _count_vms_per_cell(sku, cpus, memory)
     return f"{cpus - number * sku.cpus_in_cell} vCPUs and {memory - number * sku.memory_in_cell} GiB"
 

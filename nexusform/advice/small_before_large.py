@@ -29,17 +29,17 @@ class CreationGroup(NamedTuple):
 
     @property
     def memory_gib(self) -> float:
-        """Host memory of all of them."""
+        """Host memory of all pools of the group."""
         return sum(pool.memory_gib for pool in self.pools)
 
     @property
     def is_existing(self) -> bool:
-        """Whether some of them existed before the plan."""
+        """Whether some pools of the group existed before the plan."""
         return any(pool.is_existing for pool in self.pools)
 
     @property
     def is_newly_placed(self) -> bool:
-        """Whether this plan places all VMs, or checks them as if it did: another order is possible."""
+        """Whether this plan places all VMs of the group, or a check assumes so. Then another order is possible."""
         new_count = sum(len(pool.new_numbers) for pool in self.pools)
         return new_count > 0 and new_count == sum(pool.count for pool in self.pools)
 

@@ -131,4 +131,4 @@ def _build_hypothetical_cost(
 
 
 def _format_shared_vm_count(pool: LintPool, outcome: SimulationResult) -> str:
-    return "two" if outcome.maximum.get(pool.owner, 0) == 2 else "two or more"
+    return "two" if outcome.maximum.get(pool.owner, 0) == 2 else "two or more"  # on the fullest machine

@@ -171,7 +171,7 @@ class _ApplyCommandRun(Struct, frozen=True):
 
 
 def _create_apply_job(flags: ApplyFlags) -> _ApplyCommandRun:
-    """Create the display and the lock options from the flags. Raises usage errors."""
+    """Create the run of an apply command with its display and lock options. Raises usage errors."""
     display = create_plan_display(
         flags.placement_flags,
         flags.view,
@@ -352,19 +352,19 @@ def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run]
 
 
 def _apply_approved_plan(run: Run, job: _ApplyCommandRun, plan: Plan, digest: str = "") -> int:
-    """Apply an approved plan; a plan without changes does not write the state."""
+    """Apply an approved plan and return the exit code. `digest` is the digest of a saved plan, "" for a new one."""
     outcome = _apply_with_progress(job, plan, lambda events, options: apply_plan(run, plan, events, options), digest)
     return _get_exit_code(_report_result(run, job, plan, outcome))
 
 
 def _get_exit_code(outcome: ApplyOutcome) -> int:
-    if not outcome.is_complete and not outcome.is_waiting_for_site:  # another tool changes the site
+    if not outcome.is_complete and not outcome.is_waiting_for_site:  # to wait for another tool is no failure
         return 1
     return EXIT_WRONG_PREDICTION if outcome.wrong_certain_predictions else 0
 
 
 def _apply_remaining_steps(run: Run, job: _ApplyCommandRun, remaining_steps: RemainingSteps) -> ApplyOutcome:
-    """Apply the remaining steps of an earlier apply and report the result, as of a plan."""
+    """Apply the remaining steps of an earlier apply and report the result in the same way as for a plan."""
     outcome = _apply_with_progress(
         job, remaining_steps.plan, lambda events, options: apply_remaining_steps(run, remaining_steps, events, options)
     )
@@ -377,7 +377,7 @@ def _apply_with_progress(
     execute: Callable[[StepListener, PlanApplyOptions], ApplyOutcome],
     digest: str = "",
 ) -> ApplyOutcome:
-    """Execute the steps with a progress display and interrupt handling. `digest`: of a saved plan."""
+    """Execute the steps with a progress display and interrupt handling. `digest` identifies a saved plan ("": new)."""
     reporter, flags = job.reporter, job.flags
     with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(count_steps(plan)):
         options = PlanApplyOptions(

@@ -72,12 +72,12 @@ class Flag(click.Option):
         **options: Any,
     ) -> None:
         super().__init__(list(names), **options)
-        self.is_output = is_output
-        self.is_switch = is_switch
-        self.is_tagged = is_tagged
+        self.is_output = is_output  # its value is the path of an output file
+        self.is_switch = is_switch  # its value can be omitted: `-name`
+        self.is_tagged = is_tagged  # its value includes its name: ("var", "a=1")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the values of a shell's completion; a switch has none and leaves the word to an argument."""
+        """Return the completions of a word after the flag. A switch takes no such word: it is an argument."""
         if self.is_switch:
             arguments = [parameter for parameter in ctx.command.params if isinstance(parameter, click.Argument)]
             return arguments[0].shell_complete(ctx, incomplete) if arguments else []
@@ -108,7 +108,7 @@ class PositionalArgument(click.Argument):
     """An argument of ours: its completions come from the configuration and its state."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the words of a shell's completion."""
+        """Return the completions of a word: the choices of the argument, or names from the project."""
         if isinstance(self.type, click.Choice):
             return super().shell_complete(ctx, incomplete)
         from nexusform.cli.completion_values import list_argument_completions
@@ -117,7 +117,7 @@ class PositionalArgument(click.Argument):
 
 
 def declare_switch_flag(meaning: str, *, default: bool = False, flag: str = "") -> bool:
-    """Declare a switch: `-name`, `-name=false`."""
+    """Declare a switch: `-name`, `-name=false`. Its name is `flag`, or else the name of the field."""
     options = {"is_switch": True, "type": click.BOOL, "default": default, "help": meaning}
     return cast("bool", _FlagDeclaration(options, default, flag))
 
@@ -129,7 +129,7 @@ def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
 
 
 def declare_text_flag(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = "") -> str:
-    """Declare a flag with a text: `-name=value` or `-name value`."""
+    """Declare a flag with a text: `-name=value` or `-name value`. Its name is `flag`, or else the name of the field."""
     options = {"type": str, "metavar": metavar, "default": default, "help": meaning}
     return cast("str", _FlagDeclaration(options, default, flag))
 
@@ -148,7 +148,7 @@ def declare_report_flags() -> tuple[str, ...]:
 
 
 def declare_repeatable_text(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tuple[str, ...]:
-    """Declare a repeatable flag with a text."""
+    """Declare a repeatable flag with a text. Its name is `flag`, or else the name of the field."""
     options = {"type": str, "metavar": metavar, "multiple": True, "help": meaning}
     return cast("tuple[str, ...]", _FlagDeclaration(options, default=(), flags=flag))
 
@@ -161,8 +161,8 @@ def declare_number(meaning: str, *, default: Default, minimum: int | None = None
 
 
 def declare_choice(meaning: str, choices: Sequence[str], *, metavar: str = "", flag: str = "") -> str:
-    """Declare a flag with one of several values, by default the first."""
-    default = next(iter(choices), "")
+    """Declare a flag with one of several values, by default the first. `flag` replaces the name of the field."""
+    default = choices[0] if choices else ""
     options = {
         "type": click.Choice(choices),
         "metavar": metavar or "|".join(choices),
@@ -209,12 +209,12 @@ def declare_positionals(*, metavar: str | None = None, required: bool = False) -
 
 
 def declare_flag_group(record: type[Record]) -> Record:
-    """Declare a group of shared flags."""
+    """Declare a group of shared flags: those of the fields of `record`."""
     return cast("Record", _FlagGroup(record))
 
 
 def build_click_parameters(record: type[Struct]) -> list[click.Parameter]:
-    """Build the click parameters of the fields of a record, in order."""
+    """Build the click parameters of the fields of a record, in order. The default of a field is its declaration."""
     parameters: list[click.Parameter] = []
     declarations: tuple[_Declaration, ...] = record.__struct_defaults__
     for name, declaration in zip(record.__struct_fields__, declarations, strict=True):
@@ -226,7 +226,7 @@ def build_click_parameters(record: type[Struct]) -> list[click.Parameter]:
 
 
 def build_arguments_record(record: type[Record], values: Mapping[str, Any]) -> Record:
-    """Fill the record with values of click by field name; missing ones have their defaults."""
+    """Build the record from the values of click by field name. Its fields declare the values of missing flags."""
     arguments: dict[str, Any] = {}
     declarations: tuple[_Declaration, ...] = record.__struct_defaults__
     for name, declaration in zip(record.__struct_fields__, declarations, strict=True):

@@ -64,7 +64,7 @@ class TrustFlags(Struct, frozen=True, kw_only=True):
 
 
 def get_trust_flags() -> TrustFlags:
-    """Return the trust flags of the running command."""
+    """Return the limits on untrusted configuration set by the running command; without a command their defaults."""
     context = click.get_current_context(silent=True)
     flags = context.meta.get(_TRUST_KEY) if context is not None else None
     return flags if isinstance(flags, TrustFlags) else build_arguments_record(TrustFlags, {})
@@ -220,7 +220,7 @@ def define_command(
     name: str, record: type[Record], *, has_trust_flags: bool = True, accepts: Sequence[Flag] = ()
 ) -> Callable[[Callable[[Record], int]], Command]:
     """Make a function of an argument record a command; its docstring is the help text. A command without
-    configuration and state (`has_trust_flags=False`) has no TrustFlags.
+    configuration and state (`has_trust_flags=False`) has no TrustFlags. `accepts` are further hidden flags.
     """
 
     def make_command(function: Callable[[Record], int]) -> Command:
@@ -316,7 +316,7 @@ def apply_global_options(arguments: list[str]) -> list[str]:
     becomes the command `version`, and each form of help the flag `--help` at the end. Raises a usage error.
     """
     arguments = _change_directory(arguments)
-    first = next(iter(arguments), "")
+    first = arguments[0] if arguments else ""
     name = first.lstrip("-").partition("=")[0]
     if first.startswith("-") and name in ("version", "v"):
         return ["version", *arguments[1:]]
@@ -391,7 +391,7 @@ class LazyGroup(click.Group):
         return cast("click.Command", getattr(import_module(module), attribute))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Accept `-help` with one dash too."""
+        """Accept `-help` with one dash, too. Store whether all commands are requested (-help=all)."""
         if args and args[0] in ("-help", "-h", "-help=all", _HELP_ALL):
             ctx.meta[_HELP_KEY] = args[0].endswith("=all")
             args = ["--help"]
@@ -427,7 +427,7 @@ class LazyGroup(click.Group):
         ]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands, without a row for the help flag."""
+        """Write the list of commands only; click would write the help flag, too."""
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -475,7 +475,7 @@ _NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to down
 
 
 def find_removed_flag(command: str, words: Iterable[str]) -> str:
-    """Return the first removed flag (`COMMAND -FLAG`, or one value of it) in a command line; "" if there is none."""
+    """Return the first removed flag (`COMMAND -FLAG`) or value (`COMMAND -FLAG=VALUE`) in a command line; else ""."""
     for word in words:
         flag = f"{command} -{word.lstrip('-')}"
         for name in (flag, flag.partition("=")[0]):

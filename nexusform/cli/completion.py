@@ -44,8 +44,8 @@ class _JoinedValueCompletion(ShellComplete):
 
 class _BashCompletion(_JoinedValueCompletion, BashComplete):
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Escape what bash reads twice: in the script's `read`, and on the command line."""
-        item.value = _SPECIAL.sub(r"\\\\\1", item.value)
+        """Escape special characters twice, because bash reads them in the script's `read` and on the command line."""
+        item.value = _SPECIAL.sub(r"\\\\\1", item.value)  # two backslashes before each
         return super().format_completion(item)
 
 

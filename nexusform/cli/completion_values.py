@@ -25,7 +25,7 @@ _FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})  
 
 def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> list[CompletionItem]:
     """Return the values that a flag with this metavar may have."""
-    if metavar in _FILES or flag == "var":  # -var and -var-file are one
+    if metavar in _FILES or flag == "var":  # -var is declared together with -var-file
         return [CompletionItem(incomplete, "file")]
     list_words = VALUES.get(metavar, _list_nothing)
     return _filter_by_prefix(list_words((flag,)), incomplete)
@@ -64,7 +64,7 @@ def _load_configuration() -> tuple[CommandContext, Configuration]:
     from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 
     context = CommandContext(environment=dict(os.environ))
-    return context, load_project_configuration(context)[0]
+    return context, load_project_configuration(context)[0]  # without its diagnostics
 
 
 def _is_local_state(context: CommandContext, configuration: Configuration) -> bool:
@@ -88,40 +88,41 @@ def _read_local_state() -> tuple[Configuration, State]:
 
 
 def _list_attributes_of_type(kind: str) -> list[Mapping[str, Any]]:
-    """Return the objects of a type in the state."""
+    """Return the attributes of each current object of a resource type in the state."""
     _, state = _read_local_state()
     return [current.attributes for address, current in state.list_current_objects() if address.type == kind]
 
 
-def _list_address_completions(_taken: Sequence[str]) -> list[str]:
+def _list_address_completions(_typed_words: Sequence[str]) -> list[str]:
     """List the resources of the root module, and all instances in state."""
     configuration, state = _read_local_state()
     blocks = (f"{kind}.{name}" for mode, kind, name in configuration.root.resources if mode == "managed")
     return sorted({*map(str, state.instances), *blocks})
 
 
-def _list_cluster_addresses(taken: Sequence[str]) -> list[str]:
-    return [address for address in _list_address_completions(taken) if "nexus_kubernetes_cluster." in address]
+def _list_cluster_addresses(typed_words: Sequence[str]) -> list[str]:
+    return [address for address in _list_address_completions(typed_words) if "nexus_kubernetes_cluster." in address]
 
 
-def _list_placed_objects(taken: Sequence[str]) -> list[str]:
+def _list_placed_objects(typed_words: Sequence[str]) -> list[str]:
     """List the VMs and bindings of the instance in the argument before."""
     _, state = _read_local_state()
     names: list[str] = []
     for address, current in state.list_current_objects():
-        if str(address) == taken[0]:  # the argument ADDRESS
+        if str(address) == typed_words[0]:  # the argument ADDRESS
             for attribute in ("nodes", "vnfcs", "bindings"):  # VMs of clusters, VMs of VNFs, bindings of placements
                 names += get_mapping(current.attributes, attribute)
     return sorted(names, key=compute_natural_sort_key)
 
 
-def _list_outputs(_taken: Sequence[str]) -> list[str]:
-    return list(_load_configuration()[1].root.outputs)
+def _list_outputs(_typed_words: Sequence[str]) -> list[str]:
+    _, configuration = _load_configuration()
+    return list(configuration.root.outputs)
 
 
 def _list_failure_targets(flag: Sequence[str]) -> list[str]:
     """List values of `-site`, `-rack`, `-machine` or `-cluster`: the name of each object, or its id if ambiguous."""
-    if flag[0] == "machine":
+    if flag[0] == "machine":  # the only element is the name of the flag
         racks = _list_attributes_of_type("nexus_rack")
         machines = chain.from_iterable(rack.get("machines") or () for rack in racks)
         return sorted(machines, key=compute_natural_sort_key)
@@ -134,7 +135,7 @@ def _list_failure_targets(flag: Sequence[str]) -> list[str]:
     return sorted(words, key=compute_natural_sort_key)
 
 
-def _list_workspaces(_taken: Sequence[str]) -> list[str]:
+def _list_workspaces(_typed_words: Sequence[str]) -> list[str]:
     from nexusform.workflow.states.workspaces import list_workspaces
 
     context, configuration = _load_configuration()

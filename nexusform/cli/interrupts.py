@@ -59,7 +59,7 @@ def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
 def _watch_signals(
     receiver: socket.socket, numbers: list[signal.Signals], interrupts: Interrupts, notify: Callable[[str], None]
 ) -> None:
-    """Read signals, one byte each, until the block ends."""
+    """Handle the signals from a socket, one byte each, until it is closed. Notify of the first, exit at the second."""
     with receiver:
         while received := receiver.recv(64):
             for number in received:

@@ -47,7 +47,7 @@ class JsonReporter(RunReporter):
         self._write_event(json_stream.create_refresh_start_event(parse_address(address), object_id, _get_timestamp()))
 
     def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions) -> None:
-        """Write drift, planned changes and placements, summaries, then the diagnostics; of a failed plan only these."""
+        """Write drift, planned changes, placements, summaries and diagnostics; for a failed plan only diagnostics."""
         if not plan.errored:
             for event in json_stream.create_plan_events(plan, _get_timestamp(), view.placement_flags.detail):
                 self._write_event(event)

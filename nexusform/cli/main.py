@@ -269,7 +269,7 @@ def _start_log(arguments: Sequence[str]) -> None:
     if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:  # used for a missing one
         click.echo(f'TF_WORKSPACE selects the workspace "{os.environ["TF_WORKSPACE"]}".', err=True)
     flags = [word.partition("=")[0] for word in arguments if word.startswith("-")]
-    command = "".join(arguments[:1]).partition("=")[0]
+    command = arguments[0].partition("=")[0] if arguments else ""
     log_event("info", "command", name=command, flags=flags, version=nexusform.__version__)
 
 

@@ -96,7 +96,7 @@ class PlanDisplay(Struct, frozen=True):
         )
 
     def report_plan(self, plan: Plan, run: Run, *, saved_path: str = "", next_step: bool = True) -> None:
-        """Report the plan, unless a report replaces the text on stdout; write the reports."""
+        """Print the plan, unless -report=FORMAT:- prints another form of it to stdout. Then write the reports."""
         project = run.project
         is_stdout_report = any(report.path == "-" for report in self.reports)
         if not is_stdout_report:
@@ -130,7 +130,7 @@ class PlanDisplay(Struct, frozen=True):
         self._write_reports(plan, sources, build_registries(), configuration=None, prior=EMPTY)
 
     def write_reports(self, plan: Plan, run: Run) -> None:
-        """Write the reports only."""
+        """Write the reports requested by -report, without printing the plan."""
         project = run.project
         self._write_reports(plan, project.sources, project.registries, project.configuration, run.stored.state)
 

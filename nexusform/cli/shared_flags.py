@@ -27,7 +27,7 @@ class ViewFlags(Struct, frozen=True, kw_only=True):
     no_color: bool = declare_switch_flag("Disable colours")
 
     def create_screen(self, *, is_aside: bool = False) -> Screen:
-        """Create the screen of the command. `is_aside`: stdout is for a document."""
+        """Create the screen of the command. With `is_aside` it uses stderr, because stdout is for a document."""
         return Screen(no_color=self.no_color, is_aside=is_aside)
 
 

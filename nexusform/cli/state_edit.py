@@ -140,8 +140,7 @@ def _apply_state_change(
     """Apply the change, or with -dry-run only check it. Return the state before it; None with errors."""
     context = create_context(arguments.state)
     if arguments.dry_run:
-        # Nothing is locked or written.
-        reading = read_state(context)
+        reading = read_state(context)  # nothing is locked or written
         diagnostics = list(reading.diagnostics)
         if reading.state is not None:
             _, problems = change(reading.state)  # the new state is not used

@@ -33,7 +33,7 @@ NO_STATE = build_error(
 
 
 def _read_state_and_print_errors(screen: Screen, state_path: str, *, checks_objects: bool = False) -> State | None:
-    """Read the state of -state and print its errors."""
+    """Read the state of -state and print its errors; return None with errors."""
     reading = read_state(create_context(state_path), checks_objects=checks_objects)
     screen.print_diagnostics(reading.diagnostics, reading.sources)
     return None if has_errors(reading.diagnostics) else reading.state

@@ -25,14 +25,14 @@ class Screen:
     """
 
     def __init__(self, *, no_color: bool = False, is_aside: bool = False) -> None:
-        self._is_aside = is_aside
+        self._is_aside = is_aside  # texts go to stderr, because stdout is for a document
         self.error_colour = not no_color and should_use_colour(os.environ, is_terminal=sys.stderr.isatty())
         has_colour = not no_color and should_use_colour(os.environ, is_terminal=sys.stdout.isatty())
         self.colour = self.error_colour if is_aside else has_colour
 
     @property
     def width(self) -> int:
-        """Columns to fill."""
+        """Columns to fill; a default width if stdout is redirected."""
         return self.known_width or DEFAULT_WIDTH
 
     @property
@@ -54,11 +54,11 @@ class Screen:
         return is_capable and not self.is_automated
 
     def print_text(self, text: str = "", *, end: str = "\n") -> None:
-        """Print to stdout."""
+        """Print to stdout, or to stderr if stdout is for a document."""
         click.echo(escape_log_commands(f"{text}{end}"), nl=False, err=self._is_aside, color=True)
 
     def print_wrapped(self, text: str) -> None:
-        """Print sentences to stdout, wrapped at words."""
+        """Print sentences like `print_text`, wrapped at words."""
         from nexusform.rendering.notation.colours import wrap_lines
 
         self.print_text("\n".join(wrap_lines(text, self.width)))

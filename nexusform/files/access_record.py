@@ -40,7 +40,7 @@ def start_access_record() -> None:
 
 
 def record_file_access(path: str, text: str) -> None:
-    """Record a file with values or settings."""
+    """Record the path and the digest of a file with values or settings."""
     _ACCESSES.files[os.path.abspath(path)] = sha256(text.encode()).hexdigest()  # noqa: PTH100 - keeps links
 
 
@@ -50,7 +50,7 @@ def record_server_access(origin: str) -> None:
 
 
 def read_variable(name: str) -> str:
-    """Return a variable of the environment, "" without one."""
+    """Return a variable of the environment and record its name; return "" without one."""
     value = os.environ.get(name, "")
     if value:
         _ACCESSES.variables.add(name)

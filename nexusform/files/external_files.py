@@ -171,7 +171,7 @@ def is_untrusted_path(path: str | Path, confinement: Confinement) -> bool:
 
 
 def explain_untrusted_file(name: str, path: str, content: str) -> str:
-    """Explain why a sandboxed run rejects a file of the work tree."""
+    """Explain why a sandboxed run rejects a file of the work tree. `content` is a remark in parentheses."""
     return (
         f'{name}: "{path}" is in the work tree of a sandboxed run ({content}). '
         "Use a file outside of the work tree, or -confine=false."
@@ -209,8 +209,8 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
 
 
 def list_command_files(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the path of a program, and the existing files of its arguments."""
-    program = shutil.which("".join(words[:1]), path=environment.get("PATH"))
+    """Yield the path of the program of a command line, and its arguments with the paths of existing files."""
+    program = shutil.which(words[0] if words else "", path=environment.get("PATH"))
     if program is not None:
         yield program
     yield from filter(os.path.lexists, words[1:])

@@ -90,8 +90,8 @@ class Confinement(Struct, frozen=True):
         return self.get_operator_confinement(path).resolve(path)
 
     def get_operator_confinement(self, path: str | Path) -> Confinement:
-        """Return the confinement of a path chosen by the operator, and of files below it: none outside the work tree.
-        Inside (as written, or by links of its directory), others control the target of the chosen name.
+        """Return the confinement of a path chosen by the operator, and of files below it. Outside the work tree it is
+        UNCONFINED. Inside, as written or by a link of its directory, others control the target of the chosen name.
         """
         if not self.root:
             return UNCONFINED
@@ -111,7 +111,7 @@ UNCONFINED: Final = Confinement()
 
 
 def open_regular_file(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
-    """Open a regular file (private if `flags` create it); without `follow` no link. Raises OSError, NotRegularFile."""
+    """Open a regular file and return its descriptor. Without `follow`, a link raises NotRegularFile. Raises OSError."""
     try:
         descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW), PRIVATE)
     except OSError as problem:
@@ -254,7 +254,7 @@ def _copy_file_mode(old: Path, new: Path) -> None:
 
 
 def _link_old_file(path: Path, backup: Path) -> Path | None:
-    """Give the file a second, temporary name next to its backup (or copy it). Return it; None if nothing is to keep."""
+    """Link (or copy) a file to a temporary path next to its backup. Return this path, or None for no file or a link."""
     if path.is_symlink() or not path.exists():
         return None  # of a link only the link is replaced: its target stays
     temporary = _build_temporary_path(backup)

@@ -86,7 +86,7 @@ def get_kind_noun(name: str) -> str:
 
 @cache
 def _find_kind_of_location(location_class: type[ObjectLocation]) -> PlacementKind:
-    """Return the kind with locations of this class; search once, because each kind tried is imported."""
+    """Return the kind with locations of this class. The result is cached, because the search imports kinds."""
     for name in KINDS:
         if KINDS[name].location_class is location_class:
             return KINDS[name]
@@ -94,7 +94,7 @@ def _find_kind_of_location(location_class: type[ObjectLocation]) -> PlacementKin
 
 
 def get_location_kind(location: ObjectLocation) -> PlacementKind:
-    """Return the kind of a location."""
+    """Return the placement kind (VM, pod, binding) with locations of this class."""
     return _find_kind_of_location(type(location))
 
 

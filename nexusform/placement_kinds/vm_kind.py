@@ -12,7 +12,7 @@ MAXIMUM_RACKS: Final = 4  # maximum number of racks listed separately
 
 
 def list_vm_names(resource_type: ResourceType, attributes: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the existing VMs of an object, and those without a machine."""
+    """Yield the names of the existing VMs of an object, then of its VMs without a machine."""
     family = resource_type.vms
     assert family is not None
     for vm in family.list_existing_vms(attributes):
@@ -47,16 +47,16 @@ def _build_document(placement: Placement) -> dict[str, Any]:
 
 
 def _format_many_locations(placements: Sequence[Placement]) -> str:
-    """Format few machines by name, more by rack, many racks by their common text."""
+    """Format few machines by name, more by rack, and many racks by text: `4 machines in each of 8 racks`."""
     machines = [placement.machine for placement in placements]
     if len(machines) <= MAXIMUM_NAMES:
         return ", ".join(machines)
     texts = _format_by_rack(placements)
     if len(texts) <= MAXIMUM_RACKS:
         return ", ".join(f"{rack}: {text}" for rack, text in texts.items())
-    racks_by_text = group_by(texts, texts.__getitem__)
+    racks_by_text = group_by(texts, lambda rack: texts[rack])
     if len(racks_by_text) == 1:  # all racks are alike
-        return f"{next(iter(racks_by_text))} in each of {len(texts):,} racks"
+        return f"{texts[placements[0].rack]} in each of {len(texts):,} racks"
     ordered = sorted(racks_by_text, key=compute_natural_sort_key)
     return "; ".join(f"{text} in {_format_racks(racks_by_text[text])}" for text in ordered)
 

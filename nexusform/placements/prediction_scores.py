@@ -51,7 +51,7 @@ class VerifiedPrediction(Struct, frozen=True):
 
     @property
     def share_class(self) -> int:
-        """Share class of this prediction: that of the measured share."""
+        """Class of the share (100, 90, 80, ...) before its reduction by the accuracy of earlier predictions."""
         return compute_share_class(self.share if self.measured_share is None else self.measured_share)
 
 
@@ -124,12 +124,12 @@ class PredictionRecordScore(Struct, frozen=True):
 
 
 def compute_share_class(share: float) -> int:
-    """Return 100 for certainty, else the tens of the percentage."""
+    """Return the class of a share (0..1): 100 for certainty, else its percentage rounded down to tens (0.37: 30)."""
     return _CERTAIN_CLASS if share >= 1 else int(share * 10 + 1e-9) * 10  # 0.3 * 10 may be below 3
 
 
 def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
-    """Parse the record in a private note; empty if it is missing or invalid."""
+    """Parse the prediction record in the private data of an object; skip invalid parts. It is empty if missing."""
     record: dict[tuple[str, int], ShareClassScore] = {}  # by subject and share class
     for subject, classes in get_mapping(private, RECORD_KEY).items():
         for name, figures in get_mapping(classes).items():

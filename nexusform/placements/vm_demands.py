@@ -28,7 +28,7 @@ class PlacementGroupRule(Struct, frozen=True):
 
 
 def _convert_number_or_percentage(text: str, total: int) -> int:
-    """Compute the amount of `1` or `33%`."""
+    """Return the number of VMs for a text: `3`, or a share of the total such as `33%`."""
     from nexusform.kubernetes.quantity import compute_amount_of_total
 
     return compute_amount_of_total(text, total)
@@ -71,7 +71,7 @@ class PoolDemand(Struct, frozen=True):
 
     @property
     def surge_size(self) -> int:
-        """Number of surge VMs of an upgrade of the pool; 1 for a control plane."""
+        """Number of VMs added by an upgrade before it removes old ones (max surge); 1 for a control plane."""
         size = len(self.numbers)  # a pool without VMs needs none
         return min(1 if self.pool == CONTROL_PLANE else _convert_number_or_percentage(self.max_surge, size), size)
 
@@ -140,7 +140,7 @@ class VmDemand(Struct, frozen=True):
     @property
     def cluster_id(self) -> str:
         """Id of the cluster of the VMs, also for a separate pool."""
-        return self.owner.partition(":")[2]
+        return self.owner.partition(":")[2]  # the owner is `nks:ID`
 
 
 # Demand of an object without requested VMs, or with unknown ones.

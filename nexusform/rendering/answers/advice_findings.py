@@ -29,7 +29,7 @@ def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> Report:
 def render_advice(
     findings: Sequence[Diagnostic], files: Mapping[str, SourceFile], *, colour: bool = False, width: int = DEFAULT_WIDTH
 ) -> str:
-    """Render every finding in its box without merging, and a closing line with a final newline."""
+    """Render each finding as a framed diagnostic with its source lines, then the number of findings by rule."""
     if not findings:
         return "No findings.\n"
     boxes = "".join(render_diagnostic(finding, files, colour=colour, width=width) for finding in findings)

@@ -83,7 +83,7 @@ def render_value(value: Value, indent: int = 0) -> str:
 
 
 def _render_null(value_type: Type) -> str:
-    """Render `null` with its type, if known."""
+    """Render `null` with its type: `tostring(null)`, `tolist(null) /* of string */`. An unknown type is omitted."""
     if value_type is DYNAMIC:
         return "null"
     if isinstance(value_type, PrimitiveType):
@@ -94,7 +94,7 @@ def _render_null(value_type: Type) -> str:
 
 
 def _wrap_in_conversion(value_type: Type, inner: str) -> str:
-    """Wrap a list, set or map in its conversion, `toset(...)`; objects and tuples have none."""
+    """Wrap the text of a list, set or map in its conversion function: `toset([...])`. Other texts are unchanged."""
     kind = _COLLECTION_NAMES.get(type(value_type))
     return f"to{kind}({inner})" if kind else inner
 
@@ -104,7 +104,7 @@ def _quote_string(text: str) -> str:
 
 
 def _escape_character(character: str) -> str:
-    """Escape a character of a string on one line, if it is not printable, a quotation mark or a backslash."""
+    r"""Escape a character for a quoted string: `\n`, `\x00`. Most printable characters are returned unchanged."""
     if character in _ESCAPES:
         return _ESCAPES[character]
     if character.isprintable():
@@ -113,15 +113,15 @@ def _escape_character(character: str) -> str:
 
 
 def _render_heredoc(text: str, indent: int) -> str:
-    """Render a multi-line text; `indent` is that of its first line, and nested texts are indented."""
+    """Render a multi-line text as a heredoc. `indent` is the indentation of the value in spaces; 0 at the top level."""
     lines = text.split("\n")
     end = choose_heredoc_end(lines)
-    opening = f"<<-{end}" if indent else f"<<{end}"  # `<<-` ignores the margin
+    opening = f"<<-{end}" if indent else f"<<{end}"  # HCL strips the margin of the lines after `<<-`
     margin = " " * indent
-    return "\n".join([opening, *indent_lines(map(_escape_line, lines), margin), f"{margin}{end}"])
+    return "\n".join([opening, *indent_lines(map(_escape_heredoc_line, lines), margin), f"{margin}{end}"])
 
 
-def _escape_line(line: str) -> str:
+def _escape_heredoc_line(line: str) -> str:
     return "".join(c if c.isprintable() or c == "\t" else _escape_character(c) for c in line)
 
 
@@ -156,7 +156,7 @@ def render_type(value_type: Type, indent: int = 0) -> str:
 
 
 def render_trace(part: TracedExpression, width: int) -> str:
-    """Render the tree, one or two lines per part, with its parts indented below."""
+    """Render an expression with its value as text, one or two lines. Its parts follow, indented in the same form."""
     return "".join(f"{line}\n" for line in _render_part_lines(part, 0, width))
 
 
@@ -193,7 +193,7 @@ def _format_on_one_line(text: str, max_length: int) -> str:
 
 def _format_part_type(part: TracedExpression) -> str:
     """Format the type of a part and its sensitive or unknown state on one line."""
-    if part.is_hidden:  # a sensitive value follows from it
+    if part.is_hidden:  # its value or type would reveal a sensitive value
         return "sensitive"
     texts = [_format_on_one_line(render_type(part.value.type), _MAX_TYPE_LENGTH)]
     if part.value.has_marks:  # its own marks, or those of its parts
@@ -207,7 +207,7 @@ _UNKNOWN_TEXTS: Final = {"yes": "", "partly": "partly unknown", "no": "unknown"}
 
 
 def _describe_known_parts(value: Value) -> str:
-    """Return whether a value is known: yes, partly, no."""
+    """Return "yes" for a value without unknown parts, "partly" for one with some, "no" for an unknown value."""
     if value.is_wholly_known:
         return "yes"
     return "partly" if value.is_known else "no"
@@ -228,13 +228,13 @@ def build_trace_document(part: TracedExpression) -> dict[str, Any]:
     elif value.is_wholly_known and not document["sensitive"]:
         document["value"] = convert_to_plain(value)[0]
     return document | {
-        "reasons": list(map(_build_reason_document, part.reasons)),
+        "reasons": list(map(_split_reason, part.reasons)),
         "parts": list(map(build_trace_document, part.parts)),
         "omitted": part.omitted,
         "repeated": part.is_repeated,
     }
 
 
-def _build_reason_document(reason: str) -> dict[str, str]:
+def _split_reason(reason: str) -> dict[str, str]:
     mark, _, text = reason.partition(": ")
     return {"mark": mark, "why": text}

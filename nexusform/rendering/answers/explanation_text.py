@@ -105,12 +105,12 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
 
 
 def _format_ranking_keys(keys: Iterable[RankingFigure]) -> str:
-    """Format the keys with a text."""
+    """Join the texts of the figures used to rank a candidate. A figure with the text "" is not shown."""
     return join_texts(key.text for key in keys)
 
 
 def _describe_choice(step: str, ranked: Sequence[RankedCandidate], tied: Sequence[RankedCandidate]) -> Iterator[_Note]:
-    """Yield the chosen candidate with its ranking keys: after a tie with all tied ones, else with the second best."""
+    """Yield (label, text) pairs on the best and second best rack or machine. After a tie, one pair names all tied."""
     best, *others = ranked
     figures = _format_ranking_keys(best.keys)
     if len(tied) > 1:
@@ -123,7 +123,7 @@ def _describe_choice(step: str, ranked: Sequence[RankedCandidate], tied: Sequenc
 
 
 def _describe_chosen_numa_cells(explanation: DecisionExplanation, placement: Placement) -> _Note:
-    """Return the heading of the fifth step with a sentence about the chosen NUMA cells and their reason."""
+    """Return a pair (label, text) with the NUMA cells chosen for a VM, and the reason for this choice."""
     count = len(placement.cells)
     if not count:
         return "5 cells", "unknown: the site does not report the cells of its VMs"
@@ -143,7 +143,7 @@ def _group_machines(rejections: Iterable[Rejection]) -> dict[tuple[str, str], li
 
 
 def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> str:
-    """Format the number of samples with the same location; "" without samples."""
+    """Format in how many repeated runs of the placement (samples) a VM has the same location; "" without samples."""
     if certainty is None or not samples:
         return ""
     shares = (certainty.rack, certainty.machine, certainty.rack_count)
@@ -169,7 +169,7 @@ _EXPLANATION_FORM: Final = RecordForm(
 def build_explanation_document(
     name: str, explanation: DecisionExplanation, certainty: PlacementCertainty | None = None, samples: int = 0
 ) -> dict[str, Any]:
-    """Build the explanation of a VM as JSON data: every ranked rack and machine, every rejection."""
+    """Build the explanation of a VM as JSON: ranked racks and machines, rejections, and shares over `samples` runs."""
     return {
         "object": name,
         **_EXPLANATION_FORM(explanation),
@@ -215,7 +215,7 @@ def build_removal_report(row: PlacementChange) -> Report:
     facts: list[str] = []
     if row.source is not None:
         facts.append(f"It runs on {format_location_text(row.source)}.")
-    is_predicted = row.provenance != "decided"
+    is_predicted = row.provenance != "decided"  # the site chooses the VM, not nexusform
     if row.trigger == "scale_in" and is_predicted and row.address.type.startswith("nexus_"):
         facts.append("On a real site Azure picks the VMs to remove.")
     return Report(f"{row.object} ({row.sku})", verdict, is_finding=False, facts=tuple(facts))
@@ -390,7 +390,7 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     return Report(address, verdict, is_finding=missing > 0, facts=(_SPREAD_RULE, hint), sections=tuple(sections))
 
 
-def _build_pool_section(pool: PoolPlacement, has_several: bool) -> Section:
+def _build_pool_section(pool: PoolPlacement, has_several_clusters: bool) -> Section:
     """Build a section on one pool: VMs per rack, zones, triggers of the placements, and names of its objects."""
     counts = pool.table.actual_vms_per_rack
     racks = ", ".join(f"{rack} {counts[rack]}" for rack in sorted(counts, key=compute_natural_sort_key))
@@ -399,7 +399,7 @@ def _build_pool_section(pool: PoolPlacement, has_several: bool) -> Section:
     if pool.origins:
         lines.append(f"Triggers: {'; '.join(map(_format_placement_cause, pool.origins))}.")
     lines.append(f"Objects: {format_list(pool.objects, 5)}.")
-    name = f"{pool.table.cluster}/{pool.table.pool}" if has_several else pool.table.pool
+    name = f"{pool.table.cluster}/{pool.table.pool}" if has_several_clusters else pool.table.pool
     return Section(name, tuple(lines))
 
 

@@ -56,7 +56,7 @@ def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
 
 
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:
-    """Return one sentence: the rejected plans, or the number of changed plans and of placed, moved and lost objects."""
+    """Return a sentence about all plans: `2 of 3 have changes; ..., nothing moves.`, or the names of rejected plans."""
     if rejected_paths:
         return f"{format_list(rejected_paths)} cannot be applied."
     changed_count = sum(plan.has_changes for _, plan in plans)
@@ -88,5 +88,5 @@ def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Secti
         table, _ = build_capacity_table(named_plan.plan.capacity, named_plan.plan.other_capacity)
         rows += [Row((named_plan.path, *row.cells)) for row in table.rows]
     if rows:
-        table = Table(("plan", "capacity", "before", "after"), tuple(rows), frozenset((2, 3)))
+        table = Table(("plan", "capacity", "before", "after"), tuple(rows), figures=frozenset((2, 3)))  # before, after
         yield Section("Spare capacity of the sites", table=table)

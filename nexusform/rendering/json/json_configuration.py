@@ -29,7 +29,7 @@ from nexusform.schemas.value_types import build_type_json
 
 
 def build_configuration_document(configuration: Configuration, registries: PluginRegistries) -> dict[str, Any]:
-    """Build providers and the module tree; each expression is its constant or its references."""
+    """Build the providers and the tree of modules of a configuration as Terraform's JSON."""
     providers: dict[str, Any] = {}
     root_module = _build_module(configuration.root, registries, providers)
     return {"provider_config": dict(sorted(providers.items())), "root_module": root_module}
@@ -111,7 +111,7 @@ def _build_module_call(call: ModuleCall, registries: PluginRegistries, providers
     inputs = sorted(call.inputs.items())
     return {
         "source": call.source,
-        "expressions": {name: build_expression_document(expression) for name, (expression, _) in inputs},
+        "expressions": {name: build_expression_document(expression) for name, (expression, _span) in inputs},
         **_build_repetition(call.count, call.for_each),
         "module": _build_module(call.module, registries, providers),
         **_build_depends_on(call.depends_on),
@@ -139,7 +139,7 @@ def _build_common_declaration_keys(declared: Output | Variable) -> dict[str, Any
 
 
 def _build_resource(block: ResourceBlock, registries: PluginRegistries, providers: Mapping[str, str]) -> dict[str, Any]:
-    """Build a resource block; `providers` maps its reference to a key of `provider_config`."""
+    """Build a resource block. `providers` maps the provider of a block (`simulated.lab`) to a `provider_config` key."""
     table = registries.data_sources if block.mode == "data" else registries.resource_types
     resource_type = table.get(block.type)
     prefix = "data." if block.mode == "data" else ""

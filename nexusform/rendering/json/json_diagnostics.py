@@ -41,7 +41,7 @@ def build_address_keys(address: Address) -> dict[str, Any]:
 
 
 def build_resource_keys(address: Address) -> dict[str, Any]:
-    """Build an address for the event stream."""
+    """Build the `resource` object of an event from the address of an instance."""
     module = format_module(address.module)
     text = str(address)
     return {
@@ -75,7 +75,7 @@ def build_diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, Source
 
 
 def build_finding_document(finding: Finding, files: Mapping[str, SourceFile]) -> dict[str, Any]:
-    """Build a diagnostic of a plan with its `preexisting` flag."""
+    """Build a diagnostic of a plan. `preexisting` is true if the plan did not cause it."""
     document = build_diagnostic_document(finding.diagnostic, files)
     return document | omit_empty({"preexisting": finding.is_preexisting})
 

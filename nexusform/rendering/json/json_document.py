@@ -103,7 +103,7 @@ def build_plan_document(
 
 
 def _select_changes(plan: Plan) -> Sequence[Change]:
-    """Return the changes of a plan; moves in a refresh-only plan are drift."""
+    """Return the changes to display. A refresh-only plan has none: its moved addresses are reported as drift."""
     return () if plan.mode is Mode.REFRESH_ONLY else plan.changes
 
 
@@ -115,7 +115,7 @@ def build_state_document(state: State, *, show_sensitive: bool = False) -> LazyO
 
 
 def _get_sensitive_paths(sensitive: bool) -> tuple[Path, ...]:
-    return ((),) if sensitive else ()
+    return ((),) if sensitive else ()  # the empty path means the whole value
 
 
 def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
 def _build_change_sides(
     actions: list[str], before: Any, after: Any, *, before_marks: Any, after_marks: Any, show: bool
 ) -> dict[str, Any]:
-    """Build `actions`, both sides of a change, and masks of their unknown and sensitive parts; `show`: unredacted."""
+    """Build `actions`, both values of a change, and masks of their parts. `show` keeps sensitive values unredacted."""
     before_value, after_value = drop_unknown_values(before), drop_unknown_values(after)
     if not show:
         # Hide a part on both sides if it is sensitive on one of them; the masks below differ by side.
@@ -209,7 +209,7 @@ def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
 
 def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
     """Build a value of `output_changes`."""
-    marks = True if output.sensitive else None
+    marks = True if output.sensitive else None  # of the whole value
     document = _build_change_sides(
         ACTIONS[output.action], output.before, output.after, before_marks=marks, after_marks=marks, show=show
     )
@@ -346,7 +346,7 @@ def _build_checks(results: Sequence[CheckResult], unchecked: Iterable[tuple[str,
         statuses = [instance.status for instance in instances]
         document = {
             "address": _build_check_address(kind, address),
-            "status": min(statuses, key=lambda status: _SEVERITY_RANKS.get(status, 4)),  # the most severe one
+            "status": min(statuses, key=lambda status: _SEVERITY_RANKS.get(status, 4)),  # the worst; others last
             "instances": list(map(_build_check_instance, instances)),
         }
         documents.append(document)
@@ -376,7 +376,7 @@ class _StoredCheck(Struct, frozen=True):
 
 
 def _build_stored_checks(stored: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Build the check results of a state, unchanged if they have another form."""
+    """Build the check results of a state. If one has an unexpected structure, return all as they are in the state."""
     try:
         checks = convert(list(map(dict, stored)), list[_StoredCheck])
         return _build_checks(list(chain.from_iterable(map(_convert_stored_results, checks))))
@@ -391,7 +391,7 @@ def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
 
 
 def _build_check_address(kind: str, address: str) -> dict[str, Any]:
-    """Build the parts of a declared address: of a resource, or as in `module.a.output.b` (module, kind, name)."""
+    """Build the JSON of an address: a resource, or another block such as `module.a.output.b` (module, kind, name)."""
     if kind == "resource":
         parsed = parse_address(address)
         module = format_module(parsed.module)  # "": the root module

@@ -41,7 +41,7 @@ from nexusform.scheduling.placement_decision import Rejection
 
 
 def build_placement_changes(plan: Plan, detail: ShownPlacements) -> Iterator[dict[str, Any]]:
-    """Build one object per listed row."""
+    """Yield the JSON of each placement change. `detail` selects whether unchanged objects are included."""
     return (_build_placement_change(row, detail) for row in select_placement_rows(plan, detail))
 
 
@@ -110,7 +110,7 @@ _VIOLATION_FORM: Final = RecordForm(
 
 
 def _build_violation(violation: SeparationViolation) -> dict[str, Any]:
-    sample = {} if violation.sample is None else {"sample": violation.sample}
+    sample = {} if violation.sample is None else {"sample": violation.sample}  # the seed of a repeated run
     return _VIOLATION_FORM(violation) | sample
 
 
@@ -227,7 +227,7 @@ _SURGE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
 
 
 def build_decision_document(plan: Plan) -> dict[str, Any]:
-    """Build the figures of a plan. Capacity is the certain number of VMs, null if unknown."""
+    """Build the figures of a plan for its approval. A capacity is a certain number of further VMs, null if unknown."""
     decision = build_decision(plan)
     return {
         "impact": _IMPACT_FORM(decision.impact),
@@ -240,7 +240,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
 
 
 def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
-    """Build the minimum figures of a site; those before are None for a new site, and all are None without data."""
+    """Build the certain numbers of VMs with capacity on a site. The numbers before the plan are None for a new site."""
     figures = {
         "before": row.before,
         "after": row.after,
@@ -249,5 +249,5 @@ def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
     }
     minimums: dict[str, int | None] = {}
     for name, figure in figures.items():
-        minimums[name] = None if figure is None or row.lacks_data else figure.minimum
+        minimums[name] = None if figure is None or row.lacks_data else figure.minimum  # missing data give a bound only
     return {"site": row.site, "vm_sku_name": row.vm_sku_name, **minimums}

@@ -75,7 +75,7 @@ def _list_change_references(analysis: _ReferenceAnalysis, changes: Iterable[Chan
             address = change.address
             blocks[address.module, (address.mode, address.type, address.name)] = None
     for module, block in blocks:
-        yield from analysis.list_block_references(module, block, attribute=())
+        yield from analysis.list_block_references(module, block, attribute=())  # of all attributes
 
 
 def _list_single_modules(module: Module, path: ModulePath) -> Iterator[ModulePath]:
@@ -127,7 +127,7 @@ class _ReferenceAnalysis:
         `each` and `count` by the repeated block. Return () for an undeclared value.
         """
         module = self.find_module(reference.module)
-        name = str(next(iter(reference.steps), ""))
+        name = str(reference.steps[0]) if reference.steps else ""
         match reference.root:
             case "var":
                 path = reference.module
@@ -163,7 +163,7 @@ class _ReferenceAnalysis:
         resource_type = reference.root
         if resource_type == "data" and steps:
             mode, resource_type, steps = "data", str(steps[0]), steps[1:]
-        name, attribute = str(next(iter(steps), "")), steps[1:]
+        name, attribute = str(steps[0]) if steps else "", steps[1:]
         block = self.find_module(reference.module).resources.get((mode, resource_type, name))
         if block is None:
             return None
@@ -192,7 +192,7 @@ class _ReferenceAnalysis:
         return _build_references(path, output.expression) if output else ()
 
     def list_block_references(self, path: ModulePath, key: _ResourceKey, attribute: _Steps) -> Iterable[_Reference]:
-        """Return the references of a resource, or of one attribute or nested block; () for an undeclared resource."""
+        """Return the references of a resource, or of its part `attribute` (steps of a path); () if it is undeclared."""
         block = self.find_module(path).resources.get(key)
         if block is None:
             return ()
@@ -228,7 +228,7 @@ def _build_references(path: ModulePath, expression: Expression) -> list[_Referen
 
 
 def _build_reference(path: ModulePath, traversal: Traversal, block: _ResourceKey | None = None) -> _Reference:
-    """Build the reference of a traversal in a module; `block` is used for `each` and `count` only."""
+    """Build the reference of a traversal. Only for `each` and `count`, it includes the enclosing resource `block`."""
     root = traversal.root.name
     resource = block if root in ("each", "count") else None
     return _Reference(path, root, tuple(map(_convert_step, traversal.steps)), resource)

@@ -183,7 +183,7 @@ def create_plan_summary_event(plan: Plan, time: str) -> Event:
 def create_placement_summary_event(plan: Plan, time: str) -> Event:
     """Create the event of the `Placements:` line, in total and by kind."""
     by_kind = build_placement_summaries(plan)
-    message = f"Placements: {', '.join(build_count_clauses(by_kind[0]))}."
+    message = f"Placements: {', '.join(build_count_clauses(by_kind[0]))}."  # the first one is for all kinds
     counts = {summary.kind or "all": _COUNTS_FORM(summary) for summary in by_kind}
     return create_event("placement_summary", message, time, placements=counts)
 

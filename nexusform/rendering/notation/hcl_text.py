@@ -105,14 +105,14 @@ def _render_value(plain: Any, value_type: Type, indent: int) -> str:
 
 
 def add_brackets(opening: str, lines: Sequence[str], closing: str, indent: int, step: int) -> str:
-    """Render the lines of a value or type between its brackets, indented by a further step."""
+    """Render lines between brackets. `indent` spaces precede the closing bracket, and `step` more precede a line."""
     if not lines:
         return f"{opening}{closing}"
     return "\n".join([opening, *indent_lines(lines, " " * (indent + step)), " " * indent + closing])
 
 
 def choose_heredoc_end(lines: Iterable[str]) -> str:
-    """Return an end word of a multi-line text: none of its lines."""
+    """Return the end word of a heredoc: `EOT`, or `EOT_`, `EOT__` and so on if a line of the text is the same word."""
     words = set(map(str.strip, lines))
     end = "EOT"
     while end in words:
@@ -171,12 +171,12 @@ class PathMarks(Struct, frozen=True):
 
     @staticmethod
     def create(old: Iterable[Path] = (), new: Iterable[Path] = (), replacement: Iterable[Path] = ()) -> PathMarks:
-        """Create the marks from lists of paths."""
+        """Create the marks from paths: sensitive before (`old`) or after (`new`), or with forced replacement."""
         marks = PathMarks(build_path_trie(old), build_path_trie(new), build_path_trie(replacement))
         return NO_MARKS if marks == NO_MARKS else marks
 
     def select_part(self, old: PathStep | None, new: PathStep | None) -> PathMarks:
-        """Return the marks of a part, given its step (name or position) on each side, None if it is not there."""
+        """Return the marks of a part, given its name or position before and after the change (None: it is absent)."""
         if self is NO_MARKS:
             return self
         inner = PathMarks(
@@ -191,5 +191,5 @@ NO_MARKS: Final = PathMarks()
 
 
 def _get_subtrie(trie: Any, step: PathStep | None) -> Any:
-    """Return the trie below a step, or None without a path there."""
-    return trie.get(step) if trie.__class__ is dict else None
+    """Return the trie of the paths through a step; None if no path leads there."""
+    return trie.get(step) if trie.__class__ is dict else None  # True or None has no paths of parts

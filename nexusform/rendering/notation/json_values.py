@@ -195,7 +195,7 @@ def _write_bracketed_parts(
 def encode_value(value: Any, *, pretty: bool = False) -> bytes:
     """Encode one value as JSON with numbers of any size; unsafe characters and CI log commands are escaped."""
     data = json_codec.render_json(value, indent=pretty)
-    if data.isascii() and b"##" not in data:
+    if data.isascii() and b"##" not in data:  # nothing to escape, as in most values
         return data
     return _ESCAPED_CHARACTERS.sub(_escape_code_units, data.decode()).encode()
 
@@ -212,5 +212,5 @@ def escape_texts(document: Any) -> Any:
 
 
 def _escape_code_units(match: re.Match[str]) -> str:
-    units = match.group().encode("utf-16-be")
+    units = match.group().encode("utf-16-be")  # JSON escapes UTF-16 code units, such as \ud83d\ude00
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))

@@ -76,7 +76,7 @@ def _render_attributes(attributes: dict[str, Any]) -> str:
 
 
 def build_breakable_name(text: str) -> Markup:
-    """Build a name with line-break opportunities after dots and underscores only."""
+    """Build a name with line-break opportunities (`<wbr>`), only after dots, underscores and opening brackets."""
     parts = re.split(r"(?<=[._\[])(?=.)", text)
     return Markup(build_element("wbr").join(map(escape_markup, parts)))
 

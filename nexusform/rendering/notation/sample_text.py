@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # loaded for what-ifs only
 
 
 def describe_fit(count: Interval) -> str:
-    """Return `fits` or `fit`; with bounds only, add the certain number: `fit, certain: 1`."""
+    """Return `fits` or `fit` for a number of VMs. If only bounds are known, add the lower one: `fit, certain: 1`."""
     verb = select_word_form(count.maximum, "fits", "fit")
     return verb if count.is_exact else f"{verb}, certain: {count.minimum:,}"
 

@@ -38,7 +38,7 @@ class PageContent(Struct, frozen=True):
 
 
 def build_page_content(plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries) -> PageContent:
-    """Build the sections of a plan and their data."""
+    """Build the HTML of the sections of a plan and the JSON data for their scripts."""
     view = PlanReportData(plan, sources, registries)
     maps = build_rack_maps(plan)
     report = build_plan_report(view)
@@ -127,7 +127,7 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
 def _build_verdict(view: PlanReportData, report: Report) -> Markup:
     """Build the decision with the counts of placements and changes; below it the notes and the number of findings."""
     lines = [*report.decision, *_build_count_lines(view)]
-    css_class = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]
+    css_class = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]  # (CSS class, label)
     if report.verdict:  # the reason of a rejection
         css_class = "denied"
     notes = plan_sections.build_note_section(view)

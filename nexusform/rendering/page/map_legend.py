@@ -40,7 +40,7 @@ class ClusterStyle(Struct, frozen=True):
     @property
     def fill(self) -> str:
         """The fill colour."""
-        return _PAINTS[self.colour][0]
+        return _PAINTS[self.colour][0]  # (fill, text colour)
 
     @property
     def tone(self) -> str:
@@ -55,7 +55,7 @@ class ClusterStyle(Struct, frozen=True):
 
 
 def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
-    """Build a style per cluster in the given order; the pattern shifts when the colours repeat."""
+    """Build a style per cluster in the given order. When colours repeat, other patterns distinguish clusters."""
     keys = build_short_names(clusters)
     by_cluster: dict[str, ClusterStyle] = {}
     for number, cluster in enumerate(name for name in clusters if name != OUTSIDE):
@@ -84,8 +84,8 @@ STYLE: Final = Markup(
 )
 
 
-def _build_line_pattern(lines: str) -> Markup:
-    return build_svg_element("path", d=lines, fill="none", stroke="#000000", stroke_opacity=0.28)
+def _build_line_pattern(path_data: str) -> Markup:
+    return build_svg_element("path", d=path_data, fill="none", stroke="#000000", stroke_opacity=0.28)
 
 
 _PATTERN_CONTENTS: Final = {

@@ -89,7 +89,7 @@ class Playback(Struct, frozen=True):
 
 
 def build_simulation_data(playbacks: Sequence[Playback], rows: Sequence[PlacementChange] = ()) -> dict[str, Any]:
-    """Build the document of a simulation: sites with their steps, and bindings and pods (`rows`)."""
+    """Build the page data of simulations: each site with its steps. `rows` are the bindings and pods of the plan."""
     sites = [{**_build_site(playback.site), "steps": list(map(_build_step, playback.steps))} for playback in playbacks]
     empty_lists: dict[str, Any] = {name: [] for name in ("changes", "members", "shared")}
     # Labels of the marks of VMs by number: kept, placed (not in a simulation), moved, removed.
@@ -107,7 +107,7 @@ def build_simulation_data(playbacks: Sequence[Playback], rows: Sequence[Placemen
 
 
 def _build_step(step: PlaybackStep) -> dict[str, Any]:
-    """Build a step of a simulation; VMs are positions in their list, figures are [pool, text, is_insufficient]."""
+    """Build a step of a simulation. `moves` has the positions of affected VMs in the list of VMs of the site."""
     figures = [[figure.pool, figure.text, figure.is_insufficient] for figure in step.figures]
     return {
         "title": step.title,
@@ -210,7 +210,7 @@ def _build_row_explanation(row: PlacementChange) -> dict[str, Any]:
     document = {
         "trigger": row.trigger,
         "reason": row.reason if row.reason != row.trigger else "",
-        "certainty": [certainty.rack_count, certainty.machine] if certainty is not None else None,
+        "certainty": [certainty.rack_count, certainty.machine] if certainty is not None else None,  # shares (0..1)
         "scores": drop_unknown_values(row.scores),
         "rejected": [[rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections],
     }
@@ -285,7 +285,7 @@ class _NumberedValues:
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self._numbers: dict[bytes, int] = {}
+        self._numbers: dict[bytes, int] = {}  # positions in `values`, by the JSON text of a value
 
     def assign_number(self, value: Any) -> int:
         """Return the number of a value, assigned on first use."""

@@ -93,7 +93,7 @@ def build_framed_table(
 def build_row(
     headers: Sequence[str], cells: Sequence[Part], figures: AbstractSet[int], kind: str | None = None
 ) -> Markup:
-    """Build a row of CSS class `kind`, its first cell as header. `data-head`: column names for cells shown as lines."""
+    """Build a table row in the CSS class `kind`. `figures` are number columns; `data-head` labels cells on a phone."""
     row_head, *other_cells = cells
     data_cells = [
         build_element("td", cell, class_=_get_cell_class(column, figures), data_head=headers[column] or None)
@@ -103,12 +103,12 @@ def build_row(
 
 
 def _get_cell_class(column: int, figures: AbstractSet[int]) -> str | None:
-    """Return the class of a cell: "n" for figures."""
+    """Return the CSS class of a cell: "n" in a column with numbers (`figures`), else None."""
     return "n" if column in figures else None
 
 
 def render_diff(text: str, label: str) -> Markup:
-    """Render lines coloured by their sign."""
+    """Render the lines of a diff, coloured by their sign (`+`, `-` or `~`). Lines of a multi-line text have no sign."""
     spans = []
     for line, is_text in mark_text_lines(text):
         sign = "" if is_text else line.lstrip()[:1]
@@ -118,7 +118,7 @@ def render_diff(text: str, label: str) -> Markup:
 
 
 def build_findings(findings: Sequence[Finding], sources: Mapping[str, SourceFile]) -> list[Markup]:
-    """Build every finding with its source lines; of very many of one id only the first few, except errors."""
+    """Build all errors, then the other findings. If very many have one id, the further ones are only listed."""
     by_error = group_by(findings, lambda finding: finding.level is Level.ERROR)
     listed_findings, remaining_findings = limit_findings_per_id(by_error.get(False, []))
     articles = [_build_finding(finding, sources) for finding in (*by_error.get(True, []), *listed_findings)]

@@ -63,7 +63,7 @@ class MapVm(Struct, frozen=True):
 
     @property
     def trigger(self) -> str:
-        """The trigger of the change, "" if unchanged."""
+        """The cause of the change of the VM, such as `scale_out`; "" if it is unchanged."""
         return self.row.trigger if self.row is not None else ""
 
 
@@ -207,7 +207,7 @@ def build_site_map(
 
 
 def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, list[int]]:
-    """Return the positions of VMs in their list, by machine; None: a VM without a place on this side."""
+    """Return the positions of the placements by machine. A placement is None if the VM does not exist on this side."""
     numbers: dict[str, list[int]] = {}
     for number, placement in enumerate(placements):
         if placement is not None:
@@ -309,7 +309,7 @@ def _find_vm_row(
     for row in rows:
         if row.action in actions:
             return row
-    return next(iter(rows), None)  # the first one
+    return rows[0] if rows else None
 
 
 def _compute_mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> ChangeMark:

@@ -53,7 +53,7 @@ def render_report_page(
     plays: Sequence[Playback] = (),
     rows: Sequence[PlacementChange] = (),
 ) -> str:
-    """Render the page: verdict, pictures (with `plays` a map), text, tables, appendix; `rows` can be searched."""
+    """Render a report as a page. Simulations (`plays`) replace `pictures` by a map. `rows` are found by its search."""
     data = build_simulation_data(plays, rows)
     if plays:
         # The initial colours of the map: without steps only free capacity is of interest.
@@ -88,7 +88,7 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
 
 
 def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Markup]) -> Markup:
-    """Build the decision block, per line a label with its texts, in CSS class `kind`; below it a list of facts."""
+    """Build the decision block in the CSS class `kind`: labels with their texts, and below them a list of facts."""
     block = [
         (build_element("dt", line.label), [build_element("dd", render_inline_code(text)) for text in line.texts])
         for line in lines

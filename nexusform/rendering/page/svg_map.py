@@ -60,13 +60,16 @@ _CONDENSED_SCALE: Final = _MapSizes(row=5, gap=1, cell=24, label=0, racks_per_li
 
 
 def render_svg(plan: Plan) -> str:
-    """Render the rack map of a plan as an SVG document with a final newline; without racks, the picture of a domain."""
+    """Render the rack map of a plan as an SVG document. Without sites, use the picture of a domain, if it has one."""
     maps = build_rack_maps(plan)
     verdict = enclose("Blocked by ", describe_rejection(plan))
     if plan.errored:  # the maps have the current placement only
         return render_maps(maps, f"{verdict}. No changes were made", empty_text="The site has no VMs.")
-    pictures = () if maps else (part.picture(plan, verdict) for part in load_domain_parts(plan))
-    return next(filter(None, pictures), "") or render_maps(maps, verdict)
+    for part in () if maps else load_domain_parts(plan):
+        picture = part.picture(plan, verdict)
+        if picture:
+            return picture
+    return render_maps(maps, verdict)
 
 
 def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site.") -> str:
@@ -155,15 +158,15 @@ class _SiteMapView(Struct, frozen=True):
     is_after: bool
 
     def list_vms(self, machine: MapMachine) -> tuple[int, ...]:
-        """Return the numbers of the VMs on a machine."""
+        """Return the VMs on a machine on this side (before or after), as positions in the list of VMs of the site."""
         return machine.after if self.is_after else machine.before
 
     def get_location(self, vm: MapVm) -> Placement | None:
-        """Return the location of a VM."""
+        """Return the location of a VM on this side (before or after the plan)."""
         return vm.after if self.is_after else vm.before
 
     def get_mark(self, vm: MapVm) -> ChangeMark:
-        """Return the mark of a VM: PLACED only after the plan, REMOVED only before it."""
+        """Return the mark of a VM on this side. A VM is PLACED only after the plan, and REMOVED only before it."""
         hidden_mark = ChangeMark.REMOVED if self.is_after else ChangeMark.PLACED
         return ChangeMark.KEPT if vm.mark is hidden_mark else vm.mark
 
@@ -174,7 +177,7 @@ _CURRENT: Final = (_SiteMapView("Current placement", is_after=True),)
 
 
 def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView]:
-    """Return both sides (before, after) if `has_both`, VMs existed before and something changes; else one side."""
+    """Return both sides (before, after) if the plan changes existing VMs and `has_both` allows two; else one side."""
     if site.is_current_only:
         return _CURRENT  # no plan, or a failed one
     if not has_both:
@@ -185,7 +188,7 @@ def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView
 
 
 def _select_unmarked(site: SiteMap) -> ChangeMark | None:
-    """Return the mark to omit: PLACED if most VMs are new, as on the page."""
+    """Return the mark without a sign on the map: PLACED if most VMs are new, else None."""
     return ChangeMark.PLACED if site.count_vms(ChangeMark.PLACED) * 2 > len(site.vms) else None
 
 
@@ -327,7 +330,7 @@ def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float
     inset = 0.5 if mark is ChangeMark.KEPT else 1.25  # a mark has a thick outline
     inner_rectangle = _compute_rectangle(left, width, scale, inset)
     parts = [build_svg_element("rect", class_=f"vm {mark.value}", **inner_rectangle, fill=style.fill)]
-    if style.pattern > 0:
+    if style.pattern > 0:  # 0: plain
         parts.append(build_svg_element("rect", **inner_rectangle, fill=f"url(#{style.pattern_name})"))
     label = f"{_MARK_SIGNS[mark]}{style.key}"
     if width < _LETTER_WIDTH * len(label) + _LETTER_MARGIN:
@@ -338,7 +341,7 @@ def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float
 
 
 def _compute_rectangle(left: float, width: float, scale: _MapSizes, inset: float) -> dict[str, float]:
-    """Compute the rectangle of a box without its outline."""
+    """Compute the rectangle of a box. It is smaller by `inset` on each side, with space for its outline."""
     return {
         "x": round(left + inset, 2),
         "y": inset,
@@ -361,7 +364,7 @@ def describe_vm(vm: MapVm) -> str:
 
 
 def render_text(left: float, top: float, text: str, kind: str) -> Markup:
-    """Render text at a position with the style of its kind."""
+    """Render text at a position in the CSS class `kind`."""
     return build_svg_element("text", join_markup(text), class_=kind, x=round(left, 2), y=top)
 
 

@@ -138,7 +138,7 @@ def _describe_diagnostic(diagnostic: Diagnostic) -> str:
 
 
 def _build_comment(path: str, first_line: int, last_line: int, body: str) -> dict[str, Any]:
-    """Build a comment on these lines of a file for the API."""
+    """Build a comment on these lines of a file for GitHub's API."""
     comment: dict[str, Any] = {"path": path, "line": last_line, "side": "RIGHT", "body": disable_bot_commands(body)}
     if first_line < last_line:
         comment |= {"start_line": first_line, "start_side": "RIGHT"}

@@ -18,7 +18,7 @@ from nexusform.rendering.text.change_stanza_text import SIGN_PATTERN, mark_text_
 
 
 def format_code(text: str) -> str:
-    """Format text as code, with any backticks inside; "" for no text."""
+    """Format text as inline code; "" for an empty text. A text with backticks is enclosed by more of them."""
     escaped_text = escape_control_characters(text).replace("\n", " ")
     fence = "`" * (1 + _measure_longest_backtick_run(escaped_text))
     return f"{fence} {escaped_text} {fence}" if len(fence) > 1 else enclose("`", escaped_text, "`")
@@ -111,7 +111,7 @@ def render_table(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def render_diff(text: str) -> str:
-    """Render stanzas with signs in the first column, where GitHub colours a line; not in user texts."""
+    """Move the signs of changed lines to the first column: GitHub colours lines by it. Lines of texts are unchanged."""
     return "\n".join(line if is_text else _move_sign_to_first_column(line) for line, is_text in mark_text_lines(text))
 
 
@@ -142,7 +142,7 @@ class ReportPart(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The rendered part."""
+        """The part as Markdown."""
         return disable_bot_commands(self.draw("\n".join(self.lines)))
 
 

@@ -98,7 +98,7 @@ def _build_last_line(plan: Plan, origin: CodeOrigin) -> ReportPart:
     evaluation = escape_plain_text(describe_plan_evaluation(plan))
     commit = enclose("commit ", format_code(origin.commit[:_COMMIT_LENGTH]))
     line = join_texts((commit, inventory, evaluation), " · ")
-    return ReportPart("The last line", importance=99, lines=tuple(filter(None, [line])), is_atomic=True)
+    return ReportPart("The last line", importance=99, lines=(line,) if line else (), is_atomic=True)  # cut last
 
 
 def _truncate_line(line: str) -> str:
@@ -155,7 +155,7 @@ def _build_outputs(view: PlanReportData) -> Section:
 
 
 def _build_recorded_drift(view: PlanReportData) -> Section:
-    """Build the drift of a refresh-only plan."""
+    """Build the section of the drift recorded by a refresh-only plan; NO_SECTION for other plans."""
     return plan_sections.build_drift_section(view) if view.is_refresh_only else NO_SECTION
 
 
@@ -258,11 +258,11 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     machines_per_line = _GROUP_SIZE * _GROUPS_PER_LINE
     for first in range(0, len(rack.machines), machines_per_line):
         machines = rack.machines[first : first + machines_per_line]
-        after = _render_row([_format_vm_count(machine.after, is_closed=machine.is_closed) for machine in machines])
+        after = _join_in_groups([_format_vm_count(machine.after, is_closed=machine.is_closed) for machine in machines])
         if not rack.existed_before:  # one line without slots; further ones have the first slot in the margin
             lines.append(fill_to_width(f"from {first + 1}" if first else name, _MARGIN_WIDTH) + after)
             continue
-        before = _render_row([_format_vm_count(machine.before, is_closed=False) for machine in machines])
+        before = _join_in_groups([_format_vm_count(machine.before, is_closed=False) for machine in machines])
         numbers = range(first + 1, first + len(machines) + 1, _GROUP_SIZE)
         lines.append(
             (fill_to_width(name, _MARGIN_WIDTH) + "  ".join(f"{number:<{_GROUP_SIZE}}" for number in numbers)).rstrip()
@@ -271,13 +271,13 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     return lines
 
 
-def _render_row(figures: Sequence[str]) -> str:
-    groups = ["".join(figures[start : start + _GROUP_SIZE]) for start in range(0, len(figures), _GROUP_SIZE)]
+def _join_in_groups(signs: Sequence[str]) -> str:
+    groups = ["".join(signs[start : start + _GROUP_SIZE]) for start in range(0, len(signs), _GROUP_SIZE)]
     return "  ".join(groups)
 
 
 def _format_vm_count(vms: int | None, *, is_closed: bool) -> str:
-    """Return the sign of a machine: its number of VMs, or its state; None is a missing machine."""
+    """Return the sign of a machine in the picture: its number of VMs, or a state. `vms` None: it does not exist."""
     if vms is None:
         return _NO_MACHINE
     if is_closed and not vms:  # VMs on a cordoned machine keep running and count

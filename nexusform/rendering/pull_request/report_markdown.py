@@ -245,10 +245,11 @@ def _render_new_findings(entries: FindingEntries, origin: CodeOrigin) -> list[st
 
 
 def _render_entry_text(entry: FindingEntry) -> str:
-    """Render the subjects of a finding, and its longest text that is short enough for a line, else its shortest one."""
+    """Render the subjects of a finding and its text, shortened to fit in a line if possible."""
     subject_prefix = enclose("", escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS)), ": ")
-    shortened_texts = list_shortened_texts(entry.text)
-    text = next((text for text in shortened_texts if len(text) <= _MAX_TEXT_LENGTH), shortened_texts[-1])
+    texts = list_shortened_texts(entry.text)  # from long to short
+    short_texts = [text for text in texts if len(text) <= _MAX_TEXT_LENGTH]
+    text = short_texts[0] if short_texts else texts[-1]
     return f"{subject_prefix}{escape_prose(text.rstrip())}"
 
 

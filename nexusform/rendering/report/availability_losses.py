@@ -33,7 +33,7 @@ _JOB: Final = "/Job/"
 
 
 def find_availability_losses(plan: Plan) -> Iterator[str]:
-    """Yield clauses on forgotten VMs losing their machine, weak control planes, and pools and workloads down."""
+    """Yield a clause for each loss: forgotten VMs without machine, weak control planes, pools and workloads down."""
     yield from describe_lost_vms(plan)
     yield from _describe_control_plane_losses(plan)
     for upgrade in plan.upgrades:
@@ -97,7 +97,7 @@ def _describe_workload_losses(plan: Plan) -> Iterator[str]:
     removal_times = _compute_removal_times(plan)
     workloads: dict[tuple[str, str], _Replicas] = {}  # by (address, workload name)
     for row in plan.placements:
-        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:  # `pool` is the workload of a pod
+        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:  # a pod; its `pool` is its workload, but not a job
             _add_pod_effect(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
     protected_workloads: set[str] = set()
     for upgrade in plan.upgrades:

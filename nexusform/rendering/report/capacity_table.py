@@ -129,7 +129,7 @@ def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[
 
 
 def _list_clusters_without_surge(capacities: Sequence[SpareCapacity]) -> tuple[list[str], list[str]]:
-    """Return the clusters without surge capacity, and the others with uncertain surge capacity."""
+    """Return the clusters without capacity for the surge VMs of an upgrade, and those with uncertain capacity."""
     insufficient: dict[str, None] = {}  # each cluster once, in order
     uncertain: dict[str, None] = {}
     for capacity in capacities:  # of one SKU each

@@ -154,8 +154,8 @@ def _build_condensed_texts(
 
 
 def _format_changed_lists(before: _Side, after: _Side) -> dict[str, str]:
-    """Return the texts for changed conditions and statuses: the predicted last condition, reached once everything that
-    starts is ready, and the number of clusters with a status.
+    """Return short texts in place of changed lists, by attribute. The conditions give the last one, as predicted for
+    the time when everything is ready. The statuses give their number: `(3 clusters)`.
     """
     texts: dict[str, str] = {}
     conditions = _get_changed_list(before, after, _CONDITIONS)
@@ -169,7 +169,7 @@ def _format_changed_lists(before: _Side, after: _Side) -> dict[str, str]:
 
 
 def _get_changed_list(before: _Side, after: _Side, name: str) -> Sequence[Any]:
-    """Return the items of an attribute after a change; none if it is unchanged or no list."""
+    """Return the items of a list attribute after a change; () if it is unchanged, or not a list."""
     items = get_list(after, name)
     return () if items == get_value_at_path(before, name) else items
 

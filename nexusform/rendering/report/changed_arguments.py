@@ -66,7 +66,8 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
 def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
     """Return clauses about the changes of an object made outside of nexusform."""
     marks = PathMarks.create(drift.sensitive, drift.sensitive)
-    return tuple(_build_clauses(Comparison().compare_objects(drift.before, drift.after, schema, marks), schema=None))
+    tree = Comparison().compare_objects(drift.before, drift.after, schema, marks)
+    return tuple(_build_clauses(tree, schema=None))  # a schema would omit computed attributes
 
 
 def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
@@ -85,7 +86,7 @@ def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str
 
 
 def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
-    """Return clauses about the paths changed deep inside an argument, by attribute; none for one with many paths."""
+    """Return clauses about changes deep inside of arguments, by attribute. Arguments with many changes are omitted."""
     clauses = {}
     for child in filter(_has_nested_changes, tree.children):
         marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
@@ -102,8 +103,7 @@ def _has_nested_changes(node: DifferenceNode) -> bool:
     """
     if node.symbol != CHANGED or node.kind not in _NESTED_KINDS or node.forces_replacement:
         return False
-    changed_kinds = {part.kind for part in node.children if part.symbol == CHANGED}
-    return not changed_kinds <= {NodeKind.LEAF}
+    return any(part.symbol == CHANGED and part.kind is not NodeKind.LEAF for part in node.children)
 
 
 def _build_clauses(

@@ -280,19 +280,18 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
 
 def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
     """Yield clauses on the certainty of the predictions: `rack counts exact for 168 of 215 VMs; Azure picks the
-    machines`. Missing data follows, and the number of certain pods with the doubts about others.
+    machines`. Then yield the missing data, and the number of certain pods with the assumptions others depend on.
     """
     yield from _describe_vm_confidence(plan, figures)
     if plan.missing_data:
         yield f"no data on {', '.join(plan.missing_data)}"
     if figures.pods:
         text = f"{figures.certain_pods:,} of {figures.pods:,} {select_word_form(figures.pods, 'pod')} certain"
-        doubts = ", ".join(f"{count:,} on {assumption}" for assumption, count in figures.doubts.items())
-        if doubts:
-            # The first doubt has the verb: `2 depend on a, 1 on b`.
-            verb = select_word_form(next(iter(figures.doubts.values())), "depends", "depend")
-            text += f"; {doubts.replace(' on ', f' {verb} on ', 1)}"
-        yield text
+        doubts: list[str] = []  # `2 depend on a`, `1 on b`: only the first one has a verb
+        for assumption, count in figures.doubts.items():
+            verb = "" if doubts else f" {select_word_form(count, 'depends', 'depend')}"
+            doubts.append(f"{count:,}{verb} on {assumption}")
+        yield join_texts((text, ", ".join(doubts)), "; ")
 
 
 def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Iterator[str]:
@@ -323,8 +322,8 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
 
 
 def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
-    """Yield a clause for each limit blocking the plan, also because its result is unknown. Then yield the others,
-    `passed moved:5, capacity:5`. Without limits yield `none set`.
+    """Yield a clause for each limit blocking the plan; a limit with an unknown result blocks it, too. Then yield one
+    clause for the others: `passed moved:5, capacity:5`. Without limits yield `none set`.
     """
     if not results:
         yield "none set"

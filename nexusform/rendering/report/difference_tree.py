@@ -129,7 +129,7 @@ class Comparison(Struct, frozen=True):
     def compare_values(
         self, name: str, old: Any, new: Any, value_type: Type, marks: PathMarks = NO_MARKS
     ) -> DifferenceNode:
-        """Compare two values and return their node, without details if one is nested too deep. ABSENT: missing."""
+        """Compare two values; a missing one is ABSENT. The node has no parts if a value is nested too deep."""
         if is_nested_too_deep(old) or is_nested_too_deep(new):
             return DifferenceNode(NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=TOO_DEEP)
         return self._compare_named(name, old, new, value_type, marks)
@@ -269,7 +269,7 @@ class Comparison(Struct, frozen=True):
     def _compare_sequences(
         self, symbol: str, old: list[Any], new: list[Any], sequence_type: Type, marks: PathMarks
     ) -> DifferenceNode:
-        """Compare lists, tuples or sets. Elements of a list are paired; a changed one keeps its neighbours."""
+        """Compare lists, tuples or sets. Elements of lists are paired; changed ones appear with their neighbours."""
         if isinstance(sequence_type, SetType):
             return self._compare_sets(symbol, old, new, sequence_type.element)
         children: list[DifferenceNode] = []
@@ -361,13 +361,13 @@ def is_equal_with_booleans(old: Any, new: Any) -> bool:
 
 
 def _get_part_or_absent(side: _Mapping, name: str, *, has_nulls: bool) -> Any:
-    """Return the value of a part, or ABSENT if it is missing, or null without `has_nulls`."""
+    """Return the value of a part, or ABSENT if it is missing. Without `has_nulls`, null counts as missing."""
     value = side.get(name, ABSENT)
     return ABSENT if value is None and not has_nulls else value
 
 
 def measure_name_width(name: str, *, quote: bool = False) -> int:
-    """Return the width of a name left of `=`; with `quote` (map keys) without its quotation marks."""
+    """Return the width of a name left of `=`. `quote` is for map keys: their quotation marks do not count."""
     if name.isidentifier():
         return len(name)
     return count_columns(quote_string(name)) - 2 if quote else count_columns(format_attribute_name(name))
@@ -392,8 +392,8 @@ def _parse_json(text: Any) -> Any:
 
 
 def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
-    """Yield the attributes with the source order of labelled blocks, unless the order changes. Only labels on both
-    sides count: an added or removed block does not change the order.
+    """Yield the names of the computed attributes for the source order of labelled blocks, except changed orders. Only
+    labels on both sides count: an added or removed block does not change the order.
     """
     for name, block in schema.blocks.items():
         attribute = get_order_attribute(name)

@@ -48,7 +48,7 @@ def collect_findings(plan: Plan) -> tuple[Finding, ...]:
 
 
 def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:
-    """Return the sort key: level, new ones first, renames first, guard rails last."""
+    """Return the sort key: level, new ones first, destructive renames first, guard rails last."""
     diagnostic = finding.diagnostic  # False precedes True
     return finding.level.order, finding.is_preexisting, diagnostic.id != DESTRUCTIVE_RENAME, diagnostic.id == GUARD_RAIL
 
@@ -152,7 +152,7 @@ def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
 def list_shortened_texts(text: str) -> list[str]:
     """Return the text and ever shorter versions of it, cut at the end of a sentence and finally of a clause."""
     sentences = [text[: end.start()] for end in _SENTENCE_END.finditer(text)]
-    first = next(iter(sentences), text)
+    first = sentences[0] if sentences else text
     clauses = [first[: end.start()] for end in _CLAUSE_END.finditer(first)]
     long_clauses = [clause for clause in clauses if len(clause.split()) >= _MIN_CLAUSE_WORDS]
     return [text, *reversed(sentences), *reversed(long_clauses)]

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -133,7 +132,7 @@ def _build_content_key(group: PlacementLineGroup) -> object:
     """Return a key, equal for groups to merge: placements with equal lines, and pools with equal lines apart from the
     id of their site. Other groups are never merged.
     """
-    if KINDS[group.kind].by_resource:
+    if KINDS[group.kind].by_resource:  # bindings of a placement
         return group.kind, group.lines
     if group.table is not None and group.lines:
         return group.kind, _normalize_lines(group)
@@ -141,12 +140,12 @@ def _build_content_key(group: PlacementLineGroup) -> object:
 
 
 def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
-    """Replace the id of the site in the lines of a pool."""
+    """Return the lines of a pool with a placeholder for the id of its site, to compare them with other sites."""
     assert group.table is not None, "the caller passes pools only"
-    replace_site = partial(_replace_site, site=group.table.site_id)
     lines = []
     for line in group.lines:
-        label, origin, target = map(replace_site, (line.label, line.origin, line.target))
+        texts = (line.label, line.origin, line.target)
+        label, origin, target = (_replace_site(text, group.table.site_id) for text in texts)
         lines.append(replace(line, label=label, origin=origin, target=target))
     return tuple(lines)
 
@@ -252,8 +251,8 @@ def _find_folded_key_position(address: Address) -> int | None:
 
 
 def _fold_addresses_by_key(members: Sequence[int], addresses: Sequence[Address]) -> FoldedAddresses:
-    """Fold addresses with one different key, such as the instances of one block: `rack.r[0..7,9]`. With too many keys
-    for a line, the text has their number and `keys` lists them.
+    """Fold addresses differing in one key, such as the instances of a block: `rack.r[0..7,9]`. `members` are their
+    positions in `addresses`. With too many keys for a line, the text has their number, and `keys` lists them.
     """
     first_address = addresses[members[0]]
     if len(members) == 1:
@@ -411,7 +410,7 @@ def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> 
 
 
 def _replace_site(text: str, site: str) -> str:
-    """Replace the name of a site as a whole word."""
+    """Replace the name of a site, as a whole word, by a placeholder."""
     return re.sub(rf"(?<![A-Za-z0-9]){re.escape(site)}(?![A-Za-z0-9])", _SITE, text) if site in text else text
 
 
@@ -436,7 +435,7 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     )
     if len(tables) == 1:
         # The VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`.
-        by_count = group_by(first_table.actual_vms_per_rack, first_table.actual_vms_per_rack.__getitem__)
+        by_count = group_by(first_table.actual_vms_per_rack, lambda rack: first_table.actual_vms_per_rack[rack])
         spread = "; ".join(f"{count:,} on {format_names(by_count[count])}" for count in sorted(by_count, reverse=True))
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
     # Describe the pools with another spread than expected: `expected 3..4 per rack for cluster-d`; "" without any.
@@ -453,7 +452,7 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
 
 
 def _format_certain_count(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:
-    """Format a number of certain placed VMs; "" without samples or placed VMs."""
+    """Format how many of the placed VMs are certain: `168 of 215`; "" without placed VMs or repeated runs (samples)."""
     placed = sum(table.placed for table in tables)
     if not samples or not placed:
         return ""
@@ -482,7 +481,7 @@ def _describe_expected_spread(table: PlacementTable) -> str:
     expected = f"expected {format_range(table.expected_vms_per_rack)} per rack"
     if table.actual_racks != table.expected_racks:
         expected += f" on {format_count(table.expected_racks, 'rack')}"
-    racks = group_by(table.actual_vms_per_rack, table.actual_vms_per_rack.__getitem__)
+    racks = group_by(table.actual_vms_per_rack, lambda rack: table.actual_vms_per_rack[rack])  # by number of VMs
     # Racks with an unexpected number of VMs, most VMs first.
     unexpected_racks = []
     for number in sorted(racks.keys() - set(table.expected_vms_per_rack), reverse=True):

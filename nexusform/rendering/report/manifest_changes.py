@@ -168,7 +168,7 @@ def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]
 
 
 def _describe_field(change: FieldChange) -> str:
-    """Return `path changed` for equal short texts, `+path new` or `-path` for a new or removed field, or both texts."""
+    """Return `path old -> new`, `+path new` or `-path`; `path changed` if both short texts are the same."""
     if change.old == change.new:  # the values differ beyond the end of their cut texts, or are secret
         return f"{change.path} changed"
     if not change.old:

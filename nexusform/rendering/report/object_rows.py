@@ -330,16 +330,16 @@ class PlacementCounts:
     __slots__ = ("counts", "objects")
 
     def __init__(self) -> None:
-        self.counts: Counter[tuple[str, str]] = Counter()
-        self.objects: set[tuple[str, str]] = set()
+        self.counts: Counter[tuple[str, str]] = Counter()  # by (kind, outcome)
+        self.objects: set[tuple[str, str]] = set()  # pairs (kind, name)
 
     @property
     def kinds(self) -> set[str]:
-        """Kinds of objects with a row."""
+        """Kinds of the counted objects (VM, pod, binding)."""
         return {kind for kind, _ in self.counts}
 
     def list_counts(self, kind: str) -> list[tuple[int, str]]:
-        """Return the nonzero numbers of objects of a kind by outcome."""
+        """Return the number of objects of a kind for each outcome with any, in the order of reports: `(3, "moved")`."""
         outcomes = dict.fromkeys([*_OUTCOME_ORDER, *(outcome for _, outcome in self.counts)])
         return [(count, outcome) for outcome in outcomes if (count := self.counts[kind, outcome])]
 

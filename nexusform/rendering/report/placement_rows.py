@@ -84,7 +84,7 @@ class PlacementLine(Struct, frozen=True):
 
     @property
     def remark(self) -> str:
-        """Trigger and doubt: `(new; or n0 if b arrives first)`, "" without either."""
+        """Note with the trigger and a possible other result: `(new; or n0 if b arrives first)`; "" without either."""
         return enclose("(", join_texts((self.trigger, self.doubt), "; "), ")")
 
 
@@ -195,7 +195,7 @@ def select_vm_rows(plan: Plan, *actions: PlacementAction) -> list[PlacementChang
 
 
 def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:
-    """Yield the rows to show: all changes; kept objects only with `all`, or with a trigger (found elsewhere)."""
+    """Yield the rows of changed objects; with `all` also of kept ones. An object observed elsewhere is changed."""
     for row in plan.placements:
         is_unchanged = row.action is PlacementAction.KEEP and not row.trigger
         if not is_unchanged or detail is ShownPlacements.ALL:
@@ -235,7 +235,7 @@ def _get_displayed_action(row: PlacementChange) -> PlacementAction:
 
 
 def _build_summary(kind: str, actions: Counter[PlacementAction], effects: Iterable[EffectCount]) -> PlacementSummary:
-    """Build the summary of a kind; each action is a field of its name."""
+    """Build the summary of a kind. The number of an action is the field with its name, such as `place`."""
     counts = {action.name.lower(): actions[action] for action in PlacementAction}
     return PlacementSummary(kind, effects=tuple(effects), **counts)
 
@@ -485,7 +485,7 @@ def _is_observed_elsewhere(row: PlacementChange) -> bool:
 
 
 def _format_row_locations(row: PlacementChange, location_formatter: LocationFormatter) -> tuple[str, str]:
-    """Return the origin and the target of a row, "" for none."""
+    """Return the origin and the target of a row as text, "" for none. Some kinds have a short form next to a name."""
     origin, target = (
         (KINDS[row.kind].format_next_to_name(location, row.object) or location_formatter(location)) if location else ""
         for location in (row.source, row.target)
@@ -494,8 +494,8 @@ def _format_row_locations(row: PlacementChange, location_formatter: LocationForm
 
 
 def _format_run_label(rows: Sequence[PlacementChange]) -> str:
-    """Return the names as `prefix-0..3,5`; without a common prefix the names or, if many, the first and a count. For a
-    kind without numbered names return `3 clusters`.
+    """Return the names of objects as `prefix-0..3,5`. Without a common prefix return all names, or for many the first
+    one: `a and 7 more`. For a kind without numbered names return `3 clusters`.
     """
     run_noun = KINDS[rows[0].kind].run_noun
     if run_noun:
@@ -534,7 +534,7 @@ def format_alternatives(numbers: Iterable[int]) -> str:
 
 
 def build_table_row(table: PlacementTable) -> tuple[str, ...]:
-    """Return the eight columns of the Nexus document, from cluster and pool to actual VMs per rack."""
+    """Return the eight cells of a pool in the placement table, from cluster and pool to actual VMs per rack."""
     return (
         table.cluster,
         table.pool,

@@ -60,7 +60,7 @@ class PlanReportData:
 
     @cached_property
     def find_schema(self) -> SchemaLookup:
-        """The schema of each address."""
+        """The function to find the schema of an address."""
         return create_schema_lookup(self.registries)
 
     @cached_property
@@ -109,12 +109,12 @@ class PlanReportData:
 
     @property
     def location_formatter(self) -> LocationFormatter:
-        """The form of the location of a single object."""
+        """The function to format the location of a single object."""
         return format_location_text if self.is_long else format_location_briefly
 
     @property
     def placed_vms(self) -> int:
-        """The number of VMs with a new location."""
+        """The number of VMs with a new location; 0 if placements are not displayed."""
         return self.plan.placed_vms if self.vm_detail is not ShownPlacements.NONE else 0
 
     @cached_property
@@ -124,7 +124,7 @@ class PlanReportData:
 
     @cached_property
     def sites(self) -> tuple[SiteRow, ...]:
-        """The sites of a plan over several sites."""
+        """The sites of a plan over several sites; () for a single site."""
         if len(self.plan.sites) < 2:
             return ()
         from nexusform.rendering.report.site_rows import build_site_rows
@@ -151,10 +151,10 @@ def build_plan_report(view: PlanReportData) -> Report:
     """Build the report of a plan without sections."""
     plan = view.plan
     return Report(
-        build_headline(plan),
-        describe_rejection(plan),
-        plan.is_rejected,
-        plan.provider_titles,
+        title=build_headline(plan),
+        verdict=describe_rejection(plan),
+        is_finding=plan.is_rejected,
+        facts=plan.provider_titles,
         impact=compute_impact(plan),
         decision=build_decision_lines(plan),
     )

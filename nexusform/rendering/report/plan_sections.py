@@ -240,7 +240,6 @@ def build_rollout_section(view: PlanReportData) -> Section:
     """
     if not view.plan.rollouts:
         return NO_SECTION  # otherwise the note alone would be content
-    # A table of start time, stage or wave, and action per rollout, in plan order.
     tables = []
     for rollout in view.plan.rollouts:
         snapshot = "" if rollout.resource_snapshot is None else f", resource snapshot {rollout.resource_snapshot}"
@@ -302,7 +301,7 @@ def build_pool_section(view: PlanReportData) -> Section:
 
 
 def build_new_pool_section(view: PlanReportData) -> Section:
-    """Build the pools with many new VMs. Fewer are listed one by one; then only pools with an unexpected spread."""
+    """Build the pools if many VMs are new. Few VMs are listed elsewhere: then build only pools of unexpected spread."""
     section = _build_pools(view, build_site_pools(view.plan, view.changed_tables, MAX_LISTED_VMS))
     if len(select_vm_rows(view.plan, PlacementAction.PLACE)) > MAX_NEW_VMS:
         return section
@@ -355,7 +354,7 @@ def _build_pool_table(site: SitePools, *, has_placed: bool, is_only_site: bool) 
 
 
 def _build_pool_row(row: PoolRow, columns: int) -> Row:
-    """Build the row of a pool with as many cells as columns: the certainty is last and may be missing."""
+    """Build the row of a pool with its first `columns` cells. A table without certainty lacks the last two columns."""
     cells = (row.cluster, row.pool, row.sku, row.count, row.racks, row.per_rack, row.exact_counts, row.exact_machines)
     return Row(cells[:columns], note=row.note)
 
@@ -476,12 +475,13 @@ def _name_group(group: PlacementLineGroup) -> str:
 
 def _build_item(line: PlacementLine) -> Item:
     """Build the item of a line; moves are highlighted."""
-    return Item(line.symbol, line.label, describe_line(line), line.action is PlacementAction.MOVE, line.count)
+    is_move = line.action is PlacementAction.MOVE
+    return Item(line.symbol, line.label, describe_line(line), is_strong=is_move, count=line.count)
 
 
 def describe_line(line: PlacementLine) -> Text:
     """Return the text of a line after its name: `-> target`, `leaves origin`, `origin -> target` or `stays: target`.
-    The trigger and a doubt follow in brackets.
+    The trigger and a possible other result follow in brackets.
     """
     remark = enclose(" ", line.remark)
     target = StyledText(line.target, Style.STRONG)

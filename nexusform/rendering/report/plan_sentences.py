@@ -90,7 +90,7 @@ def format_headline(change: Change) -> str:
 
 
 def format_headline_address(change: Change) -> str:
-    """Return the address before the headline; a plain move starts with the old address."""
+    """Return the address before the headline. A move without another change has its old address there."""
     if change.action is Action.NO_OP and change.previous_address is not None and not change.importing:
         return str(change.previous_address)
     return format_object_address(change.address, change.deposed)
@@ -344,7 +344,7 @@ def describe_trigger(row: PlacementChange) -> str:
 
 
 def format_uncertainty_mark(row: PlacementChange) -> str:
-    """Return the mark of an uncertain location, "" for a certain one."""
+    """Return `uncertain` for a location with an assumption in the score `depends_on`; "" for a certain one."""
     return "uncertain" if row.scores.get("depends_on") else ""
 
 

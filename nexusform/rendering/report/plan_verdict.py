@@ -114,7 +114,7 @@ def describe_rejection(plan: Plan) -> str:
 def format_violation(violation: SeparationViolation) -> str:
     """Format a violation of a separation rule: `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`."""
     locations = (("machine", violation.machine), ("rack", violation.rack), ("site", violation.site_id))
-    location = next((f"{kind} {name}" for kind, name in locations if name), "")
+    location = next((f"{kind} {name}" for kind, name in locations if name), "")  # the narrowest one
     trigger_note = enclose(" (", violation.trigger, ")")
     joining_note = enclose("; joined by ", violation.violating_member, trigger_note)
     return f"{location}: {', '.join(violation.members)}{joining_note}"
@@ -170,7 +170,7 @@ def compute_impact(plan: Plan) -> PlacementImpact:
 
 
 def build_notes(plan: Plan) -> list[tuple[str, str]]:
-    """Return pairs of heading and sentence about upgrades, doubts, dry run, rules and inputs, without empty ones."""
+    """Return (heading, sentence) pairs on upgrades, uncertainty, dry runs, rules and inputs, without empty ones."""
     sentences: list[tuple[str, str]] = []
     if plan.upgrades:
         from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
@@ -255,7 +255,7 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
 
 
 def describe_scale_in(plan: Plan) -> str:
-    """Return a sentence about the worst result of the platform's choice for shrinking pools; "" without such pools."""
+    """Return a sentence on the VMs a rack keeps at least if the platform shrinks pools; "" without such pools."""
     worst_cases = [
         f"{table.minimum_remaining_on_rack:,} of {table.cluster}/{table.pool}"
         for table in plan.placement_tables

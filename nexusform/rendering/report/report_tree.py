@@ -40,7 +40,7 @@ ARROW = StyledText("->", Style.ARROW)
 
 
 def list_spans(text: Text) -> tuple[str | StyledText, ...]:
-    """Return the parts of a text."""
+    """Return the parts of a text, with or without a style. A plain string is one part."""
     return text if isinstance(text, tuple) else (text,)
 
 
@@ -167,7 +167,7 @@ class Report(Struct, frozen=True):
 
     @property
     def alert_level(self) -> PlacementImpact | None:
-        """The impact, the highest one for a rejected plan; None without a plan."""
+        """The impact of the plan, always the highest if it is rejected; None for a report without a plan."""
         return PlacementImpact.LOSES if self.is_finding and self.impact is not None else self.impact
 
 

@@ -100,9 +100,7 @@ def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
     group, and their number.
     """
     changed_rows = (row for row in rows if row.has_changes)
-    rows_by_figures = group_by(
-        changed_rows, lambda row: replace(row, name="")
-    )  # without its name, a row is its figures
+    rows_by_figures = group_by(changed_rows, lambda row: replace(row, name=""))  # equal except for the name
     folded_rows = []
     for figures, equal_rows in rows_by_figures.items():
         names = sorted((row.name for row in equal_rows), key=compute_natural_sort_key)

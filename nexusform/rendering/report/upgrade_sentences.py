@@ -54,7 +54,7 @@ def _count_clusters(upgrades: Iterable[Upgrade]) -> int:
 
 
 def is_upgrade_blocked(upgrade: Upgrade) -> bool:
-    """Return whether the upgrade is known to stop halfway."""
+    """Return whether an upgrade is known to stop halfway: at a budget without evictions, or for lack of capacity."""
     return upgrade.is_rolling and bool(upgrade.budgets or upgrade.blocked_pools)
 
 

@@ -115,7 +115,7 @@ class _DifferenceRenderer:
     def render_attributes(
         self, nodes: Iterable[DifferenceNode], level: int, width: int, *, is_map: bool = False, show_null: bool = True
     ) -> list[str]:
-        """Render attributes or entries of a map: comments on changed sensitivity, and `name = value` aligned at `=`."""
+        """Render attributes, or with `is_map` map entries, aligned at `=`. Comments note a change of sensitivity."""
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for node in nodes:
@@ -210,7 +210,7 @@ class StanzaGroup(Struct, frozen=True):
 
 
 def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Change, ChangeStanza | None]]:
-    """Return every change with its stanza, or None without one (unchanged objects)."""
+    """Return every change with its stanza, found by address and headline; None for an unchanged object."""
     by_headline = {(stanza.address, stanza.headline.removesuffix(REJECTED)): stanza for stanza in stanzas}
     keys = [(format_headline_address(change), format_headline(change)) for change in plan.changes]
     return [(change, by_headline.get(key)) for change, key in zip(plan.changes, keys, strict=True)]

@@ -293,7 +293,7 @@ def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
 
 
 def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> list[str]:
-    """Render a sentence about effects without an action, indented by `margin`; [] without any."""
+    """Render a sentence on further effects, such as `2 are re-created in place`, after `margin`; [] without any."""
     if not summary.notes:
         return []
     return indent_lines(wrap_lines(f"Of these, {format_list(summary.notes)}.", width - len(margin)), margin)

@@ -48,7 +48,7 @@ def _append_id(text: str, object_id: str, width: int) -> str:
 
 def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
     """Return `ADDR: Creating...` or `ADDR: Modifying... [id=X]`. The id appears if the width allows it (0: always)."""
-    text = paint(f"{_format_name(step)}: {_STEP_WORDS[step.kind][0]}...", "bold")
+    text = paint(f"{_format_name(step)}: {_STEP_WORDS[step.kind][0]}...", "bold")  # ("Creating", "Creation")
     return text if step.kind is StepKind.CREATE else _append_id(text, step.id, width)  # no id before creation
 
 
@@ -59,8 +59,8 @@ def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0
     if step.message:
         head = paint(f"{_format_name(step)}:", "bold")
         return wrap_hanging(f"{head} {escape_control_characters(step.message)}", width)
-    verb = _STEP_WORDS[step.kind][0].lower()
-    text = paint(f"{_format_name(step)}: Still {verb}...", "bold")
+    verb, _ = _STEP_WORDS[step.kind]
+    text = paint(f"{_format_name(step)}: Still {verb.lower()}...", "bold")
     elapsed = f"{format_elapsed(step.elapsed)} elapsed"
     line_with_id = f"{text} [id={escape_control_characters(step.id)}, {elapsed}]"
     has_id = step.id and step.kind is not StepKind.CREATE  # not shown before creation, as in OpenTofu

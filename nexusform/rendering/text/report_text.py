@@ -124,7 +124,7 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
 
 
 def _move_details_to_note(table: Table, row: Row) -> Row:
-    """Return a row with the columns `details` in its note."""
+    """Return a row with the cells of the table's detail columns added to its note: `HEADER: CELL`."""
     columns = sorted(table.details & set(range(len(row.cells))))
     details = [f"{table.headers[column]}: {get_plain_text(row.cells[column])}" for column in columns]
     return replace(row, note=join_texts((row.note, ", ".join(details)), "; "))
@@ -136,7 +136,7 @@ def _escape_cells(cells: Iterable[Text]) -> list[str]:
 
 
 def _render_row(cells: Sequence[str], widths: Sequence[int], figures: frozenset[int]) -> str:
-    """Render a row with cells filled to the column widths."""
+    """Render a row with cells filled to the column widths; `figures` are the columns aligned to the right."""
     cell_texts = (fill_to_width(cell, widths[column], right=column in figures) for column, cell in enumerate(cells))
     return "  ".join(cell_texts).rstrip()
 
@@ -208,7 +208,7 @@ def render_plan_section(
 
 
 def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
-    """Render a table below its caption; without figures (such as steps) only its first rows, unless `has_details`."""
+    """Render a table below its caption. A table without numbers shows only its first rows, unless `has_details`."""
     lines = _render_bold_lines(f"{table.caption}:", width, paint) if table.caption else []
     has_all_rows = has_details or bool(table.figures)
     visible_rows = table.rows if has_all_rows else table.rows[:_MAX_STEPS]
