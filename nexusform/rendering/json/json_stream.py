@@ -197,7 +197,7 @@ def create_apply_summary_event(
     """Create the event of the results; `destroy` for `destroy` and `apply -destroy`."""
     counts = {"add": added, "change": changed, "import": imported, "remove": destroyed, "forget": forgotten}
     operation = "apply"
-    message = format_apply_complete(added, changed, destroyed, imported=imported)
+    message = format_apply_complete(added, changed, destroyed, imported=imported, forgotten=forgotten)
     if destroy:
         operation = "destroy"
         message = format_destroy_complete(destroyed)

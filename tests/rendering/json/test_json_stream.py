@@ -116,3 +116,4 @@ def test_placements_equal_those_of_documents(plans: SimpleNamespace) -> None:
 def test_forgotten_objects_of_an_apply_are_counted() -> None:
     done = json_stream.create_apply_summary_event(0, 0, 0, NOW, forgotten=3)
     assert done["changes"]["forget"] == 3
+    assert done["@message"] == "Apply complete! Resources: 0 added, 0 changed, 0 destroyed, 3 forgotten."
