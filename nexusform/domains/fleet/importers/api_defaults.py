@@ -231,7 +231,7 @@ def _fill_defaults_if_mapping_exists(target: Mapping[str, Any], name: str, defau
 
 
 def _ensure_mapping(target: Object, name: str) -> Object:
-    """Return the mapping under a name, created if absent; an unattached empty one if the value is no mapping."""
+    """Return the mapping under a name, created if absent. If the value is no mapping, return {} and change nothing."""
     inner = target.get(name)
     if inner is None:
         inner = target[name] = {}

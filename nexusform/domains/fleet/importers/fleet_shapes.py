@@ -194,7 +194,7 @@ _STRATEGY: Final = _make_object(
 
 
 def _list_namespace_selectors(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the selectors of namespaces; other shapes are rejected separately."""
+    """Return the selectors of namespaces. Invalid selectors are omitted, since their shapes reject them."""
     return [selector for selector in list_mappings(spec, "resourceSelectors") if selector.get("kind") == "Namespace"]
 
 
@@ -302,7 +302,7 @@ _STAGES: Final = _make_object({"stages": _make_required(_make_object_list(_STAGE
 
 
 def _check_snapshot_index(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
-    """Return a violation if the snapshot index of a run is no number; "" is the latest."""
+    """Return a violation if the snapshot index of a run is not a number. "" requests the latest snapshot."""
     index = get_text(spec, "resourceSnapshotIndex")
     text = f'invalid resource snapshot index "{index}" provided, expected an integer >= 0.'
     return _report_violation(index != "" and not index.isdecimal(), "resourceSnapshotIndex", text)

@@ -71,7 +71,7 @@ _INVALID_SELECTORS: Final = "The resource selectors are invalid: failed to proce
 
 
 def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[RejectedCluster]:
-    """Yield the clusters rejected in this plan's scheduling cycles, with reasons; none of a placement with too many."""
+    """Yield the clusters rejected in this plan's scheduling cycles, with reasons. Skip placements with too many."""
     for placement in placements:
         status = placement.scheduling.status  # None without a cycle
         if status is not None and len(status.unselected_decisions) <= _MAX_REJECTED_CLUSTERS:

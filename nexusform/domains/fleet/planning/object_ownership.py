@@ -200,9 +200,9 @@ def _is_workload_equal(existing: LiveWorkload, wanted: Sequence[Mapping[str, Any
     """Return True if a workload on a cluster equals the `wanted` object (at most one) in the fields with an effect on
     pods: its replicas, and the template of its pods.
     """
-    spec = get_mapping(next(iter(wanted), {}), "spec")
-    is_other_template = find_current_revisions(get_mapping(spec, "template"), existing, ()) == ()
-    return not is_other_template and spec.get("replicas", existing.replicas) == existing.replicas
+    spec = get_mapping(wanted[0] if wanted else {}, "spec")
+    revisions = find_current_revisions(get_mapping(spec, "template"), existing, ())  # with the template; None: unknown
+    return revisions != () and spec.get("replicas", existing.replicas) == existing.replicas
 
 
 def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
