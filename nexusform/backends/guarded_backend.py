@@ -41,7 +41,7 @@ class LeaseLockBackend(Protocol):
 
 
 def guard_backend(inner: StateBackend, *, is_remote: bool) -> StateBackend:
-    """Return the guarded backend; a remote one has a deadline for each operation."""
+    """Return a backend never overwriting changes of other processes. A remote one has a deadline for each operation."""
     kind = _GuardedVersionedBackend if isinstance(inner, VersionedBackend) else OverwriteGuardBackend
     return kind(inner, is_remote=is_remote)
 
@@ -88,7 +88,7 @@ class OverwriteGuardBackend:
         from nexusform.backends.journal_lines import check_journal_records
 
         check_journal_records(records)
-        if self._known_digest != _UNREAD:  # a journal is never overwritten
+        if self._known_digest != _UNREAD:  # else there is nothing to compare: an append overwrites nothing
             self._verify_state_document_unchanged()
         size = sum(map(len, records))
         self._run("write to the journal", lambda: self._append_journal_records(records), size)

@@ -34,10 +34,10 @@ def build_seal_record(lock_id: str) -> bytes:
 
 
 def split_journal(texts: Iterable[bytes]) -> list[bytes]:
-    """Return the lines of the pieces of a journal, in order."""
+    """Return the lines in the texts of a journal, in order, without empty ones."""
     lines: list[bytes] = []
     for text in texts:
-        lines += filter(None, text.split(b"\n"))
+        lines += [line for line in text.split(b"\n") if line]
     return lines
 
 

@@ -183,7 +183,8 @@ def list_upgrade_hops(
     """
     between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
     choices = offers.list_hop_choices(len(between) + 1)
-    return (*map(_select_newest, between, choices), end)
+    pairs = zip(between, choices, strict=False)  # the last choices are for the hop to `end`
+    return (*(_select_newest(minor, minor_choices) for minor, minor_choices in pairs), end)
 
 
 def _select_newest(minor: KubernetesVersion, choices: Sequence[str]) -> KubernetesVersion:
@@ -274,7 +275,7 @@ def _build_availability_end(end: str, today: str) -> VersionAvailabilityEnd:
 
 
 def describe_abandoned_cluster(cluster: str, version: str, end: VersionAvailabilityEnd) -> str:
-    """Describe an abandoned cluster."""
+    """Describe a cluster of a version past its extended availability. The date of its end may be unknown ("")."""
     reason = f"ended on {end.date}" if end.date else "ended: the site's catalogue no longer lists the version"
     return (
         f"{cluster} runs {version}. Its extended availability {reason}. Azure does not upgrade or scale such a "

@@ -58,7 +58,7 @@ class HubIndex:
 
     @cached_property
     def unique_index(self) -> HubIndex:
-        """Index with each object once, in its last form."""
+        """Index with each object once: of several manifests with the same identity, the last one counts."""
         last = {manifest.identity: manifest for manifest in self._objects}
         return self if len(last) == len(self._objects) else HubIndex(list(last.values()))
 
@@ -225,7 +225,7 @@ class SnapshotStore:
         self.snapshots = snapshots
         self._selection = selection
         self._renderers: dict[int | None, ClusterRenderer] = {}  # by index of the snapshot
-        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}  # of a staged run: (index, ...) by cluster
+        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}  # by cluster: (snapshot, ...) of a run
 
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
         """Return the snapshot of the current selection: the newest one if its objects are the same, else a new one. A
@@ -248,7 +248,7 @@ class SnapshotStore:
         return self.snapshots[-1].index if self.snapshots else None
 
     def lock_cluster(self, cluster: str, index: int, renderer: ClusterRenderer) -> None:
-        """Use this renderer for a cluster and snapshot from now on."""
+        """Use this renderer from now on for a cluster with the snapshot of this index, as a staged run requires."""
         self._locked_renderers[cluster] = index, renderer
 
     def find_snapshot(self, index: int | None) -> ResourceSnapshot | None:

@@ -163,7 +163,7 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
         return replace(observed, overrides=recorded.overrides, picked=recorded.picked)
     overrides = tuple(hub.observed.overrides[name] for name in names)
     position_of = {name: position for position, name in enumerate(names)}  # in `overrides`
-    picked = {cluster: tuple(map(position_of.__getitem__, snapshots)) for cluster, snapshots in by_cluster.items()}
+    picked = {cluster: tuple(position_of[name] for name in snapshots) for cluster, snapshots in by_cluster.items()}
     return replace(observed, overrides=overrides, picked=picked)
 
 

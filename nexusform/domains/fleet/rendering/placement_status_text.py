@@ -139,7 +139,7 @@ def _list_describe_rows(content: Mapping[str, Any], level: int) -> Iterator[tupl
 
 
 def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iterator[str]:
-    """Yield lines with values of neighbouring rows in one column; a heading or an item of a list ends the column."""
+    """Yield lines of (level, label, value) aligned by values. A heading (no value) or item (no label) ends a block."""
     block: list[tuple[str, str]] = []
     for level, label, value in rows:
         prefix = f"{'  ' * level}{label}:" if label else "  " * level
@@ -197,7 +197,7 @@ def render_events(
     message_column = len(_HEADINGS[0]) - 1  # the last one is not padded
     widths = [max(len(row[column]) for row in rows) + 2 for column in range(message_column)]
     for row in rows:
-        line = "  " + "".join(map(str.ljust, row, widths))
+        line = "  " + "".join(f"{row[column]:<{widths[column]}}" for column in range(message_column))
         if width and len(line) + len(row[-1]) > width:
             yield line.rstrip()
             yield from wrap_line(f"    {row[-1]}", 4, width)

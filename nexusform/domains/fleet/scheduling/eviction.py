@@ -68,11 +68,11 @@ def evaluate_eviction(
     invalid_reason = _explain_invalid(cluster, target)
     if invalid_reason:
         return EvictionResult(cluster, is_valid=False, is_executed=False, message=invalid_reason)
-    is_executed, message = _evaluate_eviction(cluster, target, budget)
+    is_executed, message = _evaluate_valid_eviction(cluster, target, budget)
     return EvictionResult(cluster, is_valid=True, is_executed=is_executed, message=message)
 
 
-def _evaluate_eviction(
+def _evaluate_valid_eviction(
     cluster: str, target: EvictionTarget, budget: PlacementDisruptionBudget | None
 ) -> tuple[bool, str]:
     """Return whether a valid eviction is executed, and the hub's message. Failed resources need no budget."""
@@ -123,7 +123,7 @@ def _explain_invalid(cluster: str, target: EvictionTarget) -> str:
         return DELETING_PLACEMENT
     if target.placement_type is PlacementType.PICK_FIXED:
         return PICK_FIXED
-    count = sum(b.cluster == cluster for b in target.bindings)
+    count = [b.cluster for b in target.bindings].count(cluster)
     if not count:
         return NO_BINDING
     return MANY_BINDINGS if count > 1 else ""

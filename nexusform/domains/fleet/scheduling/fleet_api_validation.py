@@ -57,7 +57,7 @@ UNUSUAL: Final = "hub-behaviour-differs"
 
 
 def build_error(path: Path, detail: str) -> Problem:
-    """Build an error with a clause. `path` is as in the configuration, repeated blocks by index from 0."""
+    """Build an error; `detail` is a clause. `path` leads to the argument: ("toleration", 0, "key")."""
     return Problem(path, INVALID, detail)
 
 
@@ -67,7 +67,7 @@ def build_violations(*rules: tuple[object, Path, str]) -> list[Problem]:
 
 
 def build_hub_difference_warning(path: Path, detail: str) -> Problem:
-    """Build a warning about different behaviour of a real hub."""
+    """Build a warning about behaviour of a real hub different from the plan; `detail` is a clause."""
     return Problem(path, UNUSUAL, detail, Severity.WARNING)
 
 

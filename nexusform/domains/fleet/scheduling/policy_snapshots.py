@@ -59,7 +59,7 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
         clusterNames=list(policy.cluster_names),
         affinity={"clusterAffinity": affinity} if affinity else None,
         topologySpreadConstraints=list(map(_SPREAD_CONSTRAINT, policy.spread_constraints)),
-        tolerations=list(map(_TOLERATION, policy.tolerations)),
+        tolerations=list(map(_TOLERATION, policy.tolerations)),  # _TOLERATION and the like convert records
     )
 
 

@@ -121,7 +121,7 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the base of percentages: the number of names (PickFixed), N (PickN), or else of the picked clusters."""
+    """Return the number of clusters as the base of percentages: of requested ones, or for a PickAll of picked ones."""
     requested_count = policy.count_requested_clusters(number)
     return len(select_scheduled_bindings(bindings)) if requested_count is None else requested_count
 
@@ -131,8 +131,8 @@ def compute_rollout_budget(strategy: RollingUpdate, target: int, *, ready: int, 
     `ready` clusters; additions raise the number of `can_be_ready` clusters to at most `target` + max_surge.
     """
     return WaveBudget(
-        ready - (target - strategy.max_unavailable.compute(target)),
-        target + strategy.max_surge.compute(target) - can_be_ready,
+        max_removals=ready - (target - strategy.max_unavailable.compute(target)),
+        max_additions=target + strategy.max_surge.compute(target) - can_be_ready,
     )
 
 

@@ -117,7 +117,7 @@ class FilterResult(Struct, frozen=True):
 def filter_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> FilterResult | CycleAbort:
-    """Return the members accepted by every filter, or the error of one. Static rules are cached per request."""
+    """Return the members accepted by every filter, or the error of one. Cache static filters, about members alone."""
     static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
     dynamic_rules = profile.FILTERS[len(static_rules) :]
     everyone = FilterResult(member_list.all_members, rejected_by_rule=())
@@ -364,8 +364,8 @@ def _bind_picked_clusters(
 
 
 def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding, ...]:
-    positions = chain.from_iterable(map(iterate_ascending, groups))
-    return tuple(map(binding_table.get_binding, positions))
+    """Return the bindings of the members in these bit masks, mask by mask."""
+    return tuple(binding_table.get_binding(position) for mask in groups for position in iterate_ascending(mask))
 
 
 def _build_rejections(

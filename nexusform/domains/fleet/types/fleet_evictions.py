@@ -27,7 +27,7 @@ _EVICTION_SPEC: Final = BlockSchema(
 
 
 def read_eviction(attributes: Values, arguments: Values) -> FleetEviction:
-    """Return the eviction."""
+    """Return the eviction. The `attributes` have its name; `arguments` are from the manifest or the blocks."""
     return FleetEviction(
         read_text(attributes, "name"), read_text(arguments, "placement_name"), read_text(arguments, "cluster_name")
     )
@@ -60,6 +60,7 @@ def read_budget(attributes: Values, arguments: Values) -> FleetDisruptionBudget:
 
 
 def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:
+    """Yield the errors of amounts; the rules between valid amounts if there are none."""
     assert isinstance(budget, FleetDisruptionBudget)
     amount_errors = check_integers_or_percentages(arguments, _BUDGET_AMOUNTS, path=())
     yield from amount_errors or check_disruption_budget(budget.budget, placement_type=None)
