@@ -104,7 +104,7 @@ class LocalBackend:
             self._journal.remove()
 
     def list_versions(self) -> list[StoredStateVersion]:
-        """Return the previous document, by its time of writing."""
+        """Return the previous document as the version "backup" with its time of writing; [] without one."""
         backup = _build_sibling_path(self._path, ".backup")
         with convert_os_errors("check the backup", backup):
             try:

@@ -102,7 +102,7 @@ def parse_delay(text: str) -> float:
 
 
 def parse_path(text: str) -> Path:
-    """Return the steps of a path such as `nodes["a-np1-3"].machine`. Raises ProviderProblem for another text."""
+    """Return the steps of a path: ("nodes", "np-1", "machine") of `nodes["np-1"].machine`. Raises ProviderProblem."""
     steps: list[str | int] = []
     position = 0
     while position < len(text):
@@ -110,13 +110,13 @@ def parse_path(text: str) -> Path:
         if match is None:
             raise ProviderProblem(f'fault: answer "{text}" is not an attribute path.')
         name, number, quoted = match.groups()
-        steps.append(int(number) if number else name or re.sub(r"\\(.)", r"\1", quoted))
+        steps.append(int(number) if number else name or re.sub(r"\\(.)", r"\1", quoted))  # unescaped
         position = match.end()
     return tuple(steps)
 
 
 def apply_answer(attributes: Mapping[str, Any], answer: Sequence[tuple[Path, Any]]) -> dict[str, Any]:
-    """Return the attributes with the answered values."""
+    """Return the attributes with the values of an injected answer at their paths."""
     changed: Any = dict(attributes)
     for path, value in answer:
         changed = _replace_value_at_path(changed, path, value)
