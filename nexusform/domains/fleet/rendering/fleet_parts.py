@@ -81,7 +81,7 @@ class FleetMatrix(Struct, frozen=True):
     unpicked: tuple[str, ...] = ()
 
     def get_cell(self, placement: str, cluster: str) -> MatrixCell:
-        """Return the cell of a placement and a cluster; an empty one if the plan says nothing about them."""
+        """Return the cell of a placement and a cluster; an empty one without a binding or rejection."""
         return self.cells.get((placement, cluster), MatrixCell())
 
 
