@@ -109,7 +109,7 @@ class OverwriteGuardBackend:
         return isinstance(self.inner, CheckpointBackend) and self.inner.needs_checkpoint()
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
-        """Write the document to the inner backend during an apply."""
+        """Replace the document during an apply, in a backend with checkpoints. `records` stay in the journal."""
         self._verify_state_document_unchanged()
         inner = self.inner
         assert isinstance(inner, CheckpointBackend)
@@ -117,8 +117,8 @@ class OverwriteGuardBackend:
         self._record_known_state_document(document)
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked."""
-        self._has_verified = False
+        """Acquire the lock or raise StateLocked. Return warnings."""
+        self._has_verified = False  # another process may have written before
         return self._run("lock the state", lambda: self.inner.lock(info))
 
     def unlock(self, lock_id: str) -> None:

@@ -17,7 +17,7 @@ _SEAL: Final = b"#sealed "
 
 
 def check_journal_records(records: Sequence[bytes]) -> None:
-    """Raise a ValueError for an invalid journal line."""
+    """Raise a ValueError for an invalid record. A record is one line; lines with "#" are marks of the journal."""
     for record in records:
         if b"\n" in record or record.startswith(b"#"):
             raise ValueError("a journal record is one line that does not start with #")

@@ -124,7 +124,7 @@ class LocalBackend:
         return document
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked; a holder that died on this host is replaced."""
+        """Acquire the lock or raise StateLocked. Replace a holder that died on this host, and return a warning."""
         return self._lock.acquire(info)
 
     def unlock(self, lock_id: str) -> None:

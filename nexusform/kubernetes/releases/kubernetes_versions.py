@@ -164,7 +164,7 @@ def find_upgrade_hops(
 
 
 def explain_skipped_versions(current: str, target: str, hops: Sequence[KubernetesVersion]) -> str:
-    """Explain a change with several hops. A plan makes one hop."""
+    """Explain why a change is rejected: it needs several `hops` (versions in order), and a plan makes one."""
     skipped = hops[:-1]  # the last hop ends at `target`
     dots = ["..."] if len(skipped) > _MAX_NAMES else []
     chain = " -> ".join([current, *[f"v{hop}" for hop in skipped[:_MAX_NAMES]], *dots, target])

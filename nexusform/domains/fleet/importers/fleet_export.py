@@ -147,7 +147,7 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
 
 
 def build_manifests(bodies: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
-    """Return the manifests of stored bodies, without invalid ones."""
+    """Return the manifests of these object bodies, without invalid ones."""
     manifests = map(build_manifest, bodies)
     return tuple(manifest for manifest in manifests if manifest is not None)
 
@@ -169,7 +169,7 @@ def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[Observed
 
 
 def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Manifest, ...]:
-    """Return the objects of one resource snapshot of a placement; `manifests` are all its snapshots."""
+    """Return the objects of the resource snapshot with this index; () without it. `manifests` are all snapshots."""
     for owner in {manifest.labels.get(_PARENT, "") for manifest in manifests}:
         for snapshot in _read_snapshots(manifests, owner):
             if snapshot.index == index:
@@ -342,7 +342,7 @@ def _parse_snapshot_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]
     """Return the index in the name of a snapshot of `owner`: `web-2`, `web-2-snapshot`, `web-2-0`; None for others."""
     if not isinstance(name, str) or not name.startswith(owner):
         return None
-    match = suffix_pattern.fullmatch(name, len(owner))
+    match = suffix_pattern.fullmatch(name, len(owner))  # after the owner's name
     return int(match[1]) if match is not None else None
 
 

@@ -31,6 +31,7 @@ def _make_list(item_shape: FieldShape, maximum: int | None = None) -> FieldShape
 
 
 def _make_choice(*choices: str, defaulted: bool = True) -> FieldShape:
+    """Return the shape of a text with these choices. `defaulted`: the server replaces null by a default."""
     return FieldShape(FieldKind.TEXT, choices=choices, is_defaulted=defaulted)
 
 
@@ -420,7 +421,7 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
 
 
 def get_block_name(key: str, shape: FieldShape) -> str:
-    """Return the configuration name of a field: snake case, repeated blocks in the singular."""
+    """Return the name of a field in the configuration: `max_skew` of `maxSkew`. Repeated blocks are in the singular."""
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower()
     is_repeated = shape.items is not None and shape.items.kind is FieldKind.OBJECT
     return snake.removesuffix("s") if is_repeated else snake

@@ -85,7 +85,7 @@ class RenderedResources(Struct, frozen=True):
 
     @property
     def failure_message(self) -> str:
-        """Failure as reported by a hub."""
+        """Failure as reported by a hub, perhaps shorter than the `failure` itself."""
         return self.reported_failure or self.failure
 
     @property

@@ -177,7 +177,7 @@ def _get_captured_overrides(
 
 
 def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -> list[str]:
-    """Return the bound clusters with other objects after the current overrides than now."""
+    """Return the bound clusters to be changed if snapshot `index` were applied with the present overrides."""
     pairs = _pair_current_and_new_resources(comparison, index)
     return [cluster for cluster, previous, updated in pairs if not previous.has_same_result(updated)]
 
@@ -273,8 +273,8 @@ def _render_observed_clusters(
 
 
 def _find_observed_failure(rendered: RenderedResources, observed_binding: Mapping[str, Any]) -> str:
-    """Return the failure of overrides or envelopes on a cluster, "" for none. The hub's report precedes the resources
-    as rendered now, because the labels of the cluster may have changed since.
+    """Return the failure of overrides or envelopes on a cluster, "" for none. The hub's report has priority over the
+    resources as rendered now, because the labels of the cluster may have changed since.
     """
     readiness = observed_binding.get("readiness")
     if readiness == OVERRIDE_FAILED:

@@ -34,7 +34,7 @@ from nexusform.planning.instances.instance import Instance
 
 
 def execute_runs(placements: Sequence[PlacementPlan], hub: PlannedHub, member_list: MemberList) -> Iterator[Diagnostic]:
-    """Execute the staged runs of this plan in planning order."""
+    """Execute the staged runs of this plan in planning order; yield their errors and warnings."""
     by_key = {placement.key: placement for placement in placements}
     for instance, run in hub.runs:
         yield from _execute_staged_run(instance, run, by_key.get(run.build_key(run.placement)), hub, member_list)

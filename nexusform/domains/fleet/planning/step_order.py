@@ -81,7 +81,7 @@ class _RolloutInputs(Struct, frozen=True):
 
 
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOverride) -> bool:
-    """Return True if a manifest's change adds the namespace of an override, created or newly in the manifest."""
+    """Return True if a change of a manifest adds the namespace of an override: the manifest is new, or has it now."""
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
     if changed.instance.is_removed or namespace not in changed.identities:
         return False
@@ -339,7 +339,7 @@ class _RolloutIndex:
         return [self.ordered_placements[rank] for rank in sorted(ranks)]
 
     def get(self, key: str) -> _RolloutInputs:
-        """Return the inputs of a placement; of an unknown one only its key."""
+        """Return the inputs of a placement's rollouts. Those of an unknown placement have only its key."""
         if key not in self._inputs:
             placement = self._placements.get(key)
             self._inputs[key] = _RolloutInputs(key) if placement is None else self._build_rollout_inputs(key, placement)

@@ -97,7 +97,7 @@ _CONDITION: Final = RecordForm(Condition, "message reason status type")
 
 
 def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
-    """Return an entry of placementStatuses as in the API."""
+    """Return an entry of placementStatuses as in the API. _CONDITION and _FAILED_OBJECT convert records."""
     document: dict[str, Any] = {"conditions": list(map(_CONDITION, status.conditions))}
     if status.failed_objects:
         document["failedPlacements"] = list(map(_FAILED_OBJECT, status.failed_objects))
@@ -153,7 +153,7 @@ def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -
 
 
 def _format_aligned_block(block: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
-    """Yield lines with their values in one column."""
+    """Yield lines of (prefix, value) pairs with the values in one column. Long values are wrapped."""
     lines = list(block)
     indent = max((len(prefix) for prefix, _ in lines), default=0) + 2
     for prefix, value in lines:

@@ -110,7 +110,7 @@ def _evaluate_budget(target: EvictionTarget, budget: PlacementDisruptionBudget) 
 
 
 def apply_eviction(eviction: EvictionResult, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
-    """Return the bindings; the one of an executed eviction is marked for deletion."""
+    """Return the bindings after an eviction. If it was executed, the binding of its cluster is marked for deletion."""
     return tuple(
         replace(binding, is_deleting=True) if eviction.is_executed and binding.cluster == eviction.cluster else binding
         for binding in bindings

@@ -177,7 +177,7 @@ class BindingTable:
         return self.by_cluster[self.member_list.members[position].name]
 
     def is_unrecoverable(self, position: int) -> bool:
-        """Return True if an unscheduled binding has no previous state."""
+        """Return True if a member's unscheduled binding has no previous state to return to."""
         return bool(self.unscheduled >> position & 1) and self.get_binding(position).previous_state is None
 
     def bind_member(self, position: int, affinity: int | None, spread: int | None) -> BindingAction:

@@ -3,7 +3,6 @@ one pass of the controller; its resources are ready before the next wave, unless
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -72,7 +71,7 @@ class RolloutProjection(Struct, frozen=True):
     @property
     def reached_clusters(self) -> frozenset[str]:
         """Clusters with the latest resources from one of the waves."""
-        return frozenset(chain.from_iterable((*wave.updated_clusters, *wave.bound_clusters) for wave in self.waves))
+        return frozenset(name for wave in self.waves for name in (*wave.updated_clusters, *wave.bound_clusters))
 
 
 class BlockedRollout(Struct, frozen=True):
@@ -84,7 +83,7 @@ class BlockedRollout(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """Message for waiting processes."""
+        """Message for a provider waiting for the rollout."""
         names = format_first_items(self.clusters, _MAX_NAMES)
         change = "max_unavailable and max_surge allow no further change"
         return f"the rollout of {self.placement} stops before {names}: {change}"

@@ -89,7 +89,7 @@ def rank_members(
 
 
 def _group_by_affinity(request: PlacementRequest, member_list: MemberList) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
-    """Return members by affinity score, in descending order, and those without a computable score."""
+    """Return pairs (affinity score, mask of members), highest first, and the mask of members without a score."""
     scores, failing = cluster_affinity.compute_scores(request, member_list)
     members_by_score: dict[int, Mask] = {}
     for position, score in enumerate(scores):
@@ -100,7 +100,7 @@ def _group_by_affinity(request: PlacementRequest, member_list: MemberList) -> tu
 def _group_by_spread(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> tuple[tuple[int, Mask], ...]:
-    """Return members by topology spread score, in descending order."""
+    """Return pairs (topology spread score, mask of members), the highest score first."""
     if not request.policy.spread_constraints:
         return ((0, member_list.all_members),)
     verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)

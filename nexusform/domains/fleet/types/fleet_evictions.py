@@ -55,8 +55,8 @@ _BUDGET_SPEC: Final = BlockSchema(
 
 def read_budget(attributes: Values, arguments: Values) -> FleetDisruptionBudget:
     """Return the budget; its placement has the same name."""
-    amounts = (read_integer_or_percentage(arguments.get(name), default=None) for name in _BUDGET_AMOUNTS)
-    return FleetDisruptionBudget(read_text(attributes, "name"), PlacementDisruptionBudget(*amounts))
+    amounts = {name: read_integer_or_percentage(arguments.get(name), default=None) for name in _BUDGET_AMOUNTS}
+    return FleetDisruptionBudget(read_text(attributes, "name"), PlacementDisruptionBudget(**amounts))
 
 
 def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:

@@ -259,7 +259,7 @@ PODS: Final = MapType(MapType(_POD))
 def make_computed(
     kind: Type, description: str, *, predicted: bool = False, refers_to: ObjectReference | None = None
 ) -> AttributeSchema:
-    """Return a computed attribute."""
+    """Return a computed attribute. With `predicted`, an observed value may differ without an error."""
     return AttributeSchema(kind, description, computed=True, predicted=predicted, refers_to=refers_to)
 
 

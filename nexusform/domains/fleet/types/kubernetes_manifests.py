@@ -178,7 +178,7 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
     """Read the files and sort their objects by kind."""
     reader = ManifestReader(lenient=attributes.get("lenient") is True)
     argument = read_files(reader, attributes, context, f": no file name ends in {', '.join(_SUFFIXES)}.")
-    if argument is None:
+    if argument is None:  # unreadable directory
         return DataResult(attributes={}, problems=reader.problems)
     values = group_objects_by_kind(reader, argument, attributes)
     if has_errors(reader.problems):  # incomplete data would be misleading

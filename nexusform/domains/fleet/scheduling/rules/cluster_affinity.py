@@ -133,7 +133,7 @@ def compute_scores(request: PlacementRequest, member_list: MemberList) -> tuple[
 def _score_terms(terms: tuple[PreferredTerm, ...], member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
     """Return the points of all terms for every member, and errors by position."""
     failing: dict[int, str] = {}
-    columns: list[tuple[int, ...]] = []
+    columns: list[tuple[int, ...]] = []  # by term: the points of every member
     for term in terms:
         column, failures = member_list.get_cached(("preference", term), partial(_score_term, term, member_list))
         columns.append(column)
