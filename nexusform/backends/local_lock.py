@@ -226,7 +226,7 @@ def is_process_dead(pid: int, mark: str) -> bool:
 
 
 def _read_process_fields(pid: int) -> list[str]:
-    """Return the fields after the program name in /proc/PID/stat, from the state on; [] if unreadable."""
+    """Return the fields after the program name in /proc/PID/stat, from the process state on; [] if unreadable."""
     return _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 

@@ -76,7 +76,7 @@ class ManifestCorrections:
     def __init__(self, file: str, *, allowed: bool) -> None:
         self.file = file
         self.allowed = allowed  # whether to correct mistakes with a warning, instead of an error
-        self._problems: dict[bool, list[Problem]] = {True: [], False: []}  # by "widens the selection"
+        self._problems: dict[bool, list[Problem]] = {True: [], False: []}  # True: corrections widening a selection
 
     @property
     def problems(self) -> tuple[Problem, ...]:

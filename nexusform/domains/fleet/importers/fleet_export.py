@@ -169,7 +169,7 @@ def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[Observed
 
 
 def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Manifest, ...]:
-    """Return the objects of the resource snapshot with this index; () without it. `manifests` are all snapshots."""
+    """Return the objects in the resource snapshot of this index; () without it. `manifests`: those of a placement."""
     for owner in {manifest.labels.get(_PARENT, "") for manifest in manifests}:
         for snapshot in _read_snapshots(manifests, owner):
             if snapshot.index == index:

@@ -83,7 +83,7 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
 
 
 def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
-    """Yield the staged runs with a condition Initialized. It means a started run, or one failed to start."""
+    """Yield the staged runs with a condition Initialized. They have started, or failed to start."""
     manifests = tuple(manifests)  # read twice
     # The granted approval requests by namespace and name of their run.
     approvals: dict[tuple[str, str], list[str]] = {}
@@ -170,7 +170,7 @@ class ObservedMember(Struct, frozen=True):
 
 
 def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Return the newest heartbeat of MemberCluster objects, None without one. They were not exported before it."""
+    """Return the newest heartbeat of MemberCluster objects, None without one. Their export is not older."""
     times = (
         parse_time(_find_agent(Node(body, _NO_LOCATION)).get_node("lastReceivedHeartbeat").text) for body in members
     )

@@ -49,7 +49,7 @@ class FleetPodPredictor(Protocol):
         overrides_changed: bool = False,
     ) -> Mapping[str, Any]:
         """Place the pods of a placement's objects on a cluster. Return the record of each location, by workload and
-        pod. Later calls may change these records. `previous` are the objects on the cluster before the plan. With
+        pod. Placing other pods may change it later. `previous` are the objects on the cluster before the plan. With
         `overrides_changed`, they differ from `manifests` only by overrides.
         """
 

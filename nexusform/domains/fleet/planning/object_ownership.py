@@ -212,7 +212,7 @@ def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 
 def _group_clusters(by_cluster: Mapping[str, Mapping[ObjectIdentity, T]]) -> dict[tuple[ObjectIdentity, T], list[str]]:
-    """Return the clusters by (object, value), if the same value of the object, such as its owner, is on several."""
+    """Return the clusters with the same value of an object, by (object, value). Values are owners or conflicts."""
     clusters_by_object: dict[tuple[ObjectIdentity, T], list[str]] = {}
     for cluster, values in sorted(by_cluster.items()):
         for object_and_value in values.items():

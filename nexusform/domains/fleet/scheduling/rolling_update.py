@@ -120,7 +120,7 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the number of clusters as the base of percentages: of requested ones, or for a PickAll of picked ones."""
+    """Return the number of clusters as the base of percentages: of requested ones, or else of the picked ones."""
     requested_count = policy.count_requested_clusters(number)
     return len(select_scheduled_bindings(bindings)) if requested_count is None else requested_count
 

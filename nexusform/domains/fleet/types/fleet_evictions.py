@@ -60,7 +60,7 @@ def read_budget(attributes: Values, arguments: Values) -> FleetDisruptionBudget:
 
 
 def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:
-    """Yield the errors of amounts; the rules between valid amounts if there are none."""
+    """Yield the errors of invalid amounts; without any, the problems of the budget."""
     assert isinstance(budget, FleetDisruptionBudget)
     amount_errors = check_integers_or_percentages(arguments, _BUDGET_AMOUNTS, path=())
     yield from amount_errors or check_disruption_budget(budget.budget, placement_type=None)
