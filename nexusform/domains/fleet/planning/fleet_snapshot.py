@@ -94,6 +94,7 @@ def build_member(configuration: FleetMember, cluster: NodeCluster | None, reques
 
 
 def _build_quantities(cpu: int, memory: int) -> dict[str, Quantity]:
+    """Return thousandths of a CPU, and bytes of memory, as quantities by resource name."""
     return {"cpu": build_cpu_quantity(cpu), "memory": build_quantity(memory, QuantityFormat.BINARY)}
 
 

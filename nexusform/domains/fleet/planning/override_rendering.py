@@ -90,7 +90,7 @@ class RenderedResources(Struct, frozen=True):
 
     @property
     def has_envelope_failure(self) -> bool:
-        """Whether an envelope failed: overrides succeeded and no Work could be created."""
+        """Whether an envelope failed, by the text of the failure: overrides succeeded, but no Work could be created."""
         return _WRAPPED_MESSAGE in self.failure
 
     def has_same_result(self, other: RenderedResources) -> bool:

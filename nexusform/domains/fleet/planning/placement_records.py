@@ -65,7 +65,7 @@ class OwnershipConflict(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Reason in the hub's condition."""
+        """Reason in the hub's condition, derived from the start of the message."""
         return "NotTakenOver" if self.message.startswith("no ownership") else "FailedToTakeOver"
 
 

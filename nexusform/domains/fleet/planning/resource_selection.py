@@ -68,15 +68,19 @@ class HubIndex:
         """
         group, kind = selector.group, selector.kind
         if selector.name:
-            named = [self._by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces]
+            named = [
+                self._positions_by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces
+            ]
             return self._get_objects_at_positions(named)
-        positions = [self._by_kind.get((group, kind, namespace), ()) for namespace in namespaces]
+        positions = [self._positions_by_kind.get((group, kind, namespace), ()) for namespace in namespaces]
         objects_of_kind = self._get_objects_at_positions(positions)
         return [manifest for manifest in objects_of_kind if _has_selected_labels(selector, manifest)]
 
     def list_namespaced(self, namespaces: Collection[str]) -> list[Manifest]:
         """Return all objects in these namespaces, in the hub's order."""
-        return self._get_objects_at_positions([self._by_namespace.get(namespace, ()) for namespace in namespaces])
+        return self._get_objects_at_positions(
+            [self._positions_by_namespace.get(namespace, ()) for namespace in namespaces]
+        )
 
     def _get_objects_at_positions(self, lists: Sequence[Sequence[int]]) -> list[Manifest]:
         """Return the objects at these positions (several ascending lists), each once and in the hub's order."""
@@ -84,15 +88,15 @@ class HubIndex:
         return [self._objects[position] for position in positions]
 
     @cached_property
-    def _by_key(self) -> Mapping[ObjectKey, list[int]]:
+    def _positions_by_key(self) -> Mapping[ObjectKey, list[int]]:
         return self._index_positions(lambda manifest: manifest.identity)
 
     @cached_property
-    def _by_kind(self) -> Mapping[tuple[str, str, str], list[int]]:
+    def _positions_by_kind(self) -> Mapping[tuple[str, str, str], list[int]]:
         return self._index_positions(lambda manifest: (manifest.group, manifest.kind, manifest.namespace))
 
     @cached_property
-    def _by_namespace(self) -> Mapping[str, list[int]]:
+    def _positions_by_namespace(self) -> Mapping[str, list[int]]:
         return self._index_positions(lambda manifest: manifest.namespace)
 
     def _index_positions(self, get_key: Callable[[Manifest], T]) -> Mapping[T, list[int]]:

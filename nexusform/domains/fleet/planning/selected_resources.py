@@ -290,7 +290,7 @@ def _build_assumed_resources(
     """Return these objects as the only snapshot, applied to each cluster with the current overrides."""
     renderer = ClusterRenderer(objects, selection.overrides, selection.clusters.labels)
     on_cluster = {
-        binding.cluster: renderer.render_cluster(binding.cluster) or RenderedResources(objects)
+        binding.cluster: renderer.render_cluster(binding.cluster) or RenderedResources(objects)  # None: no member
         for binding in spec.prior_bindings
         if binding.has_resources
     }

@@ -358,7 +358,7 @@ def _select_run_overrides(
 
 
 def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -> None:
-    """Fix the resources of the run's clusters: its snapshot with the overrides selected at its start."""
+    """Freeze the resources of the run's clusters: its snapshot with the overrides selected at its start."""
     snapshot, labels = context.snapshot, placement.selection.clusters.labels
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}  # by positions of overrides
     for cluster in context.plan.updated_clusters:

@@ -365,7 +365,7 @@ class _RolloutIndex:
 
 
 def _is_switching_to_runs(placement: PlacementPlan) -> bool:
-    """Return whether the plan leaves a placement with rolling updates to staged runs."""
+    """Return whether the plan switches a placement from rolling updates to staged runs."""
     previous = placement.spec.previous_configuration
     return placement.spec.is_external and previous is not None and previous.strategy != EXTERNAL
 
