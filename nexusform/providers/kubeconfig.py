@@ -253,7 +253,7 @@ def _resolve_paths_of_entry(entry: Mapping[str, Any], file: Path, title: str) ->
 def _get_named_entry(
     source: str, entries: Mapping[str, Mapping[str, Any]], name: str, kind: str, origin: str
 ) -> Mapping[str, Any]:
-    """Return the entry of this name. Raises KubeconfigProblem without one. `origin` ends its text: " of the context a"."""
+    """Return an entry. Raises KubeconfigProblem without it; `origin` is part of its text: " of the context a"."""
     if name not in entries:
         raise KubeconfigProblem(
             f'{source} cannot be used: no {kind} "{name}"{origin}. Existing: {_format_names(entries)}.'

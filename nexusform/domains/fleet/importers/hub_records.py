@@ -64,7 +64,7 @@ class ObservedRun(Struct, frozen=True):
 
 
 def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
-    """Yield the completed evictions."""
+    """Yield the completed evictions: the invalid ones, and those executed or not executed."""
     for manifest in select_fleet_objects(manifests, [EVICTION_KIND]):
         conditions = _index_conditions(manifest.body)
         valid_condition, executed_condition = conditions.get("Valid", {}), conditions.get("Executed", {})

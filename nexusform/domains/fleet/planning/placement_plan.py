@@ -181,7 +181,7 @@ class PlacementPlan(Struct):
 
     @property
     def needs_scheduling(self) -> bool:
-        """Whether changes of the placement itself require scheduling cycles. Changes of members are found apart."""
+        """Whether changes of the placement require scheduling cycles. Changes of members are queued separately."""
         has_changed_spec = self.spec.policy_changed or self.spec.number_changed or self.spec.spec_changed
         has_changed_content = self.current.resources_changed or self.current.has_override_change
         return (
