@@ -105,11 +105,11 @@ class OverwriteGuardBackend:
         self._record_known_state_document(document)
 
     def needs_checkpoint(self) -> bool:
-        """Return whether the inner backend needs the document now."""
+        """Return whether it is time to write the document, for a backend with checkpoints."""
         return isinstance(self.inner, CheckpointBackend) and self.inner.needs_checkpoint()
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
-        """Replace the document during an apply, in a backend with checkpoints. `records` stay in the journal."""
+        """Replace the document during an apply, in a backend with checkpoints. Only `records` stay in the journal."""
         self._verify_state_document_unchanged()
         inner = self.inner
         assert isinstance(inner, CheckpointBackend)
@@ -123,7 +123,7 @@ class OverwriteGuardBackend:
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock."""
-        self._has_verified = False
+        self._has_verified = False  # another process may write from now on
         self._run("unlock the state", lambda: self.inner.unlock(lock_id))
 
     def read_lock(self) -> LockInfo | None:

@@ -24,12 +24,12 @@ def check_journal_records(records: Sequence[bytes]) -> None:
 
 
 def build_compaction_mark(document: bytes) -> bytes:
-    """Return the line that marks all previous lines as part of this document."""
+    """Return the line marking all previous lines as part of this document."""
     return _MARK + hashlib.sha256(document).hexdigest().encode()
 
 
 def build_seal_record(lock_id: str) -> bytes:
-    """Return the line with which a new lock holder seals the journal."""
+    """Return the line written by a new lock holder, so that writes of a former holder are rejected."""
     return _SEAL + lock_id.encode("unicode_escape")
 
 

@@ -73,7 +73,7 @@ class FixedIdentity:
         self._identity = identity
 
     def read_identity(self, _recorded: Mapping[str, Any], _objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the settings."""
+        """Return the settings of the provider: they are its identity."""
         return self._identity
 
     def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:

@@ -40,6 +40,7 @@ def _make_required(shape: FieldShape) -> FieldShape:
 
 
 def _make_integer(minimum: int, maximum: int = MAX_INT32, *, defaulted: bool = False) -> FieldShape:
+    """Return the shape of an integer. `defaulted`: the server replaces null by a default."""
     return FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=maximum, is_defaulted=defaulted)
 
 

@@ -84,7 +84,7 @@ class PlannedHub(Struct, dict=True):
 
     @cached_property
     def manifests_by_hash(self) -> Mapping[str, Manifest]:
-        """Objects by their hash in the applied resources."""
+        """Objects by the hash identifying them in recorded resources."""
         return {compute_body_hash(manifest): manifest for manifest in self.manifests}
 
     @cached_property
