@@ -35,10 +35,7 @@ def build_seal_record(lock_id: str) -> bytes:
 
 def split_journal(texts: Iterable[bytes]) -> list[bytes]:
     """Return the lines in the texts of a journal, in order, without empty ones."""
-    lines: list[bytes] = []
-    for text in texts:
-        lines += [line for line in text.split(b"\n") if line]
-    return lines
+    return [line for text in texts for line in text.split(b"\n") if line]
 
 
 def list_pending_records(lines: Sequence[bytes], document: bytes | None) -> list[bytes]:

@@ -170,8 +170,7 @@ class _Number(Struct, frozen=True):
 
     @property
     def digits(self) -> int:
-        """All digits as one number: -15 for -1.5."""
-        return self.sign * int(self.integer_digits + self.fraction)
+        return self.sign * int(self.integer_digits + self.fraction)  # -15 for -1.5
 
 
 def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:

@@ -177,11 +177,9 @@ def _check_untrusted_account(paths: Sequence[Path], account: KubernetesAccount, 
     """Reject an untrusted account with programs, credentials, weak TLS or another server."""
     entries = {**account.cluster, **account.user}
     fields = [name for name in _UNTRUSTED_FIELDS if entries.get(name)]
-    fields += [
-        name
-        for name in ("certificate-authority", "client-certificate")
-        if entries.get(name) and not trust.confinement.is_inside(os.path.realpath(entries[name]))  # a file elsewhere
-    ]
+    file_fields = [name for name in ("certificate-authority", "client-certificate") if entries.get(name)]
+    is_inside = trust.confinement.is_inside
+    fields += [name for name in file_fields if not is_inside(os.path.realpath(entries[name]))]  # a file elsewhere
     prefix = f"{format_list(list(map(str, paths)))} is in the work tree of a sandboxed run"
     if fields:
         raise KubeconfigProblem(

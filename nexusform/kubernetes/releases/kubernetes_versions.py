@@ -183,8 +183,7 @@ def list_upgrade_hops(
     """
     between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
     choices = offers.list_hop_choices(len(between) + 1)
-    pairs = zip(between, choices, strict=False)  # the last choices are for the hop to `end`
-    return (*(_select_newest(minor, minor_choices) for minor, minor_choices in pairs), end)
+    return (*map(_select_newest, between, choices), end)  # map ignores the last choices, for the hop to `end`
 
 
 def _select_newest(minor: KubernetesVersion, choices: Sequence[str]) -> KubernetesVersion:

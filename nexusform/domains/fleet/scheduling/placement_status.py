@@ -342,11 +342,8 @@ def build_placement_status_2023(
     if scheduling is None:
         text = "Scheduling has not completed"
         return PlacementStatus((Condition(f"{CLUSTER_SCOPED}Scheduled", UNKNOWN, "SchedulePending", text),), ())
-    text = (
-        "found all the clusters needed as specified by the scheduling policy"
-        if scheduling.is_fulfilled
-        else "could not find all the clusters needed as specified by the scheduling policy"
-    )
+    verb = "found" if scheduling.is_fulfilled else "could not find"
+    text = f"{verb} all the clusters needed as specified by the scheduling policy"
     scheduled = Condition(f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text)
     selected = [decision for decision in scheduling.list_decisions() if decision.is_selected]
     states = [progress.get(decision.cluster, ClusterProgress(rollout_started=UNKNOWN)) for decision in selected]
