@@ -41,7 +41,7 @@ class LeaseLockBackend(Protocol):
 
 
 def guard_backend(inner: StateBackend, *, is_remote: bool) -> StateBackend:
-    """Return the guarded backend; a remote one has a deadline for each operation."""
+    """Return a backend never overwriting changes of other processes. A remote one has a deadline for each operation."""
     kind = _GuardedVersionedBackend if isinstance(inner, VersionedBackend) else OverwriteGuardBackend
     return kind(inner, is_remote=is_remote)
 
@@ -88,7 +88,7 @@ class OverwriteGuardBackend:
         from nexusform.backends.journal_lines import check_journal_records
 
         check_journal_records(records)
-        if self._known_digest != _UNREAD:  # a journal is never overwritten
+        if self._known_digest != _UNREAD:  # else there is nothing to compare: an append overwrites nothing
             self._verify_state_document_unchanged()
         size = sum(map(len, records))
         self._run("write to the journal", lambda: self._append_journal_records(records), size)
@@ -105,11 +105,11 @@ class OverwriteGuardBackend:
         self._record_known_state_document(document)
 
     def needs_checkpoint(self) -> bool:
-        """Return whether the inner backend needs the document now."""
+        """Return whether it is time to write the document, for a backend with checkpoints."""
         return isinstance(self.inner, CheckpointBackend) and self.inner.needs_checkpoint()
 
     def write_checkpoint(self, document: bytes, records: Sequence[bytes]) -> None:
-        """Write the document to the inner backend during an apply."""
+        """Replace the document during an apply, in a backend with checkpoints. Only `records` stay in the journal."""
         self._verify_state_document_unchanged()
         inner = self.inner
         assert isinstance(inner, CheckpointBackend)
@@ -117,13 +117,13 @@ class OverwriteGuardBackend:
         self._record_known_state_document(document)
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked."""
-        self._has_verified = False
+        """Acquire the lock or raise StateLocked. Return warnings."""
+        self._has_verified = False  # another process may have written before
         return self._run("lock the state", lambda: self.inner.lock(info))
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock."""
-        self._has_verified = False
+        self._has_verified = False  # another process may write from now on
         self._run("unlock the state", lambda: self.inner.unlock(lock_id))
 
     def read_lock(self) -> LockInfo | None:

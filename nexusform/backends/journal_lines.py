@@ -17,28 +17,25 @@ _SEAL: Final = b"#sealed "
 
 
 def check_journal_records(records: Sequence[bytes]) -> None:
-    """Raise a ValueError for an invalid journal line."""
+    """Raise a ValueError for an invalid record. A record is one line; lines with "#" are marks of the journal."""
     for record in records:
         if b"\n" in record or record.startswith(b"#"):
             raise ValueError("a journal record is one line that does not start with #")
 
 
 def build_compaction_mark(document: bytes) -> bytes:
-    """Return the line that marks all previous lines as part of this document."""
+    """Return the line marking all previous lines as part of this document."""
     return _MARK + hashlib.sha256(document).hexdigest().encode()
 
 
 def build_seal_record(lock_id: str) -> bytes:
-    """Return the line with which a new lock holder seals the journal."""
+    """Return the line written by a new lock holder, so that writes of a former holder are rejected."""
     return _SEAL + lock_id.encode("unicode_escape")
 
 
 def split_journal(texts: Iterable[bytes]) -> list[bytes]:
-    """Return the lines of the pieces of a journal, in order."""
-    lines: list[bytes] = []
-    for text in texts:
-        lines += filter(None, text.split(b"\n"))
-    return lines
+    """Return the lines in the texts of a journal, in order, without empty ones."""
+    return [line for text in texts for line in text.split(b"\n") if line]
 
 
 def list_pending_records(lines: Sequence[bytes], document: bytes | None) -> list[bytes]:

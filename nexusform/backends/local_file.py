@@ -104,7 +104,7 @@ class LocalBackend:
             self._journal.remove()
 
     def list_versions(self) -> list[StoredStateVersion]:
-        """Return the previous document, by its time of writing."""
+        """Return the previous document as the version "backup" with its time of writing; [] without one."""
         backup = _build_sibling_path(self._path, ".backup")
         with convert_os_errors("check the backup", backup):
             try:
@@ -124,7 +124,7 @@ class LocalBackend:
         return document
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise StateLocked; a holder that died on this host is replaced."""
+        """Acquire the lock or raise StateLocked. Replace a holder that died on this host, and return a warning."""
         return self._lock.acquire(info)
 
     def unlock(self, lock_id: str) -> None:

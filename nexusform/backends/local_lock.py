@@ -59,8 +59,8 @@ class LocalLockFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor: int | None = None
-        self._created_directories: list[Path] = []
+        self._descriptor: int | None = None  # of the file, while this object holds the lock
+        self._created_directories: list[Path] = []  # for the file, outermost first
 
     def acquire(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked; return warnings if a dead holder was replaced."""
@@ -131,7 +131,7 @@ class LocalLockFile:
         return True
 
     def _write_temporary_lock_file(self, info: LockInfo) -> tuple[Path, int]:
-        """Return a complete lock file under a temporary name, with its flock."""
+        """Create a complete lock file with its flock, under a temporary name. Return its path and descriptor."""
         temporary_path = self._path.with_name(f"{self._path.name}.{os.urandom(8).hex()}.tmp")
         return temporary_path, _write_lock_file(temporary_path, info)
 
@@ -161,13 +161,14 @@ class LocalLockFile:
             os.close(descriptor)
 
     def _open_existing(self) -> int:
-        """Open the lock file, for writing if permitted: NFS requires it for a flock."""
+        """Open the lock file and return its descriptor. It is writable if permitted: NFS requires it for a flock."""
         try:
             return open_regular_file(self._path, os.O_RDWR, follow=False)
         except PermissionError:  # the file of another user
             return open_regular_file(self._path, follow=False)
 
     def _is_same_file_at_path(self, descriptor: int) -> bool:
+        """Return True if the open file is still at the path of the lock, not removed or replaced."""
         try:
             return os.path.samestat(os.fstat(descriptor), self._path.lstat())
         except FileNotFoundError:
@@ -225,6 +226,7 @@ def is_process_dead(pid: int, mark: str) -> bool:
 
 
 def _read_process_fields(pid: int) -> list[str]:
+    """Return the fields after the program name in /proc/PID/stat, from the process state on; [] if unreadable."""
     return _read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 

@@ -33,7 +33,7 @@ class MemoryBackend:
     def __init__(self, workspace: str = DEFAULT_WORKSPACE, shared: dict[str, _Workspace] | None = None) -> None:
         check_name(workspace)
         self._name = workspace
-        self._shared = {} if shared is None else shared
+        self._shared = {} if shared is None else shared  # all workspaces of this memory by name
         self._guard = RLock()
 
     def describe(self) -> str:
@@ -72,7 +72,7 @@ class MemoryBackend:
             self._workspace.journal[:] = keep
 
     def list_versions(self) -> list[StoredStateVersion]:
-        """Return the previous document."""
+        """Return the previous document as the version "backup"; [] without one."""
         return [StoredStateVersion("backup", "backup")] if self._workspace.backup is not None else []
 
     def read_version(self, version: str) -> bytes:

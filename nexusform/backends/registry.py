@@ -50,10 +50,10 @@ class BackendDefinition(Struct, frozen=True):
     unverified_setting: str = ""
 
     def open_backend(self, settings: Mapping[str, Any], directories: Directories) -> StateBackend:
-        """Return the backend of these settings for commands (see guarded_backend). Raises BackendProblem."""
+        """Return the backend of these settings for commands, guarded against overwrites. Raises BackendProblem."""
         if not self.is_remote:
             return guard_backend(self.make(settings, directories), is_remote=False)
-        address = next(iter(self.list_server_urls(settings)), "the server").split("?")[0]
+        address = next(iter(self.list_server_urls(settings)), "the server").split("?")[0]  # for messages
         from nexusform.network.deadlines import DeadlineRunner
 
         deadline = DeadlineRunner(lambda: _remove_login(address))
@@ -74,6 +74,7 @@ class BackendDefinition(Struct, frozen=True):
 
 
 def _remove_login(address: str) -> str:
+    """Return a URL without its user name and password."""
     scheme, mark, remainder = address.partition("://")
     return f"{scheme}{mark}{remainder.rpartition('@')[2]}"
 

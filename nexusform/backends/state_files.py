@@ -46,7 +46,7 @@ class JournalFile:
 
     def mark_compacted(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Mark existing lines as part of the document; append those to keep. Raises BackendProblem."""
-        if keep or self._descriptor is not None or os.path.lexists(self._path):
+        if keep or self._descriptor is not None or os.path.lexists(self._path):  # else there are no lines
             from nexusform.backends.journal_lines import build_compaction_mark
 
             self._append_lines_durably([build_compaction_mark(document), *keep])
@@ -60,7 +60,7 @@ class JournalFile:
                 sync_directory(self._path.parent)
 
     def list_pending(self, document: Callable[[], bytes | None]) -> list[bytes]:
-        """Return complete lines that are not in the document yet. Raises BackendProblem."""
+        """Return complete lines not in the document yet; `document` reads it if needed. Raises BackendProblem."""
         with convert_os_errors("read the journal", self._path):
             data = read_file(self._path, self._maximum_size)
         if not data:

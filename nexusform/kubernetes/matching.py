@@ -100,7 +100,7 @@ def is_selected(selector: LabelSelector | None, labels: Mapping[str, str]) -> bo
 
 
 def is_requirement_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Check whether one expression matches; NotIn also matches if the key is absent, an unknown operator never."""
+    """Check whether one expression matches. NotIn matches an absent key, too. An unknown operator never matches."""
     check = _CHECKS.get(requirement.operator)
     return check is not None and check(labels.get(requirement.key), requirement.values)
 

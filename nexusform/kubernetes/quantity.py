@@ -170,11 +170,11 @@ class _Number(Struct, frozen=True):
 
     @property
     def digits(self) -> int:
-        return self.sign * int(self.integer_digits + self.fraction)
+        return self.sign * int(self.integer_digits + self.fraction)  # -15 for -1.5
 
 
 def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:
-    """Return the format and the exponent (of 10, or of 2) of a suffix, or None."""
+    """Return the format and the exponent (of 10 or 2) of a suffix: (BINARY, 30) for "Gi"; None if invalid."""
     if text in _DECIMAL:
         return QuantityFormat.DECIMAL, _DECIMAL[text]
     if text in _BINARY:

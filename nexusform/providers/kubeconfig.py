@@ -177,11 +177,9 @@ def _check_untrusted_account(paths: Sequence[Path], account: KubernetesAccount, 
     """Reject an untrusted account with programs, credentials, weak TLS or another server."""
     entries = {**account.cluster, **account.user}
     fields = [name for name in _UNTRUSTED_FIELDS if entries.get(name)]
-    fields += [
-        name
-        for name in ("certificate-authority", "client-certificate")
-        if entries.get(name) and not trust.confinement.is_inside(os.path.realpath(entries[name]))  # a file elsewhere
-    ]
+    file_fields = [name for name in ("certificate-authority", "client-certificate") if entries.get(name)]
+    is_inside = trust.confinement.is_inside
+    fields += [name for name in file_fields if not is_inside(os.path.realpath(entries[name]))]  # a file elsewhere
     prefix = f"{format_list(list(map(str, paths)))} is in the work tree of a sandboxed run"
     if fields:
         raise KubeconfigProblem(
@@ -253,7 +251,7 @@ def _resolve_paths_of_entry(entry: Mapping[str, Any], file: Path, title: str) ->
 def _get_named_entry(
     source: str, entries: Mapping[str, Mapping[str, Any]], name: str, kind: str, origin: str
 ) -> Mapping[str, Any]:
-    """Return the entry of this name. Raises KubeconfigProblem without one; `origin` describes the reference."""
+    """Return an entry. Raises KubeconfigProblem without it; `origin` is part of its text: " of the context a"."""
     if name not in entries:
         raise KubeconfigProblem(
             f'{source} cannot be used: no {kind} "{name}"{origin}. Existing: {_format_names(entries)}.'

@@ -19,7 +19,7 @@ class FinderByArguments(Protocol):
     def find_configured_object(
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
-        """Find the objects of a block. Raises ProviderProblem with the missing ones."""
+        """Find the objects of a block; return its key and attributes. Raises ProviderProblem with the missing ones."""
 
 
 @runtime_checkable
@@ -27,7 +27,7 @@ class WorkloadListingProvider(Protocol):
     """Provider of sites with a list of all clusters and VMs, managed or not."""
 
     def list_workload_ids(self) -> AbstractSet[tuple[str, str]]:
-        """Return type and id of each. Raises ProviderProblem."""
+        """Return (type, id) of each cluster and VM. Raises ProviderProblem."""
 
 
 class IdentityComparison(Struct, frozen=True):
@@ -61,7 +61,7 @@ class IdentifiedProvider(Protocol):
         """Report missing objects as unchanged from now on, because their system is unknown."""
 
     def has_missing_objects(self) -> bool:
-        """Return whether objects were missing since then."""
+        """Return whether objects were missing after `keep_missing_objects`."""
 
 
 class FixedIdentity:
@@ -73,7 +73,7 @@ class FixedIdentity:
         self._identity = identity
 
     def read_identity(self, _recorded: Mapping[str, Any], _objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the settings."""
+        """Return the settings of the provider: they are its identity."""
         return self._identity
 
     def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:

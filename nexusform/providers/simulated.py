@@ -98,11 +98,12 @@ def parse_delay(text: str) -> float:
     match = _DELAY.fullmatch(text.strip())
     if match is None:
         raise ProviderProblem(f'fault: delay "{text}" is not a duration such as "2s" or "300ms".')
-    return float(match.group(1)) * _SECONDS[match.group(2) or "s"]
+    number, unit = match.groups()
+    return float(number) * _SECONDS[unit or "s"]
 
 
 def parse_path(text: str) -> Path:
-    """Return the steps of a path such as `nodes["a-np1-3"].machine`. Raises ProviderProblem for another text."""
+    """Return the steps of a path: ("nodes", "np-1", "machine") of `nodes["np-1"].machine`. Raises ProviderProblem."""
     steps: list[str | int] = []
     position = 0
     while position < len(text):
@@ -110,13 +111,13 @@ def parse_path(text: str) -> Path:
         if match is None:
             raise ProviderProblem(f'fault: answer "{text}" is not an attribute path.')
         name, number, quoted = match.groups()
-        steps.append(int(number) if number else name or re.sub(r"\\(.)", r"\1", quoted))
+        steps.append(int(number) if number else name or re.sub(r"\\(.)", r"\1", quoted))  # unescaped
         position = match.end()
     return tuple(steps)
 
 
 def apply_answer(attributes: Mapping[str, Any], answer: Sequence[tuple[Path, Any]]) -> dict[str, Any]:
-    """Return the attributes with the answered values."""
+    """Return the attributes with the values of an injected answer at their paths."""
     changed: Any = dict(attributes)
     for path, value in answer:
         changed = _replace_value_at_path(changed, path, value)
@@ -283,6 +284,7 @@ class SimulatedProvider:
         return []
 
     def _trigger_faults_before_effect(self, operation: str, request: ChangeRequest) -> list[Fault]:
+        """Return the faults of a call. Wait, and raise ProviderProblem if one fails it before its effect."""
         faults = self._faults.trigger(operation, request.address)
         self._apply_delays_and_failures(faults, after_effect=False)
         return faults
@@ -309,7 +311,7 @@ def _list_answers(faults: Sequence[Fault]) -> list[tuple[Path, Any]]:
 
 
 def _build_answer(planned: Mapping[str, Any], result: Mapping[str, Any], faults: Sequence[Fault]) -> ChangeResult:
-    """Build the answer with its observed paths: differences, and injected values."""
+    """Build the answer of a change. Observed paths are those different from the plan, and those injected by faults."""
     observed = dict.fromkeys([*(path for path, _ in _list_answers(faults)), *_find_differences(planned, result, ())])
     return ChangeResult(result, tuple(observed))
 

@@ -47,9 +47,9 @@ class Reality:
         self._objects: dict[ObjectKey, Attributes] | None = None
         self._pending: list[_PendingChange] = []
         self._failures: dict[int, ProviderProblem] = {}  # reason by the number of the change
-        self._last_number = 0
-        self._last_durable = 0
-        self._log: int | None = None
+        self._last_number = 0  # of the changes
+        self._last_durable = 0  # number of the last change on the disk
+        self._log: int | None = None  # descriptor
         self._log_size = 0
         # the log ends with the rest of a failed write that could not be truncated
         self._is_log_damaged = False

@@ -164,7 +164,7 @@ def find_upgrade_hops(
 
 
 def explain_skipped_versions(current: str, target: str, hops: Sequence[KubernetesVersion]) -> str:
-    """Explain a change with several hops. A plan makes one hop."""
+    """Explain why a change is rejected: it needs several `hops` (versions in order), and a plan makes one."""
     skipped = hops[:-1]  # the last hop ends at `target`
     dots = ["..."] if len(skipped) > _MAX_NAMES else []
     chain = " -> ".join([current, *[f"v{hop}" for hop in skipped[:_MAX_NAMES]], *dots, target])
@@ -183,7 +183,7 @@ def list_upgrade_hops(
     """
     between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
     choices = offers.list_hop_choices(len(between) + 1)
-    return (*map(_select_newest, between, choices), end)
+    return (*map(_select_newest, between, choices), end)  # map ignores the last choices, for the hop to `end`
 
 
 def _select_newest(minor: KubernetesVersion, choices: Sequence[str]) -> KubernetesVersion:
@@ -274,7 +274,7 @@ def _build_availability_end(end: str, today: str) -> VersionAvailabilityEnd:
 
 
 def describe_abandoned_cluster(cluster: str, version: str, end: VersionAvailabilityEnd) -> str:
-    """Describe an abandoned cluster."""
+    """Describe a cluster of a version past its extended availability. The date of its end may be unknown ("")."""
     reason = f"ended on {end.date}" if end.date else "ended: the site's catalogue no longer lists the version"
     return (
         f"{cluster} runs {version}. Its extended availability {reason}. Azure does not upgrade or scale such a "

@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 
 def add_api_server_defaults(body: Mapping[str, Any]) -> Object:
-    """Return a copy of an object with the API server's defaults, for the kinds in the table below."""
+    """Return a copy of an object with the API server's defaults, if `_FILLERS` has a function for its kind."""
     result = copy.deepcopy(dict(body))
     fill = _FILLERS.get((str(result.get("apiVersion")), str(result.get("kind"))))
     if fill is not None:
@@ -219,6 +219,7 @@ def _fill_container(container: Object) -> None:
 
 
 def _fill_missing_fields(target: Object, defaults: Mapping[str, Any]) -> None:
+    """Set the fields absent or null in `target` to their defaults."""
     for name, value in defaults.items():
         if target.get(name) is None:
             target[name] = value
@@ -231,7 +232,7 @@ def _fill_defaults_if_mapping_exists(target: Mapping[str, Any], name: str, defau
 
 
 def _ensure_mapping(target: Object, name: str) -> Object:
-    """Return the mapping under a name, created if absent; an unattached empty one if the value is no mapping."""
+    """Return the mapping under a name, created if absent. If the value is no mapping, return {} and change nothing."""
     inner = target.get(name)
     if inner is None:
         inner = target[name] = {}

@@ -75,8 +75,8 @@ class ManifestCorrections:
 
     def __init__(self, file: str, *, allowed: bool) -> None:
         self.file = file
-        self.allowed = allowed
-        self._problems: dict[bool, list[Problem]] = {True: [], False: []}  # by whether they widen the selection
+        self.allowed = allowed  # whether to correct mistakes with a warning, instead of an error
+        self._problems: dict[bool, list[Problem]] = {True: [], False: []}  # True: corrections widening a selection
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -84,7 +84,7 @@ class ManifestCorrections:
         return (*self._problems[True], *self._problems[False])
 
     def add_correction(self, correction: str, place: TextPosition, detail: str) -> None:
-        """Add a warning. `detail`: the corrected meaning, as a sentence."""
+        """Add a warning of a correction (id in CORRECTIONS). `detail` is the corrected meaning, as a sentence."""
         entry = CORRECTIONS[correction]
         wider = "; this widens the selection" if entry.widens else ""
         text = f"{detail.removesuffix('.')}{wider} [{correction}]."
@@ -240,11 +240,11 @@ class _DocumentPart(Struct, frozen=True):
         return ".".join(self.api_path.split(".")[-2:])
 
     def get_field(self, key: str, name: str) -> _DocumentPart:
-        """Return a field; `name` is that of the argument."""
+        """Return the part of the field `key`. `name` is its argument in the configuration."""
         return _DocumentPart(self.node.get_node(key), (*self.path, name), f"{self.api_path}.{key}")
 
     def get_item(self, index: int, position: int) -> _DocumentPart:
-        """Return an item, as the argument's item at a position."""
+        """Return the part of the item at `index`. `position` is its index in the argument, without rejected items."""
         return _DocumentPart(self.node.get_node(index), (*self.path, position), f"{self.api_path}[{index}]")
 
 
@@ -257,7 +257,7 @@ class _FleetObjectReader:
         self.reported_paths: set[Path] = set()  # of arguments with a finding, for one finding per value
 
     def read_metadata(self, metadata: Node) -> dict[str, Any]:
-        """Read the supported metadata."""
+        """Return the supported metadata by argument name, and report invalid metadata."""
         part = _DocumentPart(metadata, ("metadata",), "metadata")
         values: dict[str, Any] = self._read_fields(part, METADATA, _NO_SCHEMA)
         for node, path, detail in list_metadata_problems(metadata):
@@ -265,7 +265,7 @@ class _FleetObjectReader:
         return values
 
     def read_spec(self, node: Node, api: ApiKind, schema: BlockSchema) -> dict[str, Any]:
-        """Return the arguments of the spec; those of an empty one if it is rejected."""
+        """Return the arguments of the spec by name. If the spec is rejected, return those of an empty spec."""
         part = _DocumentPart(node, path=(), api_path="spec")
         for key in api.required_by_version.get(self.version, ()):
             if node.get_node(key).data is None:
@@ -278,7 +278,7 @@ class _FleetObjectReader:
         self.notes.add_error(part.node, INVALID, detail)
 
     def _apply_correction(self, correction: str, part: _DocumentPart, error: str, notice: str) -> bool:
-        """Report a correction (`notice`) and return True in a lenient reading; else report `error`, return False."""
+        """Return True if a mistake may be corrected, with the warning `notice`. Else report `error`, return False."""
         if self.corrections.allowed:
             self.reported_paths.add(part.path)
             self.corrections.add_correction(correction, part.node.position, notice)
@@ -287,7 +287,7 @@ class _FleetObjectReader:
         return False
 
     def _report_ellipsis(self, part: _DocumentPart) -> bool:
-        """Return True for "..." in place of a value; it is reported, as a correction if allowed."""
+        """Return True if the value is the placeholder "...". Report it: as corrected if allowed, else as an error."""
         if part.node.data != ELISION:
             return False
         wrong = f'{part.display_path} is "{ELISION}", a placeholder. Replace it with the value.'
@@ -316,7 +316,7 @@ class _FleetObjectReader:
         return self._read_scalar(part, shape)
 
     def _read_mapping(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> dict[str, Any] | None:
-        """Return a mapping by its shape, also as the only item of a list (a correction); None if rejected."""
+        """Return the arguments of a mapping, None if rejected. A list of one mapping is reported, but read as well."""
         node = part.node
         if node.data == [ELISION]:  # "..." as the only item
             self._report_ellipsis(_DocumentPart(node.get_node(0), part.path, part.api_path))
@@ -359,7 +359,7 @@ class _FleetObjectReader:
         return values
 
     def _report_violation(self, part: _DocumentPart, shape: FieldShape, violation: RuleViolation) -> None:
-        """Report a violation of a rule at its key."""
+        """Report a violation of a rule at its key. Only a missing number of clusters has a correction."""
         text = f"{part.display_path}: {violation.detail}"
         if violation.correction == "no-number-of-clusters":
             number_part = replace(part, path=(*part.path, "number_of_clusters"))

@@ -97,7 +97,7 @@ class ObservedPlacement(Struct, frozen=True):
 
 
 def read_placements(manifests: Sequence[Manifest]) -> dict[str, ObservedPlacement]:
-    """Return the placements by key with the objects created by the hub; placements in deletion are omitted."""
+    """Return the placements by key, each with the objects created for it by the hub. Omit those in deletion."""
     placements = _select_existing_placements(manifests)
     names = {(manifest.namespace, manifest.name) for manifest in placements}
     created_objects = select_fleet_objects(manifests, HUB_CREATED_KINDS)
@@ -147,7 +147,7 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
 
 
 def build_manifests(bodies: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
-    """Return the manifests of stored bodies, without invalid ones."""
+    """Return the manifests of these object bodies, without invalid ones."""
     manifests = map(build_manifest, bodies)
     return tuple(manifest for manifest in manifests if manifest is not None)
 
@@ -169,7 +169,7 @@ def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[Observed
 
 
 def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Manifest, ...]:
-    """Return the objects of one resource snapshot of a placement; `manifests` are all its snapshots."""
+    """Return the objects in the resource snapshot of this index; () without it. `manifests`: those of a placement."""
     for owner in {manifest.labels.get(_PARENT, "") for manifest in manifests}:
         for snapshot in _read_snapshots(manifests, owner):
             if snapshot.index == index:
@@ -203,7 +203,7 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
 
 
 def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the override snapshots of a binding, or of a cluster in a run: `<name>` or `<namespace>/<name>`."""
+    """Yield the override snapshots in `spec` of a binding, or of a run's cluster: `<name>` or `<namespace>/<name>`."""
     cluster_overrides, namespaced_overrides = _OVERRIDE_LISTS
     for entry in (*get_list(spec, cluster_overrides), *get_list(spec, namespaced_overrides)):
         yield f"{entry.get('namespace')}/{entry.get('name')}" if isinstance(entry, Mapping) else str(entry)
@@ -242,7 +242,7 @@ def is_deleting(body: Mapping[str, Any]) -> bool:
 
 
 def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
-    """Yield the problems of observed bindings."""
+    """Yield a problem for each observed binding with an invalid state or without a target cluster."""
     for binding in select_fleet_objects(manifests, BINDING_KINDS):
         spec = get_mapping(binding.body, "spec")
         state, cluster = spec.get("state"), get_text(spec, "targetCluster")
@@ -290,7 +290,7 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
     reported_kinds: set[str] = set()
     for binding in _select_active_bindings(manifests):
         for name in list_override_names(get_mapping(binding.body, "spec")):
-            kind = _OVERRIDE_KINDS["/" in name]  # only names of namespaced overrides have a "/"
+            kind = _OVERRIDE_KINDS["/" in name]  # index 1, True: the namespaced kind, with a "/" in names
             if kind in reported_kinds or (kind, name) in captured:
                 continue  # one warning per kind is enough
             reported_kinds.add(kind)
@@ -300,7 +300,7 @@ def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[P
 
 
 def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
-    """Return the bindings used by a plan: not in deletion, of existing placements."""
+    """Return the bindings used by a plan, without those in deletion or of placements missing or in deletion."""
     placements = {(manifest.namespace, manifest.name) for manifest in _select_existing_placements(manifests)}
     active_bindings: list[Manifest] = []
     for binding in select_fleet_objects(manifests, BINDING_KINDS):
@@ -313,16 +313,14 @@ def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) -> str:
-    """Return the placement of a hub-created object: by label, by prefix of its name, or its name without an index."""
+    """Return the name of the placement of an object created by a hub, by its label or else by its own name."""
     label_value = manifest.labels.get(_PARENT)
     if label_value:
         return label_value
-    owners = [
-        owner
-        for namespace, owner in placements
-        if namespace == manifest.namespace and manifest.name.startswith(f"{owner}-")
-    ]
-    return max(owners, key=len, default=re.sub(r"-\d+(?:-snapshot|-\d+)?$", "", manifest.name))
+    names = [name for namespace, name in placements if namespace == manifest.namespace]
+    prefixes = [name for name in names if manifest.name.startswith(f"{name}-")]
+    name_without_index = re.sub(r"-\d+(?:-snapshot|-\d+)?$", "", manifest.name)  # `web` for `web-2-snapshot`
+    return max(prefixes, key=len, default=name_without_index)
 
 
 def _find_latest(snapshots: Sequence[Manifest], indexes: Mapping[str, int | None]) -> Manifest | None:
@@ -335,7 +333,7 @@ def _find_latest(snapshots: Sequence[Manifest], indexes: Mapping[str, int | None
 
 
 def _read_index(snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str], owner: str) -> int | None:
-    """Return the index of a snapshot from a label, else from its name after its owner's; None if neither has it."""
+    """Return the index of a snapshot in a label, else in its own name after the owner's name; None if in neither."""
     label_index = parse_integer(snapshot.labels.get(label))
     return _parse_snapshot_index(snapshot.name, owner, suffix_pattern) if label_index is None else label_index
 
@@ -344,7 +342,7 @@ def _parse_snapshot_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]
     """Return the index in the name of a snapshot of `owner`: `web-2`, `web-2-snapshot`, `web-2-0`; None for others."""
     if not isinstance(name, str) or not name.startswith(owner):
         return None
-    match = suffix_pattern.fullmatch(name, len(owner))
+    match = suffix_pattern.fullmatch(name, len(owner))  # after the owner's name
     return int(match[1]) if match is not None else None
 
 

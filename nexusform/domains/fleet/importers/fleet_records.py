@@ -120,12 +120,12 @@ class FleetPlacement(Struct, frozen=True):
 
     @property
     def placement_type(self) -> PlacementType:
-        """Selection of clusters."""
+        """Way to select clusters: PickAll, PickN or PickFixed."""
         return self.effective_policy.placement_type
 
     @property
     def number_of_clusters(self) -> int | None:
-        """N of a PickN."""
+        """Number of clusters requested by a PickN; None if not set."""
         return self.effective_policy.number_of_clusters
 
 
@@ -242,7 +242,7 @@ class RunRecord(Struct, frozen=True, omit_defaults=True):
     objects: tuple[str, ...] = ()
 
     def build_note(self) -> dict[str, Any]:
-        """Return the record as plain data, without unknown values and without progress before any."""
+        """Return the record as plain data. Fields with their default value are omitted."""
         fields: dict[str, Any] = json.decode(json.encode(self))
         return fields
 

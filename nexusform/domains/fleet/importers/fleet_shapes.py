@@ -31,6 +31,7 @@ def _make_list(item_shape: FieldShape, maximum: int | None = None) -> FieldShape
 
 
 def _make_choice(*choices: str, defaulted: bool = True) -> FieldShape:
+    """Return the shape of a text with these choices. `defaulted`: the server replaces null by a default."""
     return FieldShape(FieldKind.TEXT, choices=choices, is_defaulted=defaulted)
 
 
@@ -39,6 +40,7 @@ def _make_required(shape: FieldShape) -> FieldShape:
 
 
 def _make_integer(minimum: int, maximum: int = MAX_INT32, *, defaulted: bool = False) -> FieldShape:
+    """Return the shape of an integer. `defaulted`: the server replaces null by a default."""
     return FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=maximum, is_defaulted=defaulted)
 
 
@@ -194,7 +196,7 @@ _STRATEGY: Final = _make_object(
 
 
 def _list_namespace_selectors(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the selectors of namespaces; other shapes are rejected separately."""
+    """Return the selectors of namespaces. Invalid selectors are omitted, since their shapes reject them."""
     return [selector for selector in list_mappings(spec, "resourceSelectors") if selector.get("kind") == "Namespace"]
 
 
@@ -302,7 +304,7 @@ _STAGES: Final = _make_object({"stages": _make_required(_make_object_list(_STAGE
 
 
 def _check_snapshot_index(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
-    """Return a violation if the snapshot index of a run is no number; "" is the latest."""
+    """Return a violation if the snapshot index of a run is not a number. "" requests the latest snapshot."""
     index = get_text(spec, "resourceSnapshotIndex")
     text = f'invalid resource snapshot index "{index}" provided, expected an integer >= 0.'
     return _report_violation(index != "" and not index.isdecimal(), "resourceSnapshotIndex", text)
@@ -420,7 +422,7 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
 
 
 def get_block_name(key: str, shape: FieldShape) -> str:
-    """Return the configuration name of a field: snake case, repeated blocks in the singular."""
+    """Return the name of a field in the configuration: `max_skew` of `maxSkew`. Repeated blocks are in the singular."""
     snake = re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower()
     is_repeated = shape.items is not None and shape.items.kind is FieldKind.OBJECT
     return snake.removesuffix("s") if is_repeated else snake

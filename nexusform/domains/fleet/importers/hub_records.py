@@ -64,7 +64,7 @@ class ObservedRun(Struct, frozen=True):
 
 
 def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
-    """Yield the completed evictions."""
+    """Yield the completed evictions: the invalid ones, and those executed or not executed."""
     for manifest in select_fleet_objects(manifests, [EVICTION_KIND]):
         conditions = _index_conditions(manifest.body)
         valid_condition, executed_condition = conditions.get("Valid", {}), conditions.get("Executed", {})
@@ -83,7 +83,7 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
 
 
 def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
-    """Yield the staged runs started, or failed to start; others have no condition Initialized."""
+    """Yield the staged runs with a condition Initialized. They have started, or failed to start."""
     manifests = tuple(manifests)  # read twice
     # The granted approval requests by namespace and name of their run.
     approvals: dict[tuple[str, str], list[str]] = {}
@@ -170,7 +170,7 @@ class ObservedMember(Struct, frozen=True):
 
 
 def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Return the newest heartbeat of MemberCluster objects, the minimum time of their export."""
+    """Return the newest heartbeat of MemberCluster objects, None without one. Their export is not older."""
     times = (
         parse_time(_find_agent(Node(body, _NO_LOCATION)).get_node("lastReceivedHeartbeat").text) for body in members
     )
@@ -245,11 +245,11 @@ def _is_older_than_limit(time: datetime | None, now: datetime | None) -> bool:
 
 
 def _determine_member_health(root: Node, now: datetime | None) -> Health:
-    """Return the first reason against eligibility as health; without one Healthy, or RecentlyUnhealthy (eligible)."""
+    """Return the first reason against a member's eligibility. HEALTHY and RECENTLY_UNHEALTHY members are eligible."""
     if not root.get_node("metadata", "deletionTimestamp").is_absent:
         return Health.LEAVING
     if root.get_node("status").is_absent:
-        return Health.HEALTHY  # not captured
+        return Health.HEALTHY  # no status was captured, so there is no reason against the member
     agent = _find_agent(root)
     if agent.is_absent:
         return Health.NO_AGENT

@@ -101,7 +101,7 @@ def build_binding_rows(
 
 
 def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
-    """Build the rows of a removed or replaced placement's bindings; those of a forgotten one stay on the hub."""
+    """Build a row per binding of a removed or replaced placement. Bindings of a forgotten one stay on the hub."""
     for binding in read_bindings(instance.before):
         row = _build_removed_row(instance.address, binding, Trigger.PLACEMENT_REMOVED)
         if instance.action is Action.FORGET:

@@ -47,14 +47,14 @@ class _ExclusionContext(Struct, frozen=True):
     reason: str = _EXCLUDED_REASON
 
     def explain_lost_node(self, cluster_id: str, node: str | None) -> str:
-        """Return why a pod has lost its node or does so in this plan, "" if the node exists."""
+        """Return why the node of a pod is missing, or removed by this plan; "" if it stays."""
         if (cluster_id, node) in self.removed_nodes:
             return f"its node is removed or re-created, and {self.reason}"
         node_names = self.existing_nodes.get(cluster_id, {node})  # if the nodes are not known, none is missing
         return "its node does not exist" if node and node not in node_names else ""
 
     def explain_lost_member(self, member: str) -> str:
-        """Return why a binding has lost its member or does so in this plan, "" if the member exists."""
+        """Return why the member of a binding is missing, or removed by this plan; "" if it stays."""
         if member in self.removed_members:
             return f"its member is removed from the fleet, and {self.reason}"
         return "its member is not in the fleet" if self.is_member_missing(member) else ""
@@ -120,7 +120,7 @@ def forget_on_forgotten_members(
 def _is_on_forgotten_member(
     row: PlacementChange, forgotten_cluster_ids: Mapping[str, str], context: _ExclusionContext
 ) -> bool:
-    """Return True if the binding or pod of a removal row keeps running, since its member is only forgotten."""
+    """Return True if a binding or pod to remove keeps running: its member is only removed from state (forgotten)."""
     if isinstance(row.source, PodLocation):
         cluster_id = forgotten_cluster_ids.get(row.source.cluster, "")
         # Other triggers remove the pod itself, or its node.

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field, json
@@ -71,7 +70,7 @@ _INVALID_SELECTORS: Final = "The resource selectors are invalid: failed to proce
 
 
 def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[RejectedCluster]:
-    """Yield the clusters rejected in this plan's scheduling cycles, with reasons; none of a placement with too many."""
+    """Yield the clusters rejected in this plan's scheduling cycles, with reasons. Skip placements with too many."""
     for placement in placements:
         status = placement.scheduling.status  # None without a cycle
         if status is not None and len(status.unselected_decisions) <= _MAX_REJECTED_CLUSTERS:
@@ -88,9 +87,9 @@ def build_observed_bindings(placements: Iterable[PlacementPlan]) -> Iterator[tup
 
 
 def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
-    """Build the outcome of a destroy plan."""
+    """Build the outcome of a destroy plan: the removed bindings, and warnings."""
     removed = [item for item in select_instances(instances, PlanningKind.PLACEMENT) if item.is_removed]
-    rows = chain.from_iterable(map(build_removed_rows, removed))
+    rows = [row for instance in removed for row in build_removed_rows(instance)]
     return FleetOutcome(tuple(rows), diagnostics=tuple(warn_abandon_policy(removed)))
 
 
@@ -216,7 +215,7 @@ def build_placement_warnings(
 
 
 def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
-    """Warn about override changes waiting for a later rollout: they start none of their own."""
+    """Warn about override changes waiting for a later rollout, since they do not start a rollout themselves."""
     if placement.override_pending_clusters:
         names = format_list(placement.override_pending_clusters, 4)
         text = (

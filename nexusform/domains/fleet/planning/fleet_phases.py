@@ -127,6 +127,7 @@ def _has_hub_export(blocks: BlockPlanner) -> bool:
 
 
 def _get_row_key(row: PlacementChange) -> tuple[object, ...]:
+    """Return the identity of the binding or pod of a row, equal in all rows about it."""
     return (row.address, row.kind, row.pool, row.object)
 
 

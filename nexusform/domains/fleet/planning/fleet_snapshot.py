@@ -48,23 +48,19 @@ class FleetPodPredictor(Protocol):
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> Mapping[str, Any]:
-        """Place the pods of a placement's resources on a cluster. Return workload -> pod -> record of its location,
-        perhaps changed while other pods are placed. `previous` are the objects there before the plan;
-        `overrides_changed`: only overrides differ.
+        """Place the pods of a placement's objects on a cluster. Return the record of each location, by workload and
+        pod. Placing other pods may change it later. `previous` are the objects on the cluster before the plan. With
+        `overrides_changed`, they differ from `manifests` only by overrides.
         """
-        ...
 
     def remove_pods(self, placement_address: str, cluster_name: str, /) -> None:
         """Remove the pods of a placement from a cluster."""
-        ...
 
     def recreate_workloads(self, placement_address: str, workloads: Collection[str], /) -> None:
-        """Remove the pods of these workloads, which are re-created on the hub."""
-        ...
+        """Remove the pods of these workloads, since the workloads are re-created on the hub."""
 
     def sum_requests(self, cluster_name: str, /) -> tuple[int, int]:
-        """Return the requests of the scheduled pods on a cluster: thousandths of a CPU, and bytes."""
-        ...
+        """Return the requests of the scheduled pods on a cluster: thousandths of a CPU, and bytes of memory."""
 
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
@@ -98,6 +94,7 @@ def build_member(configuration: FleetMember, cluster: NodeCluster | None, reques
 
 
 def _build_quantities(cpu: int, memory: int) -> dict[str, Quantity]:
+    """Return thousandths of a CPU, and bytes of memory, as quantities by resource name."""
     return {"cpu": build_cpu_quantity(cpu), "memory": build_quantity(memory, QuantityFormat.BINARY)}
 
 
@@ -316,10 +313,10 @@ def _index_overrides_by_snapshot_name(
 
 
 def _read_objects(
-    observed: Mapping[str, Any], types: Mapping[str, ResourceType], maps: Mapping[str, str], kind: type[T]
+    observed: Mapping[str, Any], types: Mapping[str, ResourceType], type_names: Mapping[str, str], kind: type[T]
 ) -> Iterator[T]:
-    """Yield the manifests of a hub as fleet objects of a class, from the attributes in `maps` (to resource types)."""
-    for name, resource_type in maps.items():
+    """Yield the fleet objects in these attributes of a hub. `type_names` gives the resource type of each attribute."""
+    for name, resource_type in type_names.items():
         for manifest in get_mapping(observed, name).values():
             metadata = json.decode(manifest)["metadata"]
             yield _build_object(types, resource_type, {**metadata, "manifest": manifest}, kind)

@@ -200,9 +200,9 @@ def _is_workload_equal(existing: LiveWorkload, wanted: Sequence[Mapping[str, Any
     """Return True if a workload on a cluster equals the `wanted` object (at most one) in the fields with an effect on
     pods: its replicas, and the template of its pods.
     """
-    spec = get_mapping(next(iter(wanted), {}), "spec")
-    is_other_template = find_current_revisions(get_mapping(spec, "template"), existing, ()) == ()
-    return not is_other_template and spec.get("replicas", existing.replicas) == existing.replicas
+    spec = get_mapping(wanted[0] if wanted else {}, "spec")
+    revisions = find_current_revisions(get_mapping(spec, "template"), existing, ())  # with the template; None: unknown
+    return revisions != () and spec.get("replicas", existing.replicas) == existing.replicas
 
 
 def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -212,7 +212,7 @@ def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
 
 
 def _group_clusters(by_cluster: Mapping[str, Mapping[ObjectIdentity, T]]) -> dict[tuple[ObjectIdentity, T], list[str]]:
-    """Return the clusters by object and its value there."""
+    """Return the clusters with the same value of an object, by (object, value). Values are owners or conflicts."""
     clusters_by_object: dict[tuple[ObjectIdentity, T], list[str]] = {}
     for cluster, values in sorted(by_cluster.items()):
         for object_and_value in values.items():

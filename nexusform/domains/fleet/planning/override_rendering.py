@@ -85,12 +85,12 @@ class RenderedResources(Struct, frozen=True):
 
     @property
     def failure_message(self) -> str:
-        """Failure as reported by a hub."""
+        """Failure as reported by a hub, perhaps shorter than the `failure` itself."""
         return self.reported_failure or self.failure
 
     @property
     def has_envelope_failure(self) -> bool:
-        """Whether an envelope failed: overrides succeeded and no Work could be created."""
+        """Whether an envelope failed, by the text of the failure: overrides succeeded, but no Work could be created."""
         return _WRAPPED_MESSAGE in self.failure
 
     def has_same_result(self, other: RenderedResources) -> bool:
@@ -102,7 +102,7 @@ class OverrideIndex:
     """Overrides by placement; those without a placement apply to all."""
 
     def __init__(self, overrides: Iterable[FleetOverride]) -> None:
-        self._by_placement = group_by(overrides, attrgetter("placement"))
+        self._by_placement = group_by(overrides, attrgetter("placement"))  # "": for all placements
 
     def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
         """Return the overrides of a placement (its key) in the order of application: cluster overrides, which have no
@@ -438,13 +438,14 @@ def _apply_patch_to_list(target: list[Any], last: str, patch: JsonPatch, value: 
 
 def _explain_missing_item(step: str, patch: JsonPatch) -> str:
     """Return the hub's message for a patch path with a step (an index) not found in a list."""
-    number = parse_go_integer(step)
-    if isinstance(number, int):
-        return f"Unable to access invalid index: {number}: invalid index referenced"
-    return f"value was not a proper array index: '{step}': {number}" if patch.operation == "add" else number
+    number_or_error = parse_go_integer(step)
+    if isinstance(number_or_error, int):
+        return f"Unable to access invalid index: {number_or_error}: invalid index referenced"
+    prefix = f"value was not a proper array index: '{step}': " if patch.operation == "add" else ""
+    return prefix + number_or_error
 
 
 def _resolve_index(step: str, count: int) -> int | None:
     """Return the list position of a step, counted from the end if negative; None if invalid."""
-    number = parse_go_integer(step)
+    number = parse_go_integer(step)  # or the error, a string
     return number % count if isinstance(number, int) and number in range(-count, count) else None

@@ -260,7 +260,7 @@ def suggest_feasibility_fixes(
 def _suggest_pool_counts(
     rows: Iterable[Feasibility], outcome: FleetOutcome, vms: Sequence[VmObject], extra: int
 ) -> Iterator[ProposedFix]:
-    """Yield a proposal per cluster and pools for all rows with these pools: their missing nodes and `extra` ones."""
+    """Yield a proposal for all rows with the same cluster and pools. It adds their missing nodes and `extra` ones."""
     for (cluster, pools), group in group_by(rows, lambda row: (row.cluster, tuple(row.missing_pools))).items():
         candidates = [_find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools]
         adjustable_pools = [candidate for candidate in candidates if candidate is not None]
@@ -324,7 +324,7 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
 
 
 def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:
-    """Return the clusters with capacity for a placement but not selected by it, the largest capacity first."""
+    """Return the unselected clusters with capacity for a placement: the largest capacities first, up to a limit."""
     workloads = collect_workloads(placement.selection.manifests).workloads
     selected = collect_clusters(placement.bindings)
     candidates: list[tuple[int, str]] = []

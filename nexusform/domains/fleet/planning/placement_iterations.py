@@ -78,7 +78,7 @@ class PlacementIterations(Struct):
             own_fields = {name: value for name, value in spec.items() if value is not None}
             defaults = get_mapping(add_api_server_defaults(manifest.body), "spec")
             workload = replace(manifest, body={**manifest.body, "spec": {**defaults, **own_fields}})
-            self.defaulted_workloads[id(manifest)] = (manifest, workload)  # the first, so that its id stays its own
+            self.defaulted_workloads[id(manifest)] = (manifest, workload)  # the first stays alive: no reused id
         return self.defaulted_workloads[id(manifest)][1]
 
     def list_rejections(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Rejection, ...]]:

@@ -283,7 +283,7 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
 
 
 def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
-    """Build the input for deciding on an eviction. With `is_replaced`, bindings evicted before are replaced by then."""
+    """Build the input of an eviction's decision. `is_replaced`: earlier evicted bindings have a replacement by then."""
     bindings = placement.bindings
     if not is_replaced:
         for _name, eviction in placement.evictions:

@@ -170,7 +170,7 @@ class PlacementPlan(Struct):
 
     @property
     def rollout_trigger(self) -> Trigger:
-        """Trigger of a rollout without rescheduling: the first of several; the resources if there is none."""
+        """Trigger of a rollout without rescheduling: the first of several. Without any, it is RESOURCES_CHANGED."""
         if self.current.resources_changed:
             return Trigger.RESOURCES_CHANGED
         if self.has_missing_bindings:
@@ -181,7 +181,7 @@ class PlacementPlan(Struct):
 
     @property
     def needs_scheduling(self) -> bool:
-        """Whether changes of the placement itself require scheduling cycles. Changes of members are found apart."""
+        """Whether changes of the placement require scheduling cycles. Changes of members are queued separately."""
         has_changed_spec = self.spec.policy_changed or self.spec.number_changed or self.spec.spec_changed
         has_changed_content = self.current.resources_changed or self.current.has_override_change
         return (
@@ -234,7 +234,7 @@ class PlacementPlan(Struct):
 
     @property
     def manually_deleted_clusters(self) -> tuple[str, ...]:
-        """Missing clusters without an eviction."""
+        """Clusters with a binding deleted by other means than an eviction."""
         _evicted, others = split_clusters(self.missing_clusters, self._observed_evicted_clusters)
         return others
 
@@ -267,7 +267,7 @@ class PlacementPlan(Struct):
         return False
 
     def build_scheduling_arguments(self, member_list: MemberList) -> tuple[MemberList, Policy, PolicySnapshot, str]:
-        """Return the arguments of scheduling cycles and explanations after the bindings."""
+        """Return the arguments of scheduling cycles and explanations. In a call, they follow the bindings."""
         policy = self.spec.resolve_policy(member_list)
         return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
 

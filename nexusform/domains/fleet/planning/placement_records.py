@@ -65,7 +65,7 @@ class OwnershipConflict(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """Reason in the hub's condition."""
+        """Reason in the hub's condition, derived from the start of the message."""
         return "NotTakenOver" if self.message.startswith("no ownership") else "FailedToTakeOver"
 
 
@@ -99,7 +99,7 @@ class AppliedResources(Struct, frozen=True):
 
 
 def compute_body_hash(manifest: Manifest) -> str:
-    """Return the hash that identifies an object in the note."""
+    """Return the hash identifying an object in the private note of its placement."""
     return sha256(format_canonical_json(manifest.body)).hexdigest()[:32]
 
 
@@ -187,8 +187,8 @@ class _ObjectBodyCollector:
 
     def __init__(self) -> None:
         self.by_digest: dict[str, Any] = {}
-        self._digests: dict[int, str] = {}  # by the identity of a manifest
-        self._lists: dict[int, list[str]] = {}  # by that of a list
+        self._digests: dict[int, str] = {}  # of each manifest, by its id()
+        self._lists: dict[int, list[str]] = {}  # digests of each list of manifests, by its id()
 
     def add_manifests(self, manifests: Sequence[Manifest]) -> list[str]:
         """Add these objects and return their digests."""

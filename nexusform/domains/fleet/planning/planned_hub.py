@@ -84,7 +84,7 @@ class PlannedHub(Struct, dict=True):
 
     @cached_property
     def manifests_by_hash(self) -> Mapping[str, Manifest]:
-        """Objects by their hash in the applied resources."""
+        """Objects by the hash identifying them in recorded resources."""
         return {compute_body_hash(manifest): manifest for manifest in self.manifests}
 
     @cached_property
@@ -234,7 +234,7 @@ class PlannedHub(Struct, dict=True):
         return replace(override, snapshot=number)
 
     def apply_approvals(self) -> None:
-        """Add unchanged runs with a new approval to `runs`, and to each run its granted approvals."""
+        """Add the unchanged runs resumed by a new approval to `runs`. Add to each run its granted approvals."""
         continued_runs = [
             (instance, run) for instance, run in self.waiting_runs if run.build_key(run.name) in self.resumed_runs
         ]
@@ -290,7 +290,7 @@ def read_prior_object(instance: Instance) -> FleetObject:
 
 
 def get_hub_manifests(fleet_object: FleetObject) -> tuple[Manifest, ...]:
-    """Return the manifests of objects on the hub; none for those of a single cluster, or other fleet objects."""
+    """Return the manifests of objects on the hub. Manifests of a single cluster, and other fleet objects, have none."""
     if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
         return fleet_object.manifests
     return ()
@@ -311,7 +311,7 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
     hub.manifests += (manifest for manifest in observed.objects if get_object_identity(manifest) not in managed)
     hub.apply_approvals()
     hub.diagnostics += _check_override_conflicts(hub)
-    hub.overrides += _find_unmanaged_overrides(hub)  # after the managed ones, parallel to their instances
+    hub.overrides += _find_unmanaged_overrides(hub)  # last: the managed ones match `override_instances` by position
     hub.diagnostics += _warn_missing_namespaces(hub)
     return hub
 

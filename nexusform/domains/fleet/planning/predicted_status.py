@@ -103,7 +103,7 @@ def _has_new_apply_failure(placement: PlacementPlan) -> bool:
 
 
 def _has_new_availability(placement: PlacementPlan) -> bool:
-    """Return True if pods wait on other clusters than reported as unavailable; a hub reports it itself."""
+    """Return True if pods wait on other clusters than reported as unavailable. A real hub reports it itself: False."""
     if placement.spec.observed_attributes or ON_HUB in placement.spec.instance.prior_note:
         return False
     waiting = _find_clusters_with_waiting_pods(placement)

@@ -82,7 +82,7 @@ def _read_placement(body: Mapping[str, Any]) -> FleetPlacement:
 
 
 def _read_binding(item: Mapping[str, Any]) -> Binding:
-    """Return a recorded binding, under the first policy; an Unscheduled one was bound before."""
+    """Return a recorded binding. It is of the first policy snapshot; an Unscheduled one was Bound before."""
     state = BindingState(item["state"])
     return Binding(
         cluster=item["cluster"],

@@ -58,7 +58,7 @@ class HubIndex:
 
     @cached_property
     def unique_index(self) -> HubIndex:
-        """Index with each object once, in its last form."""
+        """Index with each object once: of several manifests with the same identity, the last one counts."""
         last = {manifest.identity: manifest for manifest in self._objects}
         return self if len(last) == len(self._objects) else HubIndex(list(last.values()))
 
@@ -68,15 +68,19 @@ class HubIndex:
         """
         group, kind = selector.group, selector.kind
         if selector.name:
-            named = [self._by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces]
+            named = [
+                self._positions_by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces
+            ]
             return self._get_objects_at_positions(named)
-        positions = [self._by_kind.get((group, kind, namespace), ()) for namespace in namespaces]
+        positions = [self._positions_by_kind.get((group, kind, namespace), ()) for namespace in namespaces]
         objects_of_kind = self._get_objects_at_positions(positions)
         return [manifest for manifest in objects_of_kind if _has_selected_labels(selector, manifest)]
 
     def list_namespaced(self, namespaces: Collection[str]) -> list[Manifest]:
         """Return all objects in these namespaces, in the hub's order."""
-        return self._get_objects_at_positions([self._by_namespace.get(namespace, ()) for namespace in namespaces])
+        return self._get_objects_at_positions(
+            [self._positions_by_namespace.get(namespace, ()) for namespace in namespaces]
+        )
 
     def _get_objects_at_positions(self, lists: Sequence[Sequence[int]]) -> list[Manifest]:
         """Return the objects at these positions (several ascending lists), each once and in the hub's order."""
@@ -84,15 +88,15 @@ class HubIndex:
         return [self._objects[position] for position in positions]
 
     @cached_property
-    def _by_key(self) -> Mapping[ObjectKey, list[int]]:
+    def _positions_by_key(self) -> Mapping[ObjectKey, list[int]]:
         return self._index_positions(lambda manifest: manifest.identity)
 
     @cached_property
-    def _by_kind(self) -> Mapping[tuple[str, str, str], list[int]]:
+    def _positions_by_kind(self) -> Mapping[tuple[str, str, str], list[int]]:
         return self._index_positions(lambda manifest: (manifest.group, manifest.kind, manifest.namespace))
 
     @cached_property
-    def _by_namespace(self) -> Mapping[str, list[int]]:
+    def _positions_by_namespace(self) -> Mapping[str, list[int]]:
         return self._index_positions(lambda manifest: manifest.namespace)
 
     def _index_positions(self, get_key: Callable[[Manifest], T]) -> Mapping[T, list[int]]:
@@ -225,7 +229,7 @@ class SnapshotStore:
         self.snapshots = snapshots
         self._selection = selection
         self._renderers: dict[int | None, ClusterRenderer] = {}  # by index of the snapshot
-        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}  # of a staged run: (index, ...) by cluster
+        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}  # by cluster: (snapshot, ...) of a run
 
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
         """Return the snapshot of the current selection: the newest one if its objects are the same, else a new one. A
@@ -248,7 +252,7 @@ class SnapshotStore:
         return self.snapshots[-1].index if self.snapshots else None
 
     def lock_cluster(self, cluster: str, index: int, renderer: ClusterRenderer) -> None:
-        """Use this renderer for a cluster and snapshot from now on."""
+        """Use this renderer from now on for a cluster with the snapshot of this index, as a staged run requires."""
         self._locked_renderers[cluster] = index, renderer
 
     def find_snapshot(self, index: int | None) -> ResourceSnapshot | None:

@@ -91,7 +91,7 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
 
 def _is_selection_changed(spec: PlacementSpec, manifests: Sequence[Manifest], hub: PlannedHub) -> bool:
     """Return True if the selected `manifests` differ from those selected in state before the plan. Without objects in
-    state, they are known from a dump only, and the hub may have processed their changes already.
+    state, return False: the hub may have processed their changes already, since only a dump has them.
     """
     if spec.previous_configuration is None:
         return False
@@ -100,7 +100,7 @@ def _is_selection_changed(spec: PlacementSpec, manifests: Sequence[Manifest], hu
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
-    """Return the objects of the latest observed snapshot, for hub objects not in the plan; () if it removes them."""
+    """Return the selected objects in the latest snapshot on a hub, if the plan has none; () if it removes them."""
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
     if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
@@ -171,13 +171,13 @@ def _select_own_overrides(overrides: Iterable[FleetOverride], key: str) -> list[
 def _get_captured_overrides(
     override_snapshots: Mapping[str, FleetOverride], names: Sequence[str]
 ) -> tuple[FleetOverride, ...] | None:
-    """Return the overrides of a binding; None if one was not captured."""
-    is_captured = override_snapshots.keys() >= set(names)
-    return tuple(map(override_snapshots.__getitem__, names)) if is_captured else None
+    """Return the overrides of a binding, given the names of their snapshots; None if one was not captured."""
+    is_captured = all(name in override_snapshots for name in names)
+    return tuple(override_snapshots[name] for name in names) if is_captured else None
 
 
 def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -> list[str]:
-    """Return the bound clusters with other objects after the current overrides than now."""
+    """Return the bound clusters to be changed if snapshot `index` were applied with the present overrides."""
     pairs = _pair_current_and_new_resources(comparison, index)
     return [cluster for cluster, previous, updated in pairs if not previous.has_same_result(updated)]
 
@@ -273,8 +273,8 @@ def _render_observed_clusters(
 
 
 def _find_observed_failure(rendered: RenderedResources, observed_binding: Mapping[str, Any]) -> str:
-    """Return the failure of overrides or envelopes on a cluster, "" for none. The hub's report precedes the resources
-    as rendered now, because the labels of the cluster may have changed since.
+    """Return the failure of overrides or envelopes on a cluster, "" for none. The hub's report has priority over the
+    resources as rendered now, because the labels of the cluster may have changed since.
     """
     readiness = observed_binding.get("readiness")
     if readiness == OVERRIDE_FAILED:
@@ -290,7 +290,7 @@ def _build_assumed_resources(
     """Return these objects as the only snapshot, applied to each cluster with the current overrides."""
     renderer = ClusterRenderer(objects, selection.overrides, selection.clusters.labels)
     on_cluster = {
-        binding.cluster: renderer.render_cluster(binding.cluster) or RenderedResources(objects)
+        binding.cluster: renderer.render_cluster(binding.cluster) or RenderedResources(objects)  # None: no member
         for binding in spec.prior_bindings
         if binding.has_resources
     }

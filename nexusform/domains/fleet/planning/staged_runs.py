@@ -34,7 +34,7 @@ from nexusform.planning.instances.instance import Instance
 
 
 def execute_runs(placements: Sequence[PlacementPlan], hub: PlannedHub, member_list: MemberList) -> Iterator[Diagnostic]:
-    """Execute the staged runs of this plan in planning order."""
+    """Execute the staged runs of this plan in planning order; yield their errors and warnings."""
     by_key = {placement.key: placement for placement in placements}
     for instance, run in hub.runs:
         yield from _execute_staged_run(instance, run, by_key.get(run.build_key(run.placement)), hub, member_list)
@@ -163,7 +163,7 @@ def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -
         return replace(observed, overrides=recorded.overrides, picked=recorded.picked)
     overrides = tuple(hub.observed.overrides[name] for name in names)
     position_of = {name: position for position, name in enumerate(names)}  # in `overrides`
-    picked = {cluster: tuple(map(position_of.__getitem__, snapshots)) for cluster, snapshots in by_cluster.items()}
+    picked = {cluster: tuple(position_of[name] for name in snapshots) for cluster, snapshots in by_cluster.items()}
     return replace(observed, overrides=overrides, picked=picked)
 
 
@@ -358,7 +358,7 @@ def _select_run_overrides(
 
 
 def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -> None:
-    """Fix the resources of the run's clusters: its snapshot with the overrides selected at its start."""
+    """Freeze the resources of the run's clusters: its snapshot with the overrides selected at its start."""
     snapshot, labels = context.snapshot, placement.selection.clusters.labels
     renderers: dict[tuple[int, ...], ClusterRenderer] = {}  # by positions of overrides
     for cluster in context.plan.updated_clusters:

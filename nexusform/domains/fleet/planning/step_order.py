@@ -81,7 +81,7 @@ class _RolloutInputs(Struct, frozen=True):
 
 
 def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOverride) -> bool:
-    """Return True if a manifest's change adds the namespace of an override, created or newly in the manifest."""
+    """Return True if a change of a manifest adds the namespace of an override: the manifest is new, or has it now."""
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
     if changed.instance.is_removed or namespace not in changed.identities:
         return False
@@ -100,9 +100,9 @@ class _ChangedIndex:
         self.by_position = {item.position: item for item in changed_objects}
         self._by_identity: dict[ObjectIdentity, list[int]] = {}
         self._by_placement: dict[tuple[type, str], list[int]] = {}
-        self.remaining_members: list[int] = []
-        self.changed_members: list[int] = []
-        self.relabeled_members: list[int] = []
+        self.remaining_members: list[int] = []  # positions; not removed
+        self.changed_members: list[int] = []  # neither new nor removed
+        self.relabeled_members: list[int] = []  # with other labels
         for item in changed_objects:
             for identity in item.identities:
                 self._by_identity.setdefault(identity, []).append(item.position)
@@ -129,13 +129,15 @@ class _ChangedIndex:
         assert isinstance(override, FleetOverride)
         return override
 
-    def list_content(self, identities: AbstractSet[ObjectIdentity]) -> Iterator[int]:
-        """Yield the positions of the manifests with any of these objects."""
-        return chain.from_iterable(map(self._by_identity.__getitem__, self._by_identity.keys() & identities))
+    def find_manifests(self, identities: AbstractSet[ObjectIdentity]) -> Iterator[int]:
+        """Yield the positions of the changed manifests with any of these objects."""
+        for identity in self._by_identity.keys() & identities:
+            yield from self._by_identity[identity]
 
-    def list_steps(self, kind: type, *placements: str) -> Iterator[int]:
-        """Yield the positions of the objects of a type for one of these placements."""
-        return chain.from_iterable(self._by_placement.get((kind, key), ()) for key in placements)
+    def find_positions(self, kind: type, *placements: str) -> Iterator[int]:
+        """Yield the positions of the changed objects of a class, for any of these placements (keys)."""
+        for key in placements:
+            yield from self._by_placement.get((kind, key), ())
 
 
 def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs) -> Iterator[int]:
@@ -143,14 +145,14 @@ def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout
     rollout. A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
     """
     requested = changed.versions[-1]  # the object after the plan; the former one if removed
-    evictions = index.list_steps(FleetEviction, rollout.placement)
+    evictions = index.find_positions(FleetEviction, rollout.placement)
     match requested:
         case FleetUpdateRun() | FleetApprovalRequest():
             yield from evictions
             yield from _find_inputs_of_run(index, changed, rollout)
         case FleetEviction():
             yield from (position for position in evictions if position < changed.position)
-            yield from index.list_steps(FleetDisruptionBudget, rollout.placement)
+            yield from index.find_positions(FleetDisruptionBudget, rollout.placement)
             yield from index.remaining_members
             yield from rollout.earlier_overrides
         case FleetPlacement():
@@ -158,7 +160,7 @@ def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout
             yield from rollout.overrides
             if not rollout.is_switched:  # with staged runs, the placement does not roll out
                 # Content removed by this plan but still selected from state: the rollout is predicted without it.
-                content = index.list_content(rollout.previous_identities)
+                content = index.find_manifests(rollout.previous_identities)
                 yield from (position for position in content if index.by_position[position].instance.is_removed)
             yield from index.changed_members
         case FleetOverride():
@@ -177,14 +179,14 @@ def _find_inputs_of_run(index: _ChangedIndex, changed: _ChangedInstance, rollout
     """Yield the steps for the objects read by a hub when it starts a run, or continues it after an approval. A run also
     follows the earlier runs of the placement completed by this plan.
     """
-    yield from index.list_content(rollout.identities)
-    yield from index.list_steps(FleetOverride, "", rollout.placement)  # "" applies to all placements
-    yield from index.list_steps(FleetPlacement, rollout.placement)
+    yield from index.find_manifests(rollout.identities)
+    yield from index.find_positions(FleetOverride, "", rollout.placement)  # "" applies to all placements
+    yield from index.find_positions(FleetPlacement, rollout.placement)
     yield from index.remaining_members
     run = changed.versions[-1]
     if isinstance(run, FleetUpdateRun):
-        yield from index.list_steps(FleetUpdateStrategy, run.build_key(run.strategy))
-        for position in index.list_steps(FleetUpdateRun, rollout.placement):
+        yield from index.find_positions(FleetUpdateStrategy, run.build_key(run.strategy))
+        for position in index.find_positions(FleetUpdateRun, rollout.placement):
             is_ended = get_value_at_path(index.by_position[position].instance.private, "ended")
             if is_ended and position < changed.position:
                 yield position
@@ -193,7 +195,7 @@ def _find_inputs_of_run(index: _ChangedIndex, changed: _ChangedInstance, rollout
 def _find_manifests_with_namespace(index: _ChangedIndex, override: FleetOverride) -> Iterator[int]:
     """Yield the manifests creating the namespace of an override."""
     namespace = ObjectIdentity("", "Namespace", "", override.namespace)
-    for position in index.list_content({namespace}):
+    for position in index.find_manifests({namespace}):
         if _has_new_namespace_of_override(index.by_position[position], override):
             yield position
 
@@ -205,7 +207,7 @@ def _find_inputs_of_started_rollout(index: _ChangedIndex, rollout: _RolloutInput
     if rollout.placement:  # "" is no placement
         yield from index.relabeled_members
     if rollout.is_switched:
-        yield from index.list_steps(FleetPlacement, rollout.placement)
+        yield from index.find_positions(FleetPlacement, rollout.placement)
 
 
 def _find_overrides_before_content(
@@ -222,7 +224,7 @@ def _find_overrides_before_content(
 
 
 def _get_placement_key(version: FleetObject) -> str:
-    """Return the key of an object's placement ("" for all), the own key of a strategy; "" for other objects."""
+    """Return the key of an object's placement, or of the strategy itself. "": of all placements, or of none."""
     match version:
         case FleetPlacement() | FleetUpdateStrategy():
             return version.key
@@ -334,10 +336,10 @@ class _RolloutIndex:
         ranks = {self._ranks[name] for name in names & self._ranks.keys()}
         for identity in changed.identities:
             ranks.update(self._ranks_by_identity.get(identity, ()))
-        return map(self.ordered_placements.__getitem__, sorted(ranks))
+        return [self.ordered_placements[rank] for rank in sorted(ranks)]
 
     def get(self, key: str) -> _RolloutInputs:
-        """Return the inputs of a placement; of an unknown one only its key."""
+        """Return the inputs of a placement's rollouts. Those of an unknown placement have only its key."""
         if key not in self._inputs:
             placement = self._placements.get(key)
             self._inputs[key] = _RolloutInputs(key) if placement is None else self._build_rollout_inputs(key, placement)
@@ -363,7 +365,7 @@ class _RolloutIndex:
 
 
 def _is_switching_to_runs(placement: PlacementPlan) -> bool:
-    """Return whether the plan leaves a placement with rolling updates to staged runs."""
+    """Return whether the plan switches a placement from rolling updates to staged runs."""
     previous = placement.spec.previous_configuration
     return placement.spec.is_external and previous is not None and previous.strategy != EXTERNAL
 

@@ -81,7 +81,7 @@ class FleetMatrix(Struct, frozen=True):
     unpicked: tuple[str, ...] = ()
 
     def get_cell(self, placement: str, cluster: str) -> MatrixCell:
-        """Return the cell of a placement and a cluster."""
+        """Return the cell of a placement and a cluster; an empty one without a binding or rejection."""
         return self.cells.get((placement, cluster), MatrixCell())
 
 
@@ -289,7 +289,7 @@ def _render_limit_note(count: int) -> Part:
 
 
 def _has_only_bindings(cells: Mapping[tuple[str, str], MatrixCell]) -> bool:
-    """Return True if no rejections are known."""
+    """Return True if every known cell has a binding, so no rejection is known."""
     return all(cell.binding is not None for cell in cells.values())
 
 

@@ -179,7 +179,7 @@ def build_hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[st
     import yaml
 
     if type_name in _KINDS and not isinstance(attributes.get("manifest"), str):
-        return [_build_fleet_object(type_name, schema, attributes)]  # else a text, perhaps of several
+        return [_build_fleet_object(type_name, schema, attributes)]  # otherwise the manifests are texts
     return list(map(yaml.safe_load, _render_documents(type_name, schema, attributes)))
 
 
@@ -200,7 +200,7 @@ def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[
     yield render_yaml(document)
 
 
-def _has_value(name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]) -> bool:
+def _is_argument_needed(name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]) -> bool:
     """Return True if the API needs an argument: it is required, or differs from its default."""
     if name == "group":  # required by the API, even for the core group
         return True
@@ -217,7 +217,7 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
     for name, attribute in schema.attributes.items():
         if not attribute.is_configurable or name in metadata_arguments:
             continue  # no field of the spec
-        if _has_value(name, attribute, arguments):
+        if _is_argument_needed(name, attribute, arguments):
             is_json = name == "value" and "op" in schema.attributes  # of a JSON patch; a taint's value is text
             value = _convert_value_to_kubernetes(name, arguments.get(name), is_json=is_json)
             body[convert_to_camel_case(name)] = value
@@ -293,11 +293,11 @@ def render_node_labels(plan: Plan) -> str:
 
 
 def export_manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Render the fleet objects of a plan as Kubernetes manifests."""
+    """Render the fleet objects of a plan as Kubernetes manifests. Return the text, and a warning per limitation."""
     export = render_fleet_manifests(plan, build_registries())
     return export.text, [build_warning("missing-in-export", sentence) for sentence in export.limitations]
 
 
 def export_node_labels(plan: Plan) -> tuple[str, list[Diagnostic]]:
-    """Render the node labels of a plan as `kubectl label` commands."""
+    """Render the node labels of a plan as `kubectl label` commands. There are no warnings."""
     return render_node_labels(plan), []

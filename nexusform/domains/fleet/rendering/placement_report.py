@@ -65,6 +65,7 @@ def build_placement_report(reason: PlacementReason) -> Report:
 
 
 def _select_clusters_of_reason(reason: PlacementReason) -> list[ClusterExplanation]:
+    """Return the clusters in a report: the requested one, or all if the request is about the placement ("")."""
     return [cluster for cluster in reason.explanation.clusters if reason.cluster in ("", cluster.cluster)]
 
 
@@ -153,7 +154,7 @@ def _build_table(explanation: PlacementExplanation) -> Table:
     rows = tuple(Row(_build_cluster_row(cluster, explanation, has_batches=has_batches)) for cluster in clusters)
     scores = ("rank", "spread", "affinity", "margin", "verdict")
     heads = ("cluster", "binding", *(("batch",) if has_batches else ()), *scores)
-    return Table(heads, rows, figures=frozenset(map(heads.index, ("rank", "spread", "affinity"))))
+    return Table(heads, rows, figures=frozenset(heads.index(name) for name in ("rank", "spread", "affinity")))
 
 
 def _get_state(cluster: ClusterExplanation) -> str:
@@ -310,7 +311,7 @@ _CLUSTER_FORM: Final = RecordForm(
 
 
 def build_placement_document(reason: PlacementReason) -> dict[str, Any]:
-    """Return the report of a placement as JSON data."""
+    """Return the report of a placement as JSON data. If it is about one cluster, add the cluster's objects."""
     document = _PLACEMENT_FORM(reason)
     if reason.cluster:
         document["manifests"] = [dict(manifest.body) for manifest in reason.rendered]

@@ -97,7 +97,7 @@ _CONDITION: Final = RecordForm(Condition, "message reason status type")
 
 
 def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
-    """Return an entry of placementStatuses as in the API."""
+    """Return an entry of placementStatuses as in the API. _CONDITION and _FAILED_OBJECT convert records."""
     document: dict[str, Any] = {"conditions": list(map(_CONDITION, status.conditions))}
     if status.failed_objects:
         document["failedPlacements"] = list(map(_FAILED_OBJECT, status.failed_objects))
@@ -139,7 +139,7 @@ def _list_describe_rows(content: Mapping[str, Any], level: int) -> Iterator[tupl
 
 
 def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iterator[str]:
-    """Yield lines with values of neighbouring rows in one column; a heading or an item of a list ends the column."""
+    """Yield lines of (level, label, value) aligned by values. A heading (no value) or item (no label) ends a block."""
     block: list[tuple[str, str]] = []
     for level, label, value in rows:
         prefix = f"{'  ' * level}{label}:" if label else "  " * level
@@ -153,7 +153,7 @@ def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -
 
 
 def _format_aligned_block(block: Iterable[tuple[str, str]], width: int) -> Iterator[str]:
-    """Yield lines with their values in one column."""
+    """Yield lines of (prefix, value) pairs with the values in one column. Long values are wrapped."""
     lines = list(block)
     indent = max((len(prefix) for prefix, _ in lines), default=0) + 2
     for prefix, value in lines:
@@ -197,7 +197,7 @@ def render_events(
     message_column = len(_HEADINGS[0]) - 1  # the last one is not padded
     widths = [max(len(row[column]) for row in rows) + 2 for column in range(message_column)]
     for row in rows:
-        line = "  " + "".join(map(str.ljust, row, widths))
+        line = "  " + "".join(f"{row[column]:<{widths[column]}}" for column in range(message_column))
         if width and len(line) + len(row[-1]) > width:
             yield line.rstrip()
             yield from wrap_line(f"    {row[-1]}", 4, width)

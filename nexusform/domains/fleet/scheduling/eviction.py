@@ -68,11 +68,11 @@ def evaluate_eviction(
     invalid_reason = _explain_invalid(cluster, target)
     if invalid_reason:
         return EvictionResult(cluster, is_valid=False, is_executed=False, message=invalid_reason)
-    is_executed, message = _evaluate_eviction(cluster, target, budget)
+    is_executed, message = _evaluate_valid_eviction(cluster, target, budget)
     return EvictionResult(cluster, is_valid=True, is_executed=is_executed, message=message)
 
 
-def _evaluate_eviction(
+def _evaluate_valid_eviction(
     cluster: str, target: EvictionTarget, budget: PlacementDisruptionBudget | None
 ) -> tuple[bool, str]:
     """Return whether a valid eviction is executed, and the hub's message. Failed resources need no budget."""
@@ -110,7 +110,7 @@ def _evaluate_budget(target: EvictionTarget, budget: PlacementDisruptionBudget) 
 
 
 def apply_eviction(eviction: EvictionResult, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
-    """Return the bindings; the one of an executed eviction is marked for deletion."""
+    """Return the bindings after an eviction. If it was executed, the binding of its cluster is marked for deletion."""
     return tuple(
         replace(binding, is_deleting=True) if eviction.is_executed and binding.cluster == eviction.cluster else binding
         for binding in bindings
@@ -123,7 +123,7 @@ def _explain_invalid(cluster: str, target: EvictionTarget) -> str:
         return DELETING_PLACEMENT
     if target.placement_type is PlacementType.PICK_FIXED:
         return PICK_FIXED
-    count = sum(b.cluster == cluster for b in target.bindings)
+    count = [b.cluster for b in target.bindings].count(cluster)
     if not count:
         return NO_BINDING
     return MANY_BINDINGS if count > 1 else ""

@@ -57,7 +57,7 @@ UNUSUAL: Final = "hub-behaviour-differs"
 
 
 def build_error(path: Path, detail: str) -> Problem:
-    """Build an error with a clause. `path` is as in the configuration, repeated blocks by index from 0."""
+    """Build an error; `detail` is a clause. `path` leads to the argument: ("toleration", 0, "key")."""
     return Problem(path, INVALID, detail)
 
 
@@ -67,7 +67,7 @@ def build_violations(*rules: tuple[object, Path, str]) -> list[Problem]:
 
 
 def build_hub_difference_warning(path: Path, detail: str) -> Problem:
-    """Build a warning about different behaviour of a real hub."""
+    """Build a warning about behaviour of a real hub different from the plan; `detail` is a clause."""
     return Problem(path, UNUSUAL, detail, Severity.WARNING)
 
 
@@ -142,16 +142,12 @@ def _check_cluster_names(names: tuple[str, ...]) -> list[Problem]:
     for i, name in enumerate(names):
         text = f"PickFixed cluster name {name} is not a valid member name"
         problems += _build_errors((*path, i), text, validate_dns_subdomain(name))
-    problems += [
-        build_error((*path, i), f"PickFixed cluster name {name} cannot have length exceeding {MAX_NAME_LENGTH}")
-        for i, name in enumerate(names)
-        if len(name) > MAX_NAME_LENGTH
-    ]
-    problems += [
-        build_error((*path, i), f"cluster names must be unique for policy type PickFixed: duplicate {name}")
-        for i, name in enumerate(names)
-        if name in names[:i]
-    ]
+    for i, name in enumerate(names):
+        text = f"PickFixed cluster name {name} cannot have length exceeding {MAX_NAME_LENGTH}"
+        problems += build_violations((len(name) > MAX_NAME_LENGTH, (*path, i), text))
+    for i, name in enumerate(names):
+        text = f"cluster names must be unique for policy type PickFixed: duplicate {name}"
+        problems += build_violations((name in names[:i], (*path, i), text))
     too_many = f"at most {MAX_NAMES} cluster names, got {len(names)}"
     return problems + build_violations((len(names) > MAX_NAMES, path, too_many))
 

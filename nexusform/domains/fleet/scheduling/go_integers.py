@@ -13,7 +13,7 @@ def parse_go_integer(text: str) -> int | str:
     error = f"strconv.Atoi: parsing {json.dumps(text, ensure_ascii=False)}"
     if not re.fullmatch(r"[+-]?[0-9]+", text):
         return f"{error}: invalid syntax"
-    # The number of digits first: Python reads no number of thousands of them.
+    # Check the number of digits first: int() raises ValueError for thousands of digits.
     if len(text.lstrip("+-0")) > _MAX_DIGITS or not -MAX_INT64 - 1 <= int(text) <= MAX_INT64:
         return f"{error}: value out of range"
     return int(text)

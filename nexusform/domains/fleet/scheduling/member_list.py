@@ -29,8 +29,8 @@ class MemberList:
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members: tuple[Member, ...] = tuple(sorted(members, key=lambda member: member.name))
-        self.positions = {member.name: i for i, member in enumerate(self.members)}
-        self.all_members: Mask = (1 << len(self.members)) - 1
+        self.positions = {member.name: i for i, member in enumerate(self.members)}  # bits of members in masks
+        self.all_members: Mask = (1 << len(self.members)) - 1  # a 1 bit for each member
         self._cache: dict[Any, Any] = {}
 
     def get_cached(self, key: Any, compute: Callable[[], T]) -> T:
@@ -41,7 +41,7 @@ class MemberList:
         return result
 
     def select_members(self, test: Callable[[Member], bool]) -> Mask:
-        """Return the members that pass a test."""
+        """Return the bit mask of the members passing a test: bit 2 is the third member."""
         return sum(1 << i for i, member in enumerate(self.members) if test(member))
 
     @cached_property
@@ -63,7 +63,7 @@ class MemberList:
         return index
 
     def select_by_labels(self, selector: LabelSelector | None) -> Mask | str:
-        """Return the members of a label selector (None: all), or its error."""
+        """Return the bit mask of the members matching a label selector (None: all), or the selector's error."""
         if selector is None:
             return self.all_members
         return self.get_cached(("selected", selector), lambda: self._match_selector(selector))
@@ -105,7 +105,7 @@ class BindingMasks(Struct, frozen=True):
 
 
 def build_mask(positions: Iterable[int]) -> Mask:
-    """Return the set of these positions."""
+    """Return the bit mask with a 1 at these positions: 0b101 for 0 and 2."""
     return sum(1 << position for position in positions)
 
 
@@ -164,20 +164,20 @@ class BindingTable:
 
     @property
     def current(self) -> Mask:
-        """Members bound under the present policy snapshot."""
+        """Bit mask of members with a Scheduled or Bound binding under the present policy snapshot."""
         return self.scheduled | self.bound
 
     @property
     def masks(self) -> BindingMasks:
-        """Sets used by rules."""
+        """Bit masks used by rules: members with a current binding, and with one of an earlier policy."""
         return BindingMasks(self.current, self.obsolete)
 
     def get_binding(self, position: int) -> Binding:
-        """Return the binding on a member."""
+        """Return the binding on the member at a position."""
         return self.by_cluster[self.member_list.members[position].name]
 
     def is_unrecoverable(self, position: int) -> bool:
-        """Return True if an unscheduled binding has no previous state."""
+        """Return True if a member's unscheduled binding has no previous state to return to."""
         return bool(self.unscheduled >> position & 1) and self.get_binding(position).previous_state is None
 
     def bind_member(self, position: int, affinity: int | None, spread: int | None) -> BindingAction:

@@ -61,7 +61,7 @@ class ScoreMargin(Struct, frozen=True):
 
     @property
     def deciding_part(self) -> str:
-        """Name of the deciding part."""
+        """Name of the deciding part: the first nonzero one, or "name" if all are 0."""
         return next((part for part in ("topology_spread", "affinity", "obsolete") if getattr(self, part)), "name")
 
 

@@ -185,7 +185,7 @@ _REPORT_STEPS = ("rollout_started", "overridden", "work_synchronized", "diff_rep
 
 
 def format_run_status_text(index: int | None, name: str) -> str:
-    """Return the text about a run in a cluster's status; `index` is that of its spec."""
+    """Return the text about a run in a cluster's status; `index` is its resourceSnapshotIndex, None if not set."""
     return f", resourceSnapshotIndex: {'' if index is None else index}, updateRun: {name}"
 
 
@@ -196,7 +196,7 @@ def parse_run_status_text(message: str) -> str:
 
 
 def list_step_names(progress: ClusterProgress) -> tuple[str, ...]:
-    """Return the step names of a cluster's progress, in order."""
+    """Return the steps of a cluster in order: for applying objects, or else for reporting differences."""
     return _APPLY_STEPS if progress.diff_reported is None else _REPORT_STEPS
 
 
@@ -338,15 +338,12 @@ def _build_unfilled_statuses(
 def build_placement_status_2023(
     scheduling: SchedulingStatus | None, progress: Mapping[str, ClusterProgress]
 ) -> PlacementStatus:
-    """Build the status with the older texts: Scheduled, Synchronized, Applied."""
+    """Build the status as KubeFleet of 2023 reports it: with conditions Scheduled, Synchronized and Applied."""
     if scheduling is None:
         text = "Scheduling has not completed"
         return PlacementStatus((Condition(f"{CLUSTER_SCOPED}Scheduled", UNKNOWN, "SchedulePending", text),), ())
-    text = (
-        "found all the clusters needed as specified by the scheduling policy"
-        if scheduling.is_fulfilled
-        else "could not find all the clusters needed as specified by the scheduling policy"
-    )
+    verb = "found" if scheduling.is_fulfilled else "could not find"
+    text = f"{verb} all the clusters needed as specified by the scheduling policy"
     scheduled = Condition(f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text)
     selected = [decision for decision in scheduling.list_decisions() if decision.is_selected]
     states = [progress.get(decision.cluster, ClusterProgress(rollout_started=UNKNOWN)) for decision in selected]

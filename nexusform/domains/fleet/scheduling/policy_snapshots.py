@@ -59,12 +59,12 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
         clusterNames=list(policy.cluster_names),
         affinity={"clusterAffinity": affinity} if affinity else None,
         topologySpreadConstraints=list(map(_SPREAD_CONSTRAINT, policy.spread_constraints)),
-        tolerations=list(map(_TOLERATION, policy.tolerations)),
+        tolerations=list(map(_TOLERATION, policy.tolerations)),  # _TOLERATION and the like convert records
     )
 
 
 def _build_term(term: ClusterSelectorTerm) -> dict[str, Any]:
-    """Return a term as in a KubeFleet manifest."""
+    """Return a term as in a KubeFleet manifest. _PROPERTY and _SORTER convert records."""
     document: dict[str, Any] = {}
     if term.label_selector is not None:
         document["labelSelector"] = build_selector_document(term.label_selector)
@@ -86,7 +86,7 @@ _LABEL_EXPRESSION: Final = RecordForm(Requirement, "[key] [operator] [values]")
 
 
 def build_selector_document(selector: LabelSelector) -> dict[str, Any]:
-    """Return a label selector as in the API, without empty fields."""
+    """Return a label selector as in the API, without empty fields. _LABEL_EXPRESSION converts a record."""
     return _omit_empty(
         matchLabels=dict(selector.match_labels),
         matchExpressions=list(map(_LABEL_EXPRESSION, selector.match_expressions)),

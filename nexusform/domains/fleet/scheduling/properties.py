@@ -78,14 +78,14 @@ class PropertyExtremes(Struct, frozen=True):
 
 
 def find_property_extremes(member_list: MemberList, name: str) -> PropertyExtremes | UnreadablePropertyError:
-    """Return the extremes over all members, eligible or not, in the notation of the first one."""
+    """Return the minimum and maximum of a property over all members, eligible or not; or the error of one."""
     return member_list.get_cached(
         ("extremes", name), lambda: _compute_minimum_and_maximum(list_property_values(member_list, name))
     )
 
 
 def _compute_minimum_and_maximum(values: tuple[PropertyValue, ...]) -> PropertyExtremes | UnreadablePropertyError:
-    """Return the minimum and maximum of the existing values, or the first error among them."""
+    """Return the minimum and maximum of the existing values (the first of equal ones), or the first error."""
     quantities: list[Quantity] = []
     for value in values:
         if isinstance(value, UnreadablePropertyError):
@@ -139,8 +139,8 @@ def _parse_requirements(requirements: Iterable[PropertyRequirement]) -> Iterable
 def _explain_violated_bounds(
     equal: Quantity | None, lower: _PropertyBound | None, upper: _PropertyBound | None
 ) -> str | None:
-    """Return why the bounds exclude all values, or an Eq value (None: there is none) violates one of them; None if they
-    do not. A bound may be missing (None).
+    """Return why the bounds exclude all values, or why the value of Eq (`equal`) violates a bound; None if neither is
+    true. Each of the three is None without such a requirement.
     """
     if lower is not None and upper is not None:
         width = upper.value.nano - lower.value.nano  # 0 for equal bounds, negative for crossed ones

@@ -3,7 +3,6 @@ one pass of the controller; its resources are ready before the next wave, unless
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -72,7 +71,7 @@ class RolloutProjection(Struct, frozen=True):
     @property
     def reached_clusters(self) -> frozenset[str]:
         """Clusters with the latest resources from one of the waves."""
-        return frozenset(chain.from_iterable((*wave.updated_clusters, *wave.bound_clusters) for wave in self.waves))
+        return frozenset(name for wave in self.waves for name in (*wave.updated_clusters, *wave.bound_clusters))
 
 
 class BlockedRollout(Struct, frozen=True):
@@ -84,7 +83,7 @@ class BlockedRollout(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """Message for waiting processes."""
+        """Message for a provider waiting for the rollout."""
         names = format_first_items(self.clusters, _MAX_NAMES)
         change = "max_unavailable and max_surge allow no further change"
         return f"the rollout of {self.placement} stops before {names}: {change}"
@@ -121,7 +120,7 @@ class WaveBudget(Struct, frozen=True):
 
 
 def compute_rollout_target(policy: Policy, number: int | None, bindings: Iterable[Binding]) -> int:
-    """Return the base of percentages: the number of names (PickFixed), N (PickN), or else of the picked clusters."""
+    """Return the number of clusters as the base of percentages: of requested ones, or else of the picked ones."""
     requested_count = policy.count_requested_clusters(number)
     return len(select_scheduled_bindings(bindings)) if requested_count is None else requested_count
 
@@ -131,8 +130,8 @@ def compute_rollout_budget(strategy: RollingUpdate, target: int, *, ready: int, 
     `ready` clusters; additions raise the number of `can_be_ready` clusters to at most `target` + max_surge.
     """
     return WaveBudget(
-        ready - (target - strategy.max_unavailable.compute(target)),
-        target + strategy.max_surge.compute(target) - can_be_ready,
+        max_removals=ready - (target - strategy.max_unavailable.compute(target)),
+        max_additions=target + strategy.max_surge.compute(target) - can_be_ready,
     )
 
 

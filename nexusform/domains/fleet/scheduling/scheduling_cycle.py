@@ -89,7 +89,7 @@ def rank_members(
 
 
 def _group_by_affinity(request: PlacementRequest, member_list: MemberList) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
-    """Return members by affinity score, in descending order, and those without a computable score."""
+    """Return pairs (affinity score, mask of members), highest first, and the mask of members without a score."""
     scores, failing = cluster_affinity.compute_scores(request, member_list)
     members_by_score: dict[int, Mask] = {}
     for position, score in enumerate(scores):
@@ -100,7 +100,7 @@ def _group_by_affinity(request: PlacementRequest, member_list: MemberList) -> tu
 def _group_by_spread(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> tuple[tuple[int, Mask], ...]:
-    """Return members by topology spread score, in descending order."""
+    """Return pairs (topology spread score, mask of members), the highest score first."""
     if not request.policy.spread_constraints:
         return ((0, member_list.all_members),)
     verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
@@ -117,7 +117,7 @@ class FilterResult(Struct, frozen=True):
 def filter_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
 ) -> FilterResult | CycleAbort:
-    """Return the members accepted by every filter, or the error of one. Static rules are cached per request."""
+    """Return the members accepted by every filter, or the error of one. Cache static filters, about members alone."""
     static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
     dynamic_rules = profile.FILTERS[len(static_rules) :]
     everyone = FilterResult(member_list.all_members, rejected_by_rule=())
@@ -364,8 +364,8 @@ def _bind_picked_clusters(
 
 
 def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding, ...]:
-    positions = chain.from_iterable(map(iterate_ascending, groups))
-    return tuple(map(binding_table.get_binding, positions))
+    """Return the bindings of the members in these bit masks, mask by mask."""
+    return tuple(binding_table.get_binding(position) for mask in groups for position in iterate_ascending(mask))
 
 
 def _build_rejections(

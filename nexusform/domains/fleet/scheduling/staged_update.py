@@ -171,7 +171,7 @@ def _sort_clusters(stage: Stage, clusters: list[str], members: Mapping[str, Memb
     for name in clusters:
         value = members[name].labels.get(key, "")
         number = parse_go_integer(value)
-        if isinstance(number, str):
+        if isinstance(number, str):  # an error message
             return RunProblem(f"the sorting label `{key}:{value}` on cluster `{name}` is not valid: {number}")
         positions[name] = number
     return tuple(sorted(clusters, key=lambda name: (positions[name], name)))

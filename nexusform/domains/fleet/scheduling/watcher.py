@@ -145,8 +145,8 @@ def find_member_changes(old_members: Iterable[Member], new_members: Iterable[Mem
 def enqueue_placements(
     old_members: Iterable[Member], new_members: Iterable[Member], placements: Iterable[WatchedPlacement]
 ) -> dict[str, tuple[MemberChange, ...]]:
-    """Return the placements queued for scheduling by changes between two member lists. The changes queuing a placement
-    are by its key, in the order of member names. Other placements are missing.
+    """Return the changes between two member lists queuing placements for scheduling, by key of the placement. Changes
+    are in the order of member names. Placements not queued are missing.
     """
     all_changes = find_member_changes(old_members, new_members)
     departures = tuple(change for change in all_changes if change.trigger is Trigger.CLUSTER_LEFT)

@@ -65,7 +65,7 @@ def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Prob
 
 
 def build_problems(findings: Iterable[Problem], document: FleetDocument | None = None) -> list[Problem]:
-    """Return findings as problems of the block; with a `document`, at its lines, without parts already reported."""
+    """Return findings as problems at their arguments, or at lines of a `document` unless reported there already."""
     problems = []
     for finding in findings:
         path, text, line = finding.path, format_sentence(finding.detail), 0

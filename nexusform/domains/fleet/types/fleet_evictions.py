@@ -27,7 +27,7 @@ _EVICTION_SPEC: Final = BlockSchema(
 
 
 def read_eviction(attributes: Values, arguments: Values) -> FleetEviction:
-    """Return the eviction."""
+    """Return the eviction. The `attributes` have its name; `arguments` are from the manifest or the blocks."""
     return FleetEviction(
         read_text(attributes, "name"), read_text(arguments, "placement_name"), read_text(arguments, "cluster_name")
     )
@@ -55,11 +55,12 @@ _BUDGET_SPEC: Final = BlockSchema(
 
 def read_budget(attributes: Values, arguments: Values) -> FleetDisruptionBudget:
     """Return the budget; its placement has the same name."""
-    amounts = (read_integer_or_percentage(arguments.get(name), default=None) for name in _BUDGET_AMOUNTS)
-    return FleetDisruptionBudget(read_text(attributes, "name"), PlacementDisruptionBudget(*amounts))
+    amounts = {name: read_integer_or_percentage(arguments.get(name), default=None) for name in _BUDGET_AMOUNTS}
+    return FleetDisruptionBudget(read_text(attributes, "name"), PlacementDisruptionBudget(**amounts))
 
 
 def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:
+    """Yield the errors of invalid amounts; without any, the problems of the budget."""
     assert isinstance(budget, FleetDisruptionBudget)
     amount_errors = check_integers_or_percentages(arguments, _BUDGET_AMOUNTS, path=())
     yield from amount_errors or check_disruption_budget(budget.budget, placement_type=None)

@@ -238,7 +238,7 @@ def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str,
 
 
 def build_status_attributes(placement: Manifest) -> dict[str, Any]:
-    """Return the status of a placement as attributes."""
+    """Return the status of a placement as attributes, with the condition Scheduled first."""
     conditions = _read_conditions(get_mapping(placement.body, "status"))
     sorted_conditions = sorted(conditions, key=lambda condition: not condition["type"].endswith("Scheduled"))
     return {"conditions": sorted_conditions, "placement_statuses": _read_statuses(placement)}

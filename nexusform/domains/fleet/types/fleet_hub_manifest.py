@@ -90,7 +90,8 @@ def _validate_objects(body: str) -> tuple[Problem, ...]:
     for manifest in _parse_body(body).manifests:
         object_problems = [*list_schema_problems(manifest)]
         problems += object_problems
-        (invalid if _filter_errors(object_problems) else valid).append(manifest)
+        group = invalid if _filter_errors(object_problems) else valid
+        group.append(manifest)
     workload_errors = _filter_errors(collect_workloads(valid, invalid).findings)
     # Controller errors replace other problems at the same location.
     error_locations = {(problem.line, problem.column) for problem in workload_errors}
@@ -188,7 +189,7 @@ _OBJECT_FORM: Final = RecordForm(Manifest, "group version kind namespace name la
 
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Compute `objects`."""
+    """Return the computed attribute `objects`, with an entry for each object in the YAML."""
     return {"objects": list(map(_OBJECT_FORM, _read_manifests(attributes).manifests))}
 
 

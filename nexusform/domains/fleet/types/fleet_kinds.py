@@ -74,8 +74,8 @@ class FleetKind(Struct, frozen=True):
         return join_id_parts(attributes.get("name"))
 
     def collect_problems(self, attributes: Values, findings: Iterable[Problem]) -> list[Problem]:
-        """Return all problems: of the manifest, of names, and the `findings` about its arguments. An object has a
-        manifest or blocks: required arguments may be absent, and `lenient` has an effect, only with a manifest.
+        """Return all problems: of the manifest, of names, and the `findings` about its arguments. Required arguments
+        may be absent with a manifest, and `lenient` has no effect without one.
         """
         if attributes.get("manifest") is UNKNOWN:
             return []  # checked once it is known
@@ -126,7 +126,7 @@ class FleetKind(Struct, frozen=True):
         for name, attribute in self.spec.attributes.items():
             if attributes.get(name) not in (None, attribute.default, []):  # else not configured
                 set_names.append(name)
-        set_names += filter(attributes.get, self.spec.blocks)  # without absent and empty blocks
+        set_names += [name for name in self.spec.blocks if attributes.get(name)]  # without absent and empty blocks
         for name in set_names:
             text = f'The object is set as manifest, so "{name}" cannot be set as well.'
             yield Problem((name,), CONFLICT, text)

@@ -189,7 +189,7 @@ def _explain_forbidden_path(path: str) -> str:
         (root == "metadata" and not remainder, "cannot override field metadata"),
         (is_other_metadata, "cannot override metadata fields except annotations and labels"),
         (root == "status", "cannot override status fields"),
-        (not all(map(str.strip, (root, *remainder))), "path cannot contain empty string"),
+        (any(not step.strip() for step in (root, *remainder)), "path cannot contain empty string"),
     )
     return next((reason for is_forbidden, reason in reasons if is_forbidden), "")
 

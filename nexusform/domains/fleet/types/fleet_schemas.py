@@ -13,14 +13,14 @@ from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapTyp
 def make_placement_argument(
     kind: Type, description: str, *, default: Any = None, required: bool = False, **more: Any
 ) -> AttributeSchema:
-    """Return an argument that decides placements and must be known in the plan."""
+    """Return an argument that decides placements and must be known in the plan. `more`: other fields of the schema."""
     return AttributeSchema(
         kind, description, required=required, optional=not required, default=default, decides_placement=True, **more
     )
 
 
 def make_text(description: str, **more: Any) -> AttributeSchema:
-    """Return a text argument."""
+    """Return a text argument; `more` are fields of its schema."""
     return make_placement_argument(STRING, description, **more)
 
 
@@ -30,22 +30,22 @@ def make_choice(description: str, *choices: str) -> AttributeSchema:
 
 
 def make_number(description: str, **more: Any) -> AttributeSchema:
-    """Return a number argument."""
+    """Return a number argument; `more` are fields of its schema."""
     return make_placement_argument(NUMBER, description, **more)
 
 
 def make_text_list_attribute(description: str, **more: Any) -> AttributeSchema:
-    """Return an argument with a list of texts."""
+    """Return an argument with a list of texts; `more` are fields of its schema."""
     return make_placement_argument(ListType(STRING), description, **more)
 
 
 def make_block(description: str, schema: BlockSchema, **more: Any) -> NestedBlock:
-    """Return a block allowed at most once."""
+    """Return a block allowed at most once; `more` are fields of the NestedBlock."""
     return NestedBlock(schema, Nesting.SINGLE, description, **more)
 
 
 def make_block_list(description: str, schema: BlockSchema, **more: Any) -> NestedBlock:
-    """Return a block allowed any number of times."""
+    """Return a block allowed any number of times; `more` are fields of the NestedBlock."""
     return NestedBlock(schema, Nesting.LIST, description, **more)
 
 
@@ -259,7 +259,7 @@ PODS: Final = MapType(MapType(_POD))
 def make_computed(
     kind: Type, description: str, *, predicted: bool = False, refers_to: ObjectReference | None = None
 ) -> AttributeSchema:
-    """Return a computed attribute."""
+    """Return a computed attribute. With `predicted`, an observed value may differ without an error."""
     return AttributeSchema(kind, description, computed=True, predicted=predicted, refers_to=refers_to)
 
 

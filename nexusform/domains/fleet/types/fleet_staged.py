@@ -76,7 +76,7 @@ def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
 
 
 def _check_run(_run: FleetObject, arguments: Values) -> list[Problem]:
-    """Return an error for a snapshot index in another form than a hub's labels: it compares them as texts."""
+    """Return an error for a snapshot index written unlike a hub's labels ("007"). A hub compares them as texts."""
     index = arguments.get("resource_snapshot_index") or ""
     is_other = str(parse_integer(index)) != str(index)  # such as 007
     message = f'"{index}" is not the number of a resource snapshot: digits without leading zeros'

@@ -124,7 +124,7 @@ class ManifestReader:
 
     def __init__(self, *, lenient: bool, is_observed: bool = False) -> None:
         self.lenient = lenient
-        self.is_observed = is_observed
+        self.is_observed = is_observed  # read from a hub: objects created by the hub itself are allowed
         self.manifests: list[Manifest] = []
         self.problems: list[Problem] = []
 
@@ -145,7 +145,7 @@ class ManifestReader:
             self.problems.append(Problem(path, finding.id, f"{location}: {finding.detail}", finding.severity))
 
     def _check_manifest(self, manifest: Manifest) -> Iterable[Problem]:
-        """Return the problems of an object by its Kubernetes schema, also as an envelope, or by the fleet's API."""
+        """Return the problems of an object: by the fleet's API if it is of the fleet, else by its Kubernetes schema."""
         if is_envelope(manifest) or not is_fleet_group(manifest.group):
             from nexusform.domains.pods.importers.kubernetes_schemas import list_schema_problems
 
@@ -178,7 +178,7 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
     """Read the files and sort their objects by kind."""
     reader = ManifestReader(lenient=attributes.get("lenient") is True)
     argument = read_files(reader, attributes, context, f": no file name ends in {', '.join(_SUFFIXES)}.")
-    if argument is None:
+    if argument is None:  # unreadable directory
         return DataResult(attributes={}, problems=reader.problems)
     values = group_objects_by_kind(reader, argument, attributes)
     if has_errors(reader.problems):  # incomplete data would be misleading

@@ -38,7 +38,7 @@ from nexusform.resources.address import Address, AddressPattern
 def explain_placements(
     result: PlanResult, fleet: PlannedFleet, pattern: AddressPattern, name: str
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
-    """Explain the placements at an address, with errors; None without any, or if `name` is a pod and no cluster."""
+    """Explain placements on the cluster `name` ("": on all), with errors. None without placements, or for a pod."""
     member_list = fleet.outcome.member_list
     placements = [placement for address, placement in fleet.outcome.placements.items() if pattern.is_match(address)]
     if not placements:
@@ -134,8 +134,8 @@ def explain_pods(
 def _check_pod_name(
     pattern: AddressPattern, name: str, names: list[str], rejected: Mapping[str, str]
 ) -> Diagnostic | None:
-    """Return an error if `name` ("": the only pod) is not one pod in `names`, or is in `rejected`: the reasons for pods
-    not created, by name.
+    """Return an error if `name` does not select one pod in `names`; "" selects the only pod. `rejected` has the reasons
+    for pods not created, by name.
     """
     if not name and len(names) > 1:
         text = f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."

@@ -30,7 +30,7 @@ ASCENDING, DESCENDING = "Ascending", "Descending"
 def find_eligible(
     request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks
 ) -> Mask | CycleAbort:
-    """Return the members that match a required term; all without terms."""
+    """Return the bit mask of the members matching a required term; of all members without terms."""
     terms = request.policy.required_terms
     if not terms:
         return member_list.all_members
@@ -45,7 +45,7 @@ def explain_rejection(
 
 
 def _match_terms(terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList) -> Mask | CycleAbort:
-    """Return the members with a matching term; with unreadable values, the abort of the first such member."""
+    """Return the bit mask of members with a matching term, or the abort of the first one with an unreadable value."""
     matched: Mask = 0
     aborts: dict[int, CycleAbort] = {}  # by position
     for term in terms:
@@ -125,7 +125,7 @@ def check_property_sorters(request: PlacementRequest, member_list: MemberList) -
 
 
 def compute_scores(request: PlacementRequest, member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
-    """Return every member's affinity score, a sum of rounded terms without zero weights, and errors by position."""
+    """Return the affinity score of each member, the sum of its rounded terms, and errors by position of the member."""
     terms = tuple(term for term in request.policy.preferred_terms if term.weight)
     return member_list.get_cached(("preferred", terms), lambda: _score_terms(terms, member_list))
 
@@ -133,7 +133,7 @@ def compute_scores(request: PlacementRequest, member_list: MemberList) -> tuple[
 def _score_terms(terms: tuple[PreferredTerm, ...], member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
     """Return the points of all terms for every member, and errors by position."""
     failing: dict[int, str] = {}
-    columns: list[tuple[int, ...]] = []
+    columns: list[tuple[int, ...]] = []  # by term: the points of every member
     for term in terms:
         column, failures = member_list.get_cached(("preference", term), partial(_score_term, term, member_list))
         columns.append(column)
@@ -193,5 +193,5 @@ def interpolate_score(value: Quantity, extremes: PropertyExtremes, sort_order: s
 def round_half_away(value: float) -> int:
     """Round to the nearest integer, halves away from zero."""
     integer = math.floor(abs(value))
-    rounded = integer + (abs(value) - integer >= 0.5)
+    rounded = integer + 1 if abs(value) - integer >= 0.5 else integer
     return rounded if value >= 0 else -rounded

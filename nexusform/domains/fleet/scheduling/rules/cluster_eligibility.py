@@ -24,7 +24,7 @@ def explain_ineligibility(member: Member) -> str:
 
 
 def find_eligible(_request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:
-    """Return the eligible members."""
+    """Return the bit mask of the eligible members."""
     return member_list.get_cached(
         "eligible", lambda: member_list.select_members(lambda member: not explain_ineligibility(member))
     )

@@ -14,7 +14,7 @@ def _explain_missing_namespace(member: Member, namespace: str) -> str:
 
 
 def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:
-    """Return the members with the namespace; all for a cluster-scoped placement."""
+    """Return the bit mask of the members with the namespace; of all for a cluster-scoped placement."""
     if not request.namespace:
         return member_list.all_members
     return member_list.get_cached(

@@ -91,7 +91,7 @@ def evaluate_constraints(
 
 
 def find_eligible(request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks) -> Mask:
-    """Return the members that violate no hard constraint."""
+    """Return the bit mask of members violating no hard constraint. Each has one score, so add the masks by score."""
     return sum(evaluate_constraints(request, member_list, binding_masks).members_by_score.values())
 
 
