@@ -95,6 +95,8 @@ def test_nodes_are_matched_by_provider_id_and_others_are_named() -> None:
     (told,) = [each for each in list_warnings(result) if each.id == "node-without-vm"]
     assert "(b)" in told.detail
     assert set(list_places(result).values()) <= {"a-np-1", "b"}
+    all_matched = require_success(plan_observed(build_configuration(1), *NODES))
+    assert "node-without-vm" not in {warning.id for warning in list_warnings(all_matched)}
 
 
 def test_node_without_vm_is_in_no_pool_of_the_plan() -> None:
