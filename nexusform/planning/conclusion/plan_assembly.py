@@ -153,7 +153,7 @@ def build_plan(
         numa_sampling=numa_sampling,
         checks=(*checks, *blocks.checks),
         inventories=root_outputs.list_inventories_read(outcome.evaluation, request.now),
-        basis=outcome.evaluation.settings.reads.build_basis(request.commit),
+        basis=outcome.evaluation.settings.reads.build_inputs(request.commit),
         prediction_scores=tuple(_collect_prediction_scores(prior)),
         upgrades=upgrades,
         separation_verdicts=validation.separation_verdicts,
@@ -261,7 +261,7 @@ def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnos
 
 
 def _count_unchanged_objects(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
-    """Count the VMs, bindings and pods without changes; most VMs have no row."""
+    """Count the VMs, bindings and pods without changes, or still waiting. Most of these VMs have no row."""
     unchanged_vms = sum(
         len(vm_object.request.actions.unchanged) + len(vm_object.request.actions.waiting) for vm_object in vms
     )
@@ -319,7 +319,7 @@ def build_refresh_plan(
         unchanged_count=sum(total.stays for total in placement_totals.totals),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
         checks=(*variable_results.checks, *condition_results.checks),
-        basis=evaluation.settings.reads.build_basis(request.commit),
+        basis=evaluation.settings.reads.build_inputs(request.commit),
     )
     all_diagnostics = [
         *diagnostics,

@@ -77,7 +77,7 @@ def build_failure(condition: Condition, kind: str, message: str, address: str, b
 
 
 def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[Diagnostic], list[CheckResult]]:
-    """Check the pre- and postconditions of an instance with its planned values; one result, the worst, for all."""
+    """Check the pre- and postconditions of an instance with planned values. Return problems and the worst result."""
     lifecycle = instance.lifecycle
     assert instance.module is not None
     assert instance.repetition is not None
