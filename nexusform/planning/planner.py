@@ -232,5 +232,5 @@ def _plan_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhas
         vms=vms,
         prior_context=prior_context,
         contributions=contributions,
-        phase_diagnostics=tuple(chain.from_iterable(map(attrgetter("diagnostics"), contributions))),
+        phase_diagnostics=tuple(problem for part in contributions for problem in part.diagnostics),
     )

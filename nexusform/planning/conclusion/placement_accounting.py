@@ -235,8 +235,7 @@ def _find_stranded_vms(
     lost_names = {row.object for row in rows if row.action is PlacementAction.LOSE}
     site = sites.get(str(change.after.get("id", "")).partition("/")[0])  # an id begins with the site
     for vm in family.list_existing_vms(change.after):
-        has_machine = site is not None and vm.placement.machine in site.machines
+        machine = vm.placement.machine
+        has_machine = site is not None and machine in site.machines
         if not has_machine and vm.name not in lost_names:
-            yield (
-                f'{change.address}: the VM "{vm.name}" would stay on {vm.placement.machine}, which no longer exists.'
-            )
+            yield f'{change.address}: the VM "{vm.name}" would stay on {machine}, which no longer exists.'

@@ -272,11 +272,8 @@ def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]
     """Build a plan with errors only: all objects in state stay unchanged."""
     from nexusform.planning.conclusion import refresh_changes
 
-    totals = compute_totals(
-        refresh_changes.build_unchanged_changes(request.state.instances),
-        rows=(),
-        types=request.registries.resource_types,
-    ).totals
+    changes = refresh_changes.build_unchanged_changes(request.state.instances)
+    totals = compute_totals(changes, rows=(), types=request.registries.resource_types).totals
     unchanged_count = sum(total.stays for total in totals)
     plan = Plan(mode=request.mode, placement_totals=totals, unchanged_count=unchanged_count)
     return PlanResult(_add_inputs_and_diagnostics_to_plan(plan, request, diagnostics))

@@ -118,10 +118,8 @@ def _check_null_elements(instance: Instance, arguments: dict[str, Any]) -> list[
     """Return an error per list, set or map of scalars with a null among its elements."""
     diagnostics = []
     for path in find_null_elements(instance.type.schema, arguments):
-        detail = (
-            f'"{format_argument(path, instance.type.schema)}" holds a null value. Remove the element, for '
-            "example with compact()."
-        )
+        name = format_argument(path, instance.type.schema)
+        detail = f'"{name}" holds a null value. Remove the element, for example with compact().'
         diagnostics.append(instance.build_error("null-value-in-a-collection", detail, path))
     return diagnostics
 

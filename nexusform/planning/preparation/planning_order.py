@@ -137,6 +137,7 @@ class _Reachability:
         self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}
 
     def find_blocks(self, address: ConfigAddress, position: Mapping[ConfigAddress, int]) -> tuple[ConfigAddress, ...]:
+        """Return the blocks a block depends on, as far as they have a position, sorted by it."""
         blocks = self.find_reachable_blocks(self._graph.get(build_block_node(address), ()))
         return tuple(sorted((block for block in blocks if block in position), key=position.__getitem__))
 
@@ -173,7 +174,7 @@ def build_block_node(address: ConfigAddress) -> Declaration:
 
 
 def build_block_address(node: Declaration) -> ConfigAddress:
-    """Return the block of a node."""
+    """Return the address of the block of a node, named `<type>.<name>`."""
     kind, _, name = node.name.partition(".")
     return ConfigAddress(node.module, "data" if node.kind == "data" else "managed", kind, name)
 
@@ -186,11 +187,8 @@ def _build_dependency_cycle_errors(
     errors = []
     for cycle in find_cycles(graph, position):
         names = [describe_block_node(node) for node in cycle]
-        text = " -> ".join([*names, names[0]])
-        detail = (
-            f"These blocks refer to each other in a cycle: {text}. Replace one reference by a literal value, or remove "
-            "it."
-        )
+        cause = f"These blocks refer to each other in a cycle: {' -> '.join([*names, names[0]])}."
+        detail = f"{cause} Replace one reference by a literal value, or remove it."
         errors.append(build_error("cycle", detail, _find_declaration_span(cycle[0], configuration)))
     return errors
 

@@ -56,7 +56,7 @@ class PriorState(Struct, frozen=True):
         return self.instances.get(address, EMPTY_INSTANCE).deposed
 
     def get_dependencies(self, address: Address, deposed: str = "", default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return the recorded dependencies of the object; `default` if state does not contain it."""
+        """Return the dependencies of an object (or of a deposed one, by its key); `default` if it is not in state."""
         recorded = self.get_deposed(address).get(deposed) if deposed else self.get_object(address)
         return recorded.dependencies if recorded is not None else default
 

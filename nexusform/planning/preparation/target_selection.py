@@ -61,7 +61,7 @@ class Selection(Struct, frozen=True):
         return any(pattern.is_match(address) for pattern in self.replace)
 
     def list_healed_vms(self, address: Address) -> frozenset[str]:
-        """Return the VMs of an instance named by -replace."""
+        """Return the names of the VMs to re-create alone in an instance (-replace=ADDRESS:VM)."""
         return frozenset(name for pattern, name in self.heal if pattern.is_match(address))
 
 

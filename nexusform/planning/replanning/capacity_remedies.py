@@ -32,10 +32,10 @@ MAXIMUM_TRIALS: Final = 10
 
 
 def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
-    """Return whether a fit depends on unknown NUMA cells (not None), and some sample fails or none was computed."""
+    """Return whether a fit depends on unknown NUMA cells (None: it does not), and not all samples of them fit."""
     if numa_sampling is None:
         return False
-    if not numa_sampling.sample_count:
+    if not numa_sampling.sample_count:  # no sample was computed
         return True
     return numa_sampling.fitting_count < numa_sampling.sample_count
 
@@ -95,7 +95,7 @@ class TrialPlanner(Protocol):
     def __call__(
         self, adjustments: Sequence[ArgumentAdjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
     ) -> PlanResult:
-        """Return the resulting plan."""
+        """Plan with changed arguments, with the VMs of `first` placed first, and with `replaces` re-created."""
         ...
 
 
@@ -152,7 +152,7 @@ def _plan_trial(
         replaces=(*request.replaces, *replaces),
     )
     outcome = make_plan(replace(trial_request, samples=0))
-    # Most trials fail by capacity: the first one takes no samples of NUMA cells, a second one if all fits.
+    # Most trials fail by capacity, so only a fitting one is planned again with samples of unknown NUMA cells.
     if outcome.plan.errored or outcome.plan.numa_sampling is None or request.samples == 0:
         return outcome
     return make_plan(trial_request)
@@ -273,7 +273,7 @@ def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
 def _format_certain_count(
     outcome: PlanResult, adjustments: Sequence[ArgumentAdjustment], pools: Iterable[PoolShortage], trial: TrialPlanner
 ) -> str:
-    """Format the certain count of a single pool; "" for several pools, or if the fitting count is certain."""
+    """Format the number of VMs certain to fit in a single pool; "" for several pools, or if all those counted are."""
     if len(adjustments) > 1:
         return ""
     [adjustment], [unplaced] = adjustments, pools
@@ -465,10 +465,10 @@ def _try_other_placement_hints(shortage: _PlanShortage, trial: TrialPlanner) -> 
     soft, or use a weaker scope. Yield the first success of each: one hint at a time, then all hints.
     """
     hints = list(dict.fromkeys(chain.from_iterable(unplaced.binding_hints for unplaced in shortage.pools)))
-    hints = hints[:MAXIMUM_HINTS]
-    choices = _list_choices(hints)
+    choices = _list_choices(hints[:MAXIMUM_HINTS])
     for search in (_try_recreated_vms, _try_soft_hints, _try_other_hint_scope):
-        yield from islice(chain.from_iterable(search(shortage, trial, selected_hints) for selected_hints in choices), 1)
+        remedies = (remedy for selected_hints in choices for remedy in search(shortage, trial, selected_hints))
+        yield from islice(remedies, 1)
 
 
 def _try_recreated_vms(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:

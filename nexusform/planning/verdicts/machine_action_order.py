@@ -253,7 +253,7 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
 
 
 def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineAction:
-    """Build the record of an action in the plan, with VMs only if it stops any; `window` is its place on the site."""
+    """Build the record of an action in the plan, with VMs only if it stops any; `window` counts from 1 on each site."""
     return PlannedMachineAction(
         address=request.instance.address,
         site_id=request.site.id,

@@ -427,8 +427,8 @@ def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple
 
 def rank_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
     """Return the rank of each recorded VM name by age; 0 is the oldest VM."""
-    ordered = sorted(_read_placed_entries(private), key=lambda entry: entry[0])
-    names = dict.fromkeys(chain.from_iterable(names for _, _, names in ordered))
+    entries = sorted(_read_placed_entries(private), key=lambda entry: entry[0])  # by the serial of the state
+    names = dict.fromkeys(name for _, _, entry_names in entries for name in entry_names)  # each at its first entry
     return {name: rank for rank, name in enumerate(names)}
 
 

@@ -101,7 +101,7 @@ class _VmPlanner:
         self.context = context
         self.objects: dict[Address, VmObject] = {}
         self.diagnostics: list[Diagnostic] = []
-        self._demand_count = 0
+        self._demand_count = 0  # VMs of all demands so far, for the limit
         self._new_count = self._placed_count = 0  # new VMs, and those processed so far
 
     def _list_vm_objects(self, instances: Sequence[Instance]) -> list[VmObject]:
