@@ -189,6 +189,7 @@ def _parse_reservation_amount(value: Any) -> int | None:
 
 
 def _parse_whole_amount(value: Any) -> int:
+    """Return the whole number of units of a quantity; 0 for an absent, invalid or negative one."""
     return _parse_reservation_amount(value) or 0
 
 

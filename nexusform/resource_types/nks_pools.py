@@ -197,7 +197,7 @@ def build_pool_demand(
 
 
 def _build_recreation_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Return the arguments that re-create the pool's VMs on change, in order of precedence."""
+    """Return (trigger, value) for each argument with changes that re-create the pool's VMs, first the strongest."""
     return (
         ("sku_changed", values.get("vm_sku_name")),
         ("zones_changed", get_zones(values)),
@@ -280,7 +280,7 @@ def add_node_labels(
 def build_node_reader(
     get_pools: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties]:
-    """Return a function that describes a VM of a type as a node."""
+    """Return a function for the node properties of a VM; `get_pools` returns the pools of its object by name."""
 
     def read_node(attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]) -> NodeProperties:
         return build_node_properties(vm, get_pools(attributes), cluster)

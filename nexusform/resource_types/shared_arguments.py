@@ -31,7 +31,7 @@ def build_name_attribute(noun: str) -> AttributeSchema:
 
 
 def build_id_attribute(form: str) -> AttributeSchema:
-    """Build `id`: computed, known in the plan, may be a literal elsewhere."""
+    """Build the attribute `id` of an object, computed in the plan already; `form` is its format, `<site>/<rack>`."""
     return AttributeSchema(STRING, f"The id: `{form}`.", computed=True)
 
 

@@ -159,7 +159,7 @@ class _TableConverter(NamedTuple):
 
 
 def write_record(record: Any) -> dict[str, Any]:
-    """Return the record as an object. Plain data inside is not copied."""
+    """Return a record as an object of its fields, for JSON. Plain data in it is not copied."""
     write = get_annotation_shape(record.__class__).write
     assert write is not None
     document: dict[str, Any] = write(record)
@@ -180,7 +180,7 @@ def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
 
 
 def _build_scalar_shape(*kinds: type) -> Shape:
-    """Build the shape of values of these classes, written and read unchanged. A bool is no int."""
+    """Build the shape (converters to JSON and back) of values of these classes, left unchanged. A bool is no int."""
     return Shape(write=None, read=partial(_read_scalar, kinds))  # nothing to convert
 
 
@@ -223,7 +223,7 @@ def _parse_type_from_json(data: Any) -> Type:
 
 
 def _build_sequence_shape(item: Shape) -> Shape:
-    """Build the shape of a tuple of any length: a list, or a table (a list per field) of many records."""
+    """Build the shape (converters to JSON and back) of a tuple of any length: a list, or a table of many records."""
     write = item.write  # None: the elements are JSON data already
     write_list: Write = list if write is None else lambda value: [write(element) for element in value]
     write_many = write_list if item.table is None else partial(_write_records, write_list, item.table)
@@ -257,7 +257,7 @@ def _read_tuple(items: tuple[Shape, ...], data: Any) -> tuple[Any, ...]:
 
 
 def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
-    """Build the shape of a tuple of fixed length: a list, with one shape per element."""
+    """Build the shape (converters to JSON and back) of a tuple of fixed length: a list, with a shape per element."""
     return Shape(
         write=lambda value: [
             element if item.write is None else item.write(element) for item, element in zip(items, value, strict=True)

@@ -42,7 +42,7 @@ class DocumentDeduplicator:
         self.mark = _LETTER * (collector.longest_run + 1)  # no text of the documents begins with it
         self.unknown_reference = self.mark + _UNKNOWN  # in place of an unknown value
         self._uses = collector.uses_of_keys
-        self._keys: dict[tuple[str, ...], str] = {}
+        self._keys: dict[tuple[str, ...], str] = {}  # reference by the keys of objects
         self._values: list[Any] = []
         for node in collector.nodes:  # the parts of a node precede it
             self._write(node)  # adds shared keys and values
@@ -79,10 +79,10 @@ class _SharedNode:
     __slots__ = ("keys", "parts", "uses", "written")
 
     def __init__(self, keys: tuple[str, ...] | None, parts: Any) -> None:
-        self.keys = keys
-        self.parts = parts
-        self.uses = 0
-        self.written: Any = None
+        self.keys = keys  # None for a list
+        self.parts = parts  # elements or values: scalars and nodes
+        self.uses = 0  # lists and objects with this part
+        self.written: Any = None  # the text of a reference, or the value in full
 
 
 def _get_written_form_of_part(part: Any) -> Any:
@@ -93,12 +93,12 @@ class _NodeCollector:
     """Collector of document nodes from the scalars up; `nodes` are in that order."""
 
     def __init__(self) -> None:
-        self.nodes: list[_SharedNode] = []
+        self.nodes: list[_SharedNode] = []  # of lists and objects, each after its parts
         self._by_content: dict[Any, _SharedNode] = {}
-        self._by_identity: dict[int, _SharedNode] = {}
-        self.uses_of_keys: Counter[tuple[str, ...]] = Counter()
-        self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._converted: list[dict[str, Any]] = []  # referenced, so that no identity is reused
+        self._by_identity: dict[int, _SharedNode] = {}  # by the `id` of a value
+        self.uses_of_keys: Counter[tuple[str, ...]] = Counter()  # number of nodes of objects with these keys
+        self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}  # one tuple for all equal ones
+        self._converted: list[dict[str, Any]] = []  # keeps temporary dicts alive: their `id` is not reused
         self.longest_run = 0  # of the mark's letter at the beginning of a text
 
     def collect_node(self, value: Any, depth: int) -> Any:
@@ -251,6 +251,7 @@ class DocumentExpander:
         return int(name)
 
     def _check_expanded_size(self, parts: int) -> None:
+        """Add a number of parts to those expanded so far. Raises SharedValuesError above the maximum."""
         self._size += parts
         if self._size > self._maximum_parts:
             raise SharedValuesError("Its expanded values exceed the maximum of a plan.")
