@@ -272,7 +272,7 @@ class Feasibility(Struct, frozen=True):
 
     @property
     def missing_pools(self) -> Mapping[str, int]:
-        """Missing nodes by pool: of several pools, or of the only one; {} if none are missing or known."""
+        """Number of missing nodes by pool, {} for none; `missing_nodes` is the number for the only pool."""
         return self.missing_by_pool or ({self.pool: self.missing_nodes} if self.missing_nodes else {})
 
 

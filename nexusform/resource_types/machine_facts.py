@@ -73,7 +73,7 @@ def list_role_names(roles: Any) -> tuple[str, ...]:
 
 
 def _explain_wrong_roles(roles: Any) -> str:
-    """Return the reason of the roles against VMs: none of them is compute-plane; "" if one is."""
+    """Return why the roles of a machine exclude VMs; "" if compute-plane is among them."""
     if COMPUTE_PLANE in list_role_names(roles):
         return ""
     role_list = ", ".join(sorted(roles))
@@ -185,8 +185,8 @@ def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
 
 
 def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a machine's arguments with its observed facts. A cordon set by nexusform for an argument, not for an
-    action, is left out: the argument may have changed, and decides.
+    """Return a machine's arguments with its observed facts. A cordon set by nexusform for an argument, not for a
+    machine action, is left out: the argument decides.
     """
     if not observed:
         return arguments
@@ -213,7 +213,7 @@ def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
 
 
 def find_observed_reasons(facts: Mapping[str, Any]) -> str:
-    """Return the reasons of observed facts against new VMs; "" for a machine in service."""
+    """Return the reasons against new VMs from observed facts, without roles and arguments; "" for none."""
     return find_unschedulable_reasons({**facts, "roles": None, "evacuate": None, "cordoned": None})
 
 

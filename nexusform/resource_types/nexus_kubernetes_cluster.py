@@ -214,7 +214,7 @@ def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
-    """Return an attribute for expressions: nodes with their labels."""
+    """Return an attribute as seen by expressions: `nodes` with their labels, others as stored."""
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value  # as stored

@@ -152,11 +152,8 @@ def check_pool_name(name: str, path: Path) -> list[Problem]:
     rules = validate_dns_subdomain(f"c-{name.lower()}-1")
     if not rules:
         return []  # the names are valid
-    detail = (
-        f'"{name[:80]}" cannot be the name of an agent pool: its nodes are named after it. Kubernetes '
-        f"rule for names: {rules[0]}."
-    )
-    return [Problem(path, "invalid-agent-pool-name", detail)]
+    problem = f'"{name[:80]}" cannot be the name of an agent pool: its nodes are named after it.'
+    return [Problem(path, "invalid-agent-pool-name", f"{problem} Kubernetes rule for names: {rules[0]}.")]
 
 
 def build_pool_demand(

@@ -97,7 +97,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     """
     for change, vm_object, networks in _list_changes_with_networks(result):
         states = dict(networks.networks)  # by network id
-        for path, network_id in dict(_list_network_ids(change.after)).items():
+        for path, network_id in dict(_list_azure_ids(change.after)).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
             if match is None or match[1] not in networks.types:  # match[1] is the type
                 continue
@@ -125,7 +125,7 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
     uses_networks = uses_hugepages = False
     for change, _, networks in _list_changes_with_networks(result):
         uses_hugepages |= _has_hugepages(change.after)
-        for _, text in _list_network_ids(change.after):
+        for _, text in _list_azure_ids(change.after):
             match = _NETWORK_ID.fullmatch(text.lower())
             if match is not None:
                 uses_networks = True
@@ -167,8 +167,8 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
             yield change, vm_object, _NO_LISTS
 
 
-def _list_network_ids(value: Any) -> Iterator[tuple[Path, str]]:
-    """Yield the Azure resource ids in `azure` blocks, each with its path; other arguments refer to no network."""
+def _list_azure_ids(value: Any) -> Iterator[tuple[Path, str]]:
+    """Yield the ids of networks and other resources in `azure` blocks, each with its path in the arguments."""
     for path, scalar in list_scalars(value):
         if "azure" in path and "/providers/" in str(scalar):
             yield path, str(scalar)

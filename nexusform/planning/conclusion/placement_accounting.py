@@ -220,7 +220,7 @@ def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
 
 
 def collect_names(kind: str, resource_type: ResourceType, attributes: Attributes | None) -> Names:
-    """Return the names of the objects of a kind in the attributes of a resource."""
+    """Count the objects of a kind in the attributes of a resource by name: pods may share a name."""
     if not attributes:
         return Counter()
     return Counter(KINDS[kind].list_names(resource_type, attributes))

@@ -253,10 +253,12 @@ def _suggest_probable_renames(blocks: BlockPlanner, rows: Iterable[PlacementChan
 
 
 def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the first diagnostics, then each further group unless there are errors before it."""
+    """Return the groups of diagnostics up to the first one with errors. Later groups, if lazy, are not computed."""
     combined = list(first)
     for diagnostics in further:
-        combined += [] if has_errors(combined) else diagnostics
+        if has_errors(combined):
+            break
+        combined += diagnostics
     return combined
 
 

@@ -103,8 +103,8 @@ class StepGraph:
         self.apply_step: dict[Address, int] = {}  # the create or update of an object
         self.delete_step: dict[tuple[Address, str], int] = {}  # by address and deposed key
         self.release_step: dict[Address, int] = {}  # it removes VMs of an object before its update
-        self.creation_steps: dict[str, list[int]] = {}
-        self.deletion_steps: dict[str, list[int]] = {}
+        self.creation_steps: dict[str, list[int]] = {}  # creates and updates, by block
+        self.deletion_steps: dict[str, list[int]] = {}  # by block
         self._gates: dict[tuple[str, str], list[int]] = {}  # results of get_gate by name
 
     def add_step(

@@ -177,7 +177,7 @@ class BlockPlanner:
             yield self.build_removed_instance(address, reason, block)
 
     def build_unchanged(self, address: Address, block: ResourceBlock | None = None) -> Instance:
-        """Build an instance that this plan does not change; `block` is its configuration, if that matters."""
+        """Build an instance that this plan does not change; `block` is its configuration, if it has one."""
         prior = self.prior.get_object(address)
         planned = dict(prior.attributes) if prior is not None else None
         return self._build_prior_instance(address, block, ActionDecision(planned=planned))
@@ -270,7 +270,7 @@ class BlockPlanner:
             self.add_instance(instance, evaluation)
 
     def set_predicted_action(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Decide replace, update or no-op before computed values are known; `decide_action` is final."""
+        """Decide replace, update or no-op before placement. `decide_action` decides again, with all computed values."""
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
         identity = {"id": instance.type.build_id(instance.config)}
@@ -392,7 +392,7 @@ class BlockPlanner:
         self._counts[limit_name] += count
         maximum = getattr(self.request.limits, limit_name)
         if self._counts[limit_name] > maximum:
-            raise build_limit_error(limit_name, limit_name, maximum)
+            raise build_limit_error(limit_name, limit_name, maximum)  # noun of the message, and the limit
 
 
 def check_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:

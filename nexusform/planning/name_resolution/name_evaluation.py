@@ -158,7 +158,7 @@ class Evaluation:
     def build_scope(
         self, instance: ModuleInstance, repetition: RepetitionData = SINGLE_INSTANCE, this: InstanceView | None = None
     ) -> InstanceScope:
-        """Return the names visible in a block of a module instance."""
+        """Return the names visible in a block of a module instance; `this` is the object named `self`."""
         return InstanceScope(self, instance, repetition, this)
 
     def evaluate_expression(self, expression: Expression, scope: Scope) -> Value | None:

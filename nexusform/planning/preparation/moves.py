@@ -170,7 +170,7 @@ def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, 
 
 
 def _get_outermost(end: MoveEndpoint) -> object:
-    """Return the outermost part of an endpoint: statements without a common one are unrelated."""
+    """Return the name of the outermost module, else the resource. Statements without a common one are unrelated."""
     return end.path[0][0] if end.path else end.resource
 
 
@@ -256,7 +256,7 @@ class _StateMover:
     # address of each object (`origins`, by its new address).
 
     def __init__(self, instances: Mapping[Address, InstanceState]) -> None:
-        self.keys_by_module: dict[ModulePath, dict[_Resource, set[Key]]] = {}
+        self.keys_by_module: dict[ModulePath, dict[_Resource, set[Key]]] = {}  # instance keys of each resource
         self.origins: dict[Address, Address] = {}  # previous address by new address
         self._rejected: dict[str, str] = {}  # target by source, as texts: moves onto existing objects
         for address in instances:

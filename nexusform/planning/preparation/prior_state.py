@@ -201,10 +201,8 @@ def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list
 
 
 def _build_unknown_argument_error(kind: str, name: str, expression: Expression) -> Diagnostic:
-    detail = (
-        f'The "{name}" of an import block must be known before planning; it may refer to variables, '
-        "locals, and resources in the state."
-    )
+    sources = "variables, locals, and resources in the state"
+    detail = f'The "{name}" of an import block must be known before planning; it may refer to {sources}.'
     return build_error(kind, detail, expression.span, block="import")
 
 
@@ -249,7 +247,7 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
 
 
 def normalize_imported_attributes(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
-    """Return an object's attributes in the shape of its type: missing ones are null or empty."""
+    """Return attributes in the shape of their type. Missing ones are null or empty, a missing id is `object_id`."""
     values = _normalize_attributes_to_schema(schema, attributes)
     if values["id"] is None:
         values["id"] = object_id

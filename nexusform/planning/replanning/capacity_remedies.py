@@ -273,7 +273,7 @@ def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
 def _format_certain_count(
     outcome: PlanResult, adjustments: Sequence[ArgumentAdjustment], pools: Iterable[PoolShortage], trial: TrialPlanner
 ) -> str:
-    """Format the number of VMs certain to fit in a single pool; "" for several pools, or if all those counted are."""
+    """Format the number of VMs certain to fit in a single pool; "" for several, or if the tested count is certain."""
     if len(adjustments) > 1:
         return ""
     [adjustment], [unplaced] = adjustments, pools

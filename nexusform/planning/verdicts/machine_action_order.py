@@ -58,7 +58,8 @@ class MachineActionRequest(Struct, frozen=True):
     @property
     def stopped_vms(self) -> tuple[str, ...]:
         """Names of the VMs stopped by the action; none if it does not disrupt VMs (a cordon)."""
-        return (*chain.from_iterable(self.staying_vms.values()), *self.unmanaged_vms) if self.kind.is_disruptive else ()
+        vms_on_machine = (*chain.from_iterable(self.staying_vms.values()), *self.unmanaged_vms)
+        return vms_on_machine if self.kind.is_disruptive else ()
 
 
 class MachineActionOrder(Struct, frozen=True):
@@ -283,7 +284,7 @@ class _SiteActionOrder:
         self._site = requests[0].site  # of all requests
         self._objects = [owner for owner in objects.values() if owner.request.demand.site_id == self._site.id]
         self._disruptions = disruptions
-        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
+        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # now
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
         """Return the actions in a safe order, and the errors. An action follows its dependencies.

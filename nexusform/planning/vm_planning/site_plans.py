@@ -393,7 +393,7 @@ def build_prior_context(
 
 
 def build_recorded_context(prior: PriorState, types: Mapping[str, ResourceType]) -> ResourceTypeContext:
-    """Build the context to read arguments in state, with the SKU catalogue recorded there."""
+    """Build the context to read arguments in state, with the SKU catalogue recorded there, or else the newest."""
     return build_prior_context(prior, CATALOGUES.get(prior.state.catalogue, CATALOGUES[NEWEST]).vm_skus, types)
 
 

@@ -173,7 +173,7 @@ class VmObject(Struct):
         )
 
     def get_trigger(self, key: VmKey) -> str:
-        """Return the trigger of placing a VM, "" for an unchanged one."""
+        """Return the trigger (reason) of placing a VM, "" for an unchanged one."""
         actions = self.request.actions
         return actions.recreations.get(key, actions.additions.get(key, ""))
 

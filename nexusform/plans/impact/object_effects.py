@@ -162,7 +162,7 @@ def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
 
 
 def get_source_node(row: PlacementChange) -> Node:
-    """Return the node that a pod leaves: (site id, cluster, name), or ("...", "", "") if it had none."""
+    """Return the node that a pod leaves: (site id, cluster, name). Cluster and name are "" if it had none."""
     cluster, node, _ = KINDS[row.kind].get_link(row.source) if row.source is not None else ("", "", "")
     return row.site_id, cluster, node
 

@@ -122,7 +122,7 @@ def build_signature_member(digests: Mapping[str, str], sign: Callable[[str], Map
 
 
 def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: str) -> tuple[dict[str, Any] | None, str]:
-    """Return the signature (None without one) and its digest; `last` is the last member. Raises DiagnosticsError."""
+    """Return the signature in the `last` member (None: unsigned) and the digest it covers. Raises DiagnosticsError."""
     signed_digests = {part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE}
     last_name, content = last
     signature = _parse_signature(content if last_name == _SIGNATURE else None, name)

@@ -156,6 +156,7 @@ class _NodeCollector:
         return self._add_collected_node(_SharedNode(keys, parts))
 
     def _add_collected_node(self, node: _SharedNode) -> _SharedNode:
+        """Append and return a node, and count the use of its keys if it is an object."""
         self.nodes.append(node)
         if node.keys is not None:
             self.uses_of_keys[node.keys] += 1
@@ -230,7 +231,7 @@ class DocumentExpander:
         return box[0]
 
     def _expand_object_with_shared_keys(self, parts: list[Any]) -> dict[str, Any]:
-        """Return the object of a list with keys at its head."""
+        """Return the object stored as a list: a reference to its keys, then its values."""
         keys = self._keys[self._parse_number(parts[0].removeprefix(self._mark + _KEYS), len(self._keys))]
         if len(keys) != len(parts) - 1:
             raise SharedValuesError("An object of it has more keys than values, or fewer.")
@@ -246,6 +247,7 @@ class DocumentExpander:
         return self._values[number]
 
     def _parse_number(self, name: str, below: int) -> int:
+        """Return the number in a reference. Raises SharedValuesError unless it is a number less than `below`."""
         if not (name.isascii() and name.isdecimal()) or len(name) > _DIGITS or int(name) >= below:
             raise SharedValuesError("It refers to a missing shared value.")
         return int(name)

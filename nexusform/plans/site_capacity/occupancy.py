@@ -113,12 +113,12 @@ class SpareCapacity(Struct, frozen=True):
 
     @property
     def free_interval(self) -> Interval:
-        """Minimum and maximum number of further VMs; they are equal if all NUMA cells are known (None)."""
+        """Minimum and maximum number of further VMs. They are equal if all NUMA cells are known."""
         return Interval(self.free, self.free if self.maximum_free is None else self.maximum_free)
 
     @property
     def free_interval_after_rack_loss(self) -> Interval:
-        """Minimum and maximum number of VMs left of them if any one rack is lost; equal if all NUMA cells are known."""
+        """Minimum and maximum number of further VMs with any one rack lost; equal if all NUMA cells are known."""
         minimum, maximum = self.free_after_rack_loss, self.maximum_free_after_rack_loss
         return Interval(minimum, minimum if maximum is None else maximum)
 
