@@ -66,7 +66,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
 def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanResult:
     """Return the plan of the first sample of unknown NUMA cells with capacity for everything. Without one, return the
-    plan with the fewest unplaced VMs; for a trial of a remedy, the given plan.
+    plan with the fewest unplaced VMs, or in a trial of a remedy the given plan.
     """
     from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
 

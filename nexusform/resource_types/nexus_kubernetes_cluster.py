@@ -222,7 +222,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the running version for a request of equal meaning (none, `v1.30.3`, `1.30`); {} keeps the request."""
+    """Return the version attribute to keep if the request means the running one (none, `v1.30.3`, `1.30`); else {}."""
     running, requested = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
     if not isinstance(running, str) or not running:
         return {}, []  # no version is recorded

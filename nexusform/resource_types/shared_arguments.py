@@ -19,7 +19,7 @@ build_required_argument: Final = partial(AttributeSchema, required=True, decides
 
 
 def build_name_attribute(noun: str) -> AttributeSchema:
-    """Build `name`: optional without count and for_each; an object keeps its name."""
+    """Build the attribute `name`. It is required with count or for_each, and another name replaces the object."""
     return build_optional_argument(
         STRING,
         f"Name of the {noun}. Default: the current name, else the block's name. Required with count or for_each.",

@@ -199,7 +199,7 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
 
 
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
-    """Let creates and updates wait for used objects, destroys for former users, unless a domain orders otherwise."""
+    """Add waits for used objects, and of a destroy for former users. A domain may order two objects differently."""
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
         if apply_step is not None:

@@ -163,7 +163,7 @@ class BlockPlanner:
     def _build_removed_instances(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
     ) -> Iterator[Instance]:
-        """Yield the prior instances of a block missing in `present`: to delete, or unchanged outside the selection."""
+        """Yield the prior instances of a block not in `present`, to delete. Unselected ones are unchanged."""
         prior_addresses = self.prior.by_block.get(block.address, ())
         removed = [address for address in prior_addresses if address not in present]
         removed.sort(key=lambda address: (compute_address_order(address.resource), compute_key_sort_key(address.key)))

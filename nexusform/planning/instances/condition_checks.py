@@ -48,7 +48,7 @@ def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scop
 
 
 def _evaluate_error_message(expression: Expression, evaluation: Evaluation, scope: Scope, address: str) -> str | None:
-    """Return the text of an error message, "" if it is unknown; None, and a diagnostic, if it is no text."""
+    """Return the text of an error message. It is "" if unknown, and None, with a diagnostic, if invalid."""
     value = evaluation.evaluate_expression(expression, scope)
     if value is None:
         return None

@@ -291,7 +291,7 @@ def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:
 
 
 def _parse_literal_key(step: Any, shape: str) -> Key:
-    """Return the key in a step, in the form of instance keys of this shape; None: no such key."""
+    """Return the instance key in a step `[key]`, a number for a LIST block, else a text. None for other steps."""
     if not isinstance(step, TraverseIndex):  # `.name`, not `[key]`
         return None
     key = step.key

@@ -338,7 +338,7 @@ class Evaluation:
         return self._by_path.get((*parent.path, ModulePathStep(name, key)))
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
-        """Return all outputs of all instances of a call: an object, a tuple or an object by key; unknown on errors."""
+        """Return the outputs of a call: an object per instance, alone, in a tuple or by key. Unknown on errors."""
         expansion = self.get_module_expansion(parent, call)
         if not expansion.shape or expansion.unknown:  # an invalid or unknown count or for_each
             return build_unknown(DYNAMIC)

@@ -67,7 +67,7 @@ class MoveEndpoint(Struct, frozen=True):
 
 
 def _is_path_prefix_compatible(first: EndpointPath, second: EndpointPath) -> bool:
-    """Return whether the second path, no shorter, can start with the first one; ANY equals every key."""
+    """Return whether the second path (no shorter) can start with the first one. ANY as a key equals every key."""
     return all(
         name == other_name and (ANY in (key, other_key) or key == other_key)
         for (name, key), (other_name, other_key) in zip(first, second, strict=False)

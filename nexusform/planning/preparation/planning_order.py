@@ -110,7 +110,7 @@ _Need = TypeVar("_Need", bound=Hashable)
 
 
 def index_owners(needs: Iterable[tuple[_Owner, Iterable[_Need]]]) -> dict[_Need, list[_Owner]]:
-    """Return by need its owners, in order; `needs` are pairs of an owner and its needs."""
+    """Return the owners of each need, in order, from pairs of an owner and its needs."""
     owners: dict[_Need, list[_Owner]] = {}
     for owner, own_needs in needs:
         for need in own_needs:

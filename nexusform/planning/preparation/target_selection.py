@@ -45,7 +45,7 @@ class Selection(Struct, frozen=True):
         return bool(self.targets or self.excludes)
 
     def has(self, address: Address) -> bool:
-        """Return whether an instance is planned: by -target or -exclude, without these options always."""
+        """Return whether -target or -exclude selects an instance. Without these options all are selected."""
         if self.targets:
             return address.config_address in self.target_blocks or self.is_direct_target(address)
         if self.excludes and address.config_address in self.excluded_blocks:

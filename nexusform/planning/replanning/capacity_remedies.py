@@ -490,7 +490,7 @@ def _try_soft_hints(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequenc
 
 
 def _try_other_hint_scope(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
-    """Try a weaker scope: machines instead of racks for anti-affinity, racks for affinity; nothing for mixed hints."""
+    """Try a weaker scope: the machine for anti-affinity by rack, the rack for affinity by machine. Skip mixed hints."""
     kinds = {(hint.hint.scope, hint.hint.is_affinity) for hint in hints}
     if kinds == {(HintScope.RACK, False)}:
         yield from _try_hint_argument(shortage, trial, hints, "scope", HintScope.MACHINE.value)

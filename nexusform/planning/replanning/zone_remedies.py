@@ -71,7 +71,7 @@ def _plan_trial(
     other_rules: AbstractSet[str],
     adjustments: Sequence[ArgumentAdjustment],
 ) -> PlanResult | None:
-    """Plan again with adjustments; None with errors besides `other_rules`."""
+    """Plan again with adjustments. Return None if it has errors, except violations of `other_rules`."""
     # Most trials fail by capacity; samples are computed only for those that fit.
     trial_request = replace(build_trial_request(request), adjustments=tuple(adjustments))
     outcome = make_plan(replace(trial_request, samples=0))

@@ -312,7 +312,7 @@ class _SiteActionOrder:
         return ordered, []
 
     def _compute_action_rank(self, request: MachineActionRequest) -> tuple[bool, bool, bool, str]:
-        """Rank cordons first, then repairs, then temporary actions, then PowerOff, by address."""
+        """Return a sort key: cordons first, then repairs, then temporary actions, then PowerOff, each by address."""
         is_repair = request.machine.name in self._down and not request.kind.leaves_off
         return request.kind.is_disruptive, not is_repair, request.kind.leaves_off, str(request.instance.address)
 

@@ -49,7 +49,7 @@ def compute_numa_sampling(
 
 
 def format_numa_sampling(numa_sampling: NumaSampling) -> str:
-    """Format the number of fitting samples, or the only tested layout, and of machines with unknown cells."""
+    """Format the number of fitting samples (or the only tested layout) and of machines with unknown cells."""
     machines = format_count(numa_sampling.machines, "machine")
     layout = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))  # None: a random layout is displayed
     unknown_cells = f"of the unknown NUMA cells ({machines})"

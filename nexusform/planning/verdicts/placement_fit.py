@@ -428,7 +428,7 @@ def lower_certainty_to_accuracy(
 
 
 def _lower_vm_certainty(certainty: PlacementCertainty, record: PredictionRecord) -> PlacementCertainty:
-    """Lower the shares of a VM to the accuracy of earlier predictions; `measured` keeps the old ones if any falls."""
+    """Lower the shares of a VM to the accuracy of earlier predictions. If any falls, `measured` has all old ones."""
     measured = (certainty.rack, certainty.machine, certainty.rack_count)
     rack, machine, count = (
         lower_share_to_accuracy(record, claim, share) for claim, share in zip(VM_PREDICTIONS, measured, strict=True)

@@ -291,7 +291,7 @@ def _suggest_options(addresses: Iterable[Address], selection: Selection, mode: M
 
 
 def _find_matching_exclusions(addresses: Iterable[Address], selection: Selection) -> list[str]:
-    """Return the exclusions that match these objects; all of them if they are excluded by dependency."""
+    """Return the exclusions that match these objects. If none does, any may exclude their dependencies: return all."""
     matching = [pattern for pattern in selection.excludes if any(map(pattern.is_match, addresses))]
     return list(map(str, matching or selection.excludes))
 

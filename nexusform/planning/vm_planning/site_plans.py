@@ -355,7 +355,7 @@ class ResourceTypeContext(Struct):
 
 
 def collect_vm_skus(request: PlanRequest, inventory: PlanInventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
-    """Return all VM SKUs: the catalogue's of the plan's version, and the user's own."""
+    """Return all VM SKUs by name, from the catalogue of the plan and the configuration, and the problems."""
     version = get_catalogue_version(request)
     sku_catalogue = CATALOGUES.get(version)
     problems = []

@@ -193,7 +193,7 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
 
 
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
-    """Return a function: whether state contains a machine (site, name) not forgotten by this plan; lazily indexed."""
+    """Return a check for machines (site, name) in state not forgotten by this plan. Its first call reads the state."""
     list_machines_once = cache(partial(_list_recorded_machines, blocks))
     return lambda site_id, machine: (site_id, machine) in list_machines_once()
 

@@ -355,7 +355,7 @@ def _find_removals(prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger
 def _add_action_for_missing_vm(
     actions: VmActions, key: VmKey, situation: VmSituation, prior: PoolDemand | None, was_there: bool
 ) -> None:
-    """Add a VM missing in state: re-created if all VMs are, or if it was deleted (it `was_there` before), else new."""
+    """Add a VM missing in state. It is re-created if all VMs are, or if it was deleted (`was_there`); else new."""
     if situation.common_trigger:
         actions.recreations[key] = situation.common_trigger
     elif was_there:

@@ -400,7 +400,7 @@ def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> Abs
 
 
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:
-    """Return whether one object may depend on the other: not if they are in two instances of the same module call."""
+    """Return whether one object may depend on the other. In two instances of one module call, they never do."""
     for step, other_step in zip(address.module, dependency.module, strict=False):
         if step.name != other_step.name:  # in different module calls
             return True

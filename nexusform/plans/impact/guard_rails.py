@@ -255,7 +255,7 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure a plan without resources, for example of a wrong file or directory: 1, else 0."""
+    """Measure whether a plan has no resources (1, else 0), for example for a wrong file or directory."""
     is_empty = any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics) or not plan.changes
     yield GuardRailMeasurement(int(is_empty), "the plan contains no resources" if is_empty else "")
 
