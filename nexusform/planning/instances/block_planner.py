@@ -382,6 +382,7 @@ class BlockPlanner:
             self._check_cell_limit(instance, "memory_gib_per_cell", memory_gib, limits.memory_gib_per_cell)
 
     def _check_cell_limit(self, instance: Instance, name: str, figure: float, maximum: int) -> None:
+        """Report a figure of the argument `name` in the `machine` block above its limit (-limit)."""
         if figure > maximum:
             detail = f'"{name}" must be between 1 and {maximum}, not {figure} (-limit={name}=N raises it).'
             problem = Problem(("machine", name), "invalid-value-for-argument", detail)

@@ -98,7 +98,7 @@ class _DataBlockReader:
         self._bodies = bodies
         self._state = state
         self._reads = reads
-        self.settings: EvaluationSettings
+        self.settings: EvaluationSettings  # set later, because the settings contain this reader
 
     def read(
         self, block: ResourceBlock, arguments: Mapping[str, Any], address: str
@@ -277,9 +277,9 @@ class PreparedBodyCache:
 
     def __init__(self, schemas: Mapping[Mode, Mapping[str, BlockSchema]]) -> None:
         self._schemas = schemas
-        self._cache: dict[ConfigAddress, PreparedBody | None] = {}
-        self.diagnostics: list[Diagnostic] = []
-        self.invalid_blocks: set[ConfigAddress] = set()
+        self._cache: dict[ConfigAddress, PreparedBody | None] = {}  # None: a block of an unknown type
+        self.diagnostics: list[Diagnostic] = []  # of all bodies so far
+        self.invalid_blocks: set[ConfigAddress] = set()  # with errors
 
     def get_body(self, block: ResourceBlock) -> PreparedBody | None:
         """Return the block's body, None for an unknown type. Problems are reported; invalid parts read as unknown."""

@@ -40,7 +40,7 @@ class ValueOriginTracer:
         self._texts = {name: source.text.encode() for name, source in sources.items()}
         self._own = own  # file name of the traced expression itself
         self._fails = False  # whether the whole expression has an error
-        self._followed: set[tuple[object, ...]] = set()  # keys of definitions
+        self._followed: set[tuple[object, ...]] = set()  # keys of the definitions traced so far
 
     def trace_expression(self, expression: syntax.Expression) -> tuple[TracedExpression, list[Diagnostic]]:
         """Return the trace tree of an expression in the root module."""

@@ -134,7 +134,7 @@ class _Reachability:
 
     def __init__(self, graph: Mapping[Declaration, tuple[Declaration, ...]]) -> None:
         self._graph = graph
-        self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}
+        self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}  # resource blocks reachable from a node
 
     def find_blocks(self, address: ConfigAddress, position: Mapping[ConfigAddress, int]) -> tuple[ConfigAddress, ...]:
         """Return the blocks a block depends on, as far as they have a position, sorted by it."""

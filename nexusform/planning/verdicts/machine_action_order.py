@@ -283,7 +283,7 @@ class _SiteActionOrder:
         self._requests = list(requests)
         self._site = requests[0].site  # of all requests
         self._objects = [owner for owner in objects.values() if owner.request.demand.site_id == self._site.id]
-        self._disruptions = disruptions
+        self._disruptions = disruptions  # functions of the domains for the obstacles to a drain
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # now
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:

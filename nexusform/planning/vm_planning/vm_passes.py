@@ -99,7 +99,7 @@ class _VmPlanner:
     def __init__(self, blocks: BlockPlanner, context: vm_context.VmContext) -> None:
         self.blocks = blocks
         self.context = context
-        self.objects: dict[Address, VmObject] = {}
+        self.objects: dict[Address, VmObject] = {}  # the VMs of each instance
         self.diagnostics: list[Diagnostic] = []
         self._demand_count = 0  # VMs of all demands so far, for the limit
         self._new_count = self._placed_count = 0  # new VMs, and those processed so far

@@ -251,6 +251,7 @@ def _read_elements(item: Shape, data: Any) -> tuple[Any, ...]:
 
 
 def _read_tuple(items: tuple[Shape, ...], data: Any) -> tuple[Any, ...]:
+    """Read a tuple of fixed length from a list, each element by its own shape. Raises ConversionProblem."""
     if data.__class__ is not list or len(data) != len(items):
         raise ConversionProblem(path=(), message=f"a list of {len(items)} expected")
     return tuple([_read_with_path(index, item.read, data[index]) for index, item in enumerate(items)])

@@ -86,6 +86,7 @@ class _SharedNode:
 
 
 def _get_written_form_of_part(part: Any) -> Any:
+    """Return the written form of a list or object (a node), or else the scalar itself."""
     return part.written if part.__class__ is _SharedNode else part
 
 
@@ -94,7 +95,7 @@ class _NodeCollector:
 
     def __init__(self) -> None:
         self.nodes: list[_SharedNode] = []  # of lists and objects, each after its parts
-        self._by_content: dict[Any, _SharedNode] = {}
+        self._by_content: dict[Any, _SharedNode] = {}  # by keys, parts, and types of the parts
         self._by_identity: dict[int, _SharedNode] = {}  # by the `id` of a value
         self.uses_of_keys: Counter[tuple[str, ...]] = Counter()  # number of nodes of objects with these keys
         self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}  # one tuple for all equal ones
