@@ -76,14 +76,9 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
             return new_result
     if not request.includes_remedies:
         return result  # a trial only needs to know that it does not fit
-    results = [
-        result,
-        *(
-            _run_planning_stages_once(replace(request, split_choice=split_choice))
-            for split_choice in list_maximum_capacity_samples(result.sites)
-        ),
-    ]
-    return min(results, key=lambda candidate: sum(pool.missing_count for pool in candidate.unplaced))
+    samples = list_maximum_capacity_samples(result.sites)
+    results = [_run_planning_stages_once(replace(request, split_choice=sample)) for sample in samples]
+    return min([result, *results], key=lambda candidate: sum(pool.missing_count for pool in candidate.unplaced))
 
 
 def _run_planning_stages_once(request: PlanRequest) -> PlanResult:

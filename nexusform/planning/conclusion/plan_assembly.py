@@ -327,11 +327,8 @@ def build_refresh_plan(
         *outputs.diagnostics,
         *(replace(problem, severity=Severity.WARNING) for problem in condition_problems),
     ]
-    return PlanResult(
-        _add_inputs_and_diagnostics_to_plan(
-            plan, request, _combine_diagnostics(all_diagnostics, build_imbalance_error(placement_totals.mistakes))
-        )
-    )
+    combined = _combine_diagnostics(all_diagnostics, build_imbalance_error(placement_totals.mistakes))
+    return PlanResult(_add_inputs_and_diagnostics_to_plan(plan, request, combined))
 
 
 def _collect_upgrades_and_warnings(

@@ -326,8 +326,6 @@ def _check_healed_vms(
         matches = [names for address, names in names_by_instance.items() if pattern.is_match(address)]
         existing_names = list(chain.from_iterable(matches))
         if name not in existing_names:
-            detail = (
-                f"-replace={pattern}:{name} names no existing VM: {pattern} has none named "
-                f'"{name}".{suggest_name(name, existing_names)}'
-            )
+            hint = suggest_name(name, existing_names)
+            detail = f'-replace={pattern}:{name} names no existing VM: {pattern} has none named "{name}".{hint}'
             yield build_error("nothing-to-replace", detail)

@@ -135,9 +135,8 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
     limit_text = format_limit(limit.name, limit.value)
     _, _, maximum = limit_text.partition(":")
     allowed = GUARD_RAILS[limit.name].allowed.format(maximum)
-    text = breach.text
-    if breach.value is None:  # an unknown figure: the text starts with a word, not with a number
-        text = f"{text[:1].upper()}{text[1:]}"
+    may_start_with_name = breach.value is not None  # for example of a site: `lab has capacity for ...`
+    text = breach.text if may_start_with_name else f"{breach.text[:1].upper()}{breach.text[1:]}"
     detail = f"{text}; -fail-on={limit_text} allows {allowed}."
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
 

@@ -133,11 +133,8 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
 
 def list_upgrade_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
     """Return the pools re-created by the plan's upgrades: site, cluster, pool, trigger."""
-    return frozenset(
-        (upgrade.site_id, upgrade.cluster, pool.pool, upgrade.trigger)
-        for upgrade in plan.upgrades
-        for pool in upgrade.pools
-    )
+    pools = [(upgrade, pool.pool) for upgrade in plan.upgrades for pool in upgrade.pools]
+    return frozenset((upgrade.site_id, upgrade.cluster, name, upgrade.trigger) for upgrade, name in pools)
 
 
 def is_upgrade_row(row: PlacementChange, pools: frozenset[tuple[str, str, str, str]]) -> bool:

@@ -194,10 +194,9 @@ class DocumentExpander:
         self._values: list[Any] = []
         self._sizes: list[int] = []  # the number of parts in each of `_values`
         self._size = 0  # the number of parts expanded so far
-        values = shared["values"]
-        if not isinstance(values, list):
+        if not isinstance(shared["values"], list):
             raise SharedValuesError("Its shared values are not a list.")
-        for value in values:  # it refers only to values before it
+        for value in shared["values"]:  # it refers only to values before it
             self._size = 0
             self._values.append(self.expand(value))
             self._sizes.append(self._size)

@@ -372,13 +372,8 @@ def _compute_pod_storage(
     if claims:
         used_before = _compute_claimed_storage(supplies, before.claims.values())
         used = _compute_claimed_storage(supplies, after.claims.values())
-    return _create_row(
-        SiteResourceKind.CLAIMS,
-        name="; ".join(parts),
-        total=_sum_appliance_capacity(supplies),
-        used_before=used_before,
-        used=used,
-    )
+    name, total = "; ".join(parts), _sum_appliance_capacity(supplies)
+    return _create_row(SiteResourceKind.CLAIMS, name, total=total, used_before=used_before, used=used)
 
 
 def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDemand]) -> int | None:
