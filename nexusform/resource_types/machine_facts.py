@@ -196,7 +196,7 @@ def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, An
 
 
 def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
-    """Build the status of a compute machine out of service. None for others, in service or only evacuated."""
+    """Build the status of a machine out of service. None if it is in service, only evacuated, or no compute machine."""
     values = _complete_facts(facts)
     if _explain_wrong_roles(values["roles"]) or not find_unschedulable_reasons({**values, "evacuate": False}):
         return None

@@ -199,7 +199,7 @@ _MAXIMUM_AGE: Final = timedelta(days=1)
 
 
 def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age: object = None) -> InventoryRead:
-    """Build the record of an inventory read by the plan. It is stale if undated, or older than `max_age` (a day)."""
+    """Build the record of an inventory read. It is stale if undated, older than `max_age` (a day), or in the future."""
     from nexusform.documents.times import parse_duration, parse_time
 
     limit = _MAXIMUM_AGE

@@ -266,7 +266,7 @@ def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
         if resource_type is None or resource_type.vms is None:
             continue
         attributes = current.attributes
-        cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]  # the name in its id
+        cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]  # of a pool, else ""
         name = str(attributes.get("name"))
         names.add(f"{cluster}/{name}" if cluster else name)
     return frozenset(names)

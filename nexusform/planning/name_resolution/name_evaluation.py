@@ -87,7 +87,7 @@ class Evaluation:
         self.root = ModuleInstance(ROOT_MODULE, settings.configuration.root)
         self.diagnostics: list[Diagnostic] = []
         self.resources: MutableMapping[ResourceKey, ResourceView] = {}
-        self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {}  # by module, "var" or "local" etc., name
+        self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {}  # by module, kind ("local"), name
         # Values that a validation of their variable, or a precondition of `output.NAME`, rejects; everything else reads
         # them as unknown.
         self.rejected_values: dict[tuple[ModulePath, str], Value] = {}

@@ -309,7 +309,8 @@ def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Re
     for zones in _iterate_zone_additions(shortage):
         adjustments = []
         for unplaced in shortage.pools:
-            path, new_zones = (*unplaced.pool.path, "availability_zones"), unplaced.pool.configured_zones.union(zones)
+            path = (*unplaced.pool.path, "availability_zones")
+            new_zones = unplaced.pool.configured_zones.union(zones)
             adjustments.append(ArgumentAdjustment(unplaced.address, path, sorted(new_zones)))
         outcome = trial(adjustments)
         if not outcome.plan.errored:

@@ -237,7 +237,7 @@ def _write_records(write_list: Write, converter: _TableConverter, value: Sequenc
 
 
 def _read_elements(item: Shape, data: Any) -> tuple[Any, ...]:
-    """Read `tuple[X, ...]` from JSON data."""
+    """Read `tuple[X, ...]` from JSON data; `item` is the shape of X."""
     if item.table is not None and data.__class__ is dict:  # records as a table of columns
         return read_table(data, item.table.kind, item.table.fields)
     if data.__class__ is not list:
