@@ -259,7 +259,7 @@ def keep_existing_numbers(pool: PoolDemand, cluster: str, vm_object: VmObject) -
     prior_keys = (*vm_object.prior.existing, *vm_object.prior.unplaced)  # with and without a machine
     existing_numbers = [number for name, number in prior_keys if name == pool.pool]
     if not (pool.removes_newest or pool.count_path) or set(existing_numbers) <= set(pool.numbers):
-        return pool  # plain VMs, or no gaps: its numbers count from the lowest
+        return pool  # its numbers count from the lowest
     kept_numbers = sorted(existing_numbers, key=compute_number_sort_key)
     if pool.removes_newest:
         ages = rank_names_by_age(vm_object.instance.prior_note)  # VMs of an unrecorded age count as the oldest
