@@ -49,7 +49,7 @@ class ValueOverride(Struct, frozen=True):
     values: Mapping[str, Any]
 
     def is_for(self, address: Address) -> bool:
-        """Return whether it applies to this instance."""
+        """Return whether the override applies to this instance: by its pattern, or without one by its type."""
         return address.type == self.type if self.pattern is None else self.pattern.is_match(address)
 
 

@@ -66,7 +66,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
 def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanResult:
     """Return the plan of the first sample of unknown NUMA cells with capacity for everything. Without one, return the
-    plan with the fewest unplaced VMs; for a trial of a remedy, the given plan.
+    plan with the fewest unplaced VMs, or in a trial of a remedy the given plan.
     """
     from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
 
@@ -76,14 +76,9 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
             return new_result
     if not request.includes_remedies:
         return result  # a trial only needs to know that it does not fit
-    results = [
-        result,
-        *(
-            _run_planning_stages_once(replace(request, split_choice=split_choice))
-            for split_choice in list_maximum_capacity_samples(result.sites)
-        ),
-    ]
-    return min(results, key=lambda candidate: sum(pool.missing_count for pool in candidate.unplaced))
+    samples = list_maximum_capacity_samples(result.sites)
+    results = [_run_planning_stages_once(replace(request, split_choice=sample)) for sample in samples]
+    return min([result, *results], key=lambda candidate: sum(pool.missing_count for pool in candidate.unplaced))
 
 
 def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
@@ -232,5 +227,5 @@ def _plan_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhas
         vms=vms,
         prior_context=prior_context,
         contributions=contributions,
-        phase_diagnostics=tuple(chain.from_iterable(map(attrgetter("diagnostics"), contributions))),
+        phase_diagnostics=tuple(problem for part in contributions for problem in part.diagnostics),
     )

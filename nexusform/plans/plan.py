@@ -272,7 +272,7 @@ class Feasibility(Struct, frozen=True):
 
     @property
     def missing_pools(self) -> Mapping[str, int]:
-        """Missing nodes by pool."""
+        """Number of missing nodes by pool, {} for none; `missing_nodes` is the number for the only pool."""
         return self.missing_by_pool or ({self.pool: self.missing_nodes} if self.missing_nodes else {})
 
 
@@ -534,7 +534,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def is_failed(self) -> bool:
-        """Whether planning failed, so that its changes may result from an error."""
+        """Whether planning itself failed. A plan with changes rejected by a provider (`rejected`) is complete."""
         return self.errored and not self.rejected
 
     def count(self, *actions: Action) -> int:

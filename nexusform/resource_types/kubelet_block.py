@@ -142,7 +142,7 @@ def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:
 
 
 def parse_extended_resources(values: Any) -> dict[str, tuple[int, ...]]:
-    """Return extended resources by name: an amount, or one per cell; without invalid ones, reported by the check."""
+    """Return the amounts of extended resources by name, (2,) or one per NUMA cell (1, 1), without invalid ones."""
     if not isinstance(values, Mapping):
         return {}  # absent or unknown
     amounts = {name: _parse_reservation_amounts(amount) for name, amount in values.items()}
@@ -164,7 +164,7 @@ def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
 
 
 def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
-    """Return an amount, or those of a list by NUMA cell; None if any is invalid, or for an empty list.
+    """Return an amount, or those of a list by NUMA cell, as a tuple. None if any is invalid, or for an empty list.
 
     "2" gives (2,), and ["1", "1"] gives (1, 1): one amount for each cell.
     """
@@ -189,11 +189,12 @@ def _parse_reservation_amount(value: Any) -> int | None:
 
 
 def _parse_whole_amount(value: Any) -> int:
+    """Return the whole number of units of a quantity; 0 for an absent, invalid or negative one."""
     return _parse_reservation_amount(value) or 0
 
 
 def _parse_cpu_list(text: str) -> frozenset[int] | None:
-    """Return the numbers in a list such as "0-1,8"; none for "", None for an invalid list."""
+    """Return the CPU numbers in a list such as "0-1,8". The result is empty for "", and None for an invalid list."""
     numbers: set[int] = set()
     for part in filter(None, text.split(",")):
         bounds = _RANGE.match(part.strip())

@@ -73,7 +73,7 @@ def list_role_names(roles: Any) -> tuple[str, ...]:
 
 
 def _explain_wrong_roles(roles: Any) -> str:
-    """Return the reason of the roles against VMs: none of them is compute-plane; "" if one is."""
+    """Return why the roles of a machine exclude VMs; "" if compute-plane is among them."""
     if COMPUTE_PLANE in list_role_names(roles):
         return ""
     role_list = ", ".join(sorted(roles))
@@ -185,17 +185,18 @@ def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
 
 
 def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a machine's arguments with its observed facts. An observed cordon made by nexusform for an argument is
-    left out: the argument decides.
+    """Return a machine's arguments with its observed facts. A cordon set by nexusform for an argument, not for a
+    machine action, is left out: the argument decides.
     """
     if not observed:
-        return arguments  # nothing is observed
-    by_argument = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)
-    return {**arguments, **observed, **({"cordon_status": None} if by_argument else {})}
+        return arguments
+    follows_argument = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)
+    left_out = {"cordon_status": None} if follows_argument else {}
+    return {**arguments, **observed, **left_out}
 
 
 def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
-    """Build the status of a machine out of service; None for no compute machine, one in service or only evacuated."""
+    """Build the status of a machine out of service. None if it is in service, only evacuated, or no compute machine."""
     values = _complete_facts(facts)
     if _explain_wrong_roles(values["roles"]) or not find_unschedulable_reasons({**values, "evacuate": False}):
         return None
@@ -212,7 +213,7 @@ def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
 
 
 def find_observed_reasons(facts: Mapping[str, Any]) -> str:
-    """Return the reasons of observed facts against new VMs; "" for a machine in service."""
+    """Return the reasons against new VMs from observed facts, without roles and arguments; "" for none."""
     return find_unschedulable_reasons({**facts, "roles": None, "evacuate": None, "cordoned": None})
 
 
@@ -271,7 +272,7 @@ def list_machine_sku_names() -> tuple[str, ...]:
 
 
 def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
-    """Return the hardware of the block `machine` (None if incomplete), or without it of `machine_sku` (or None)."""
+    """Return the hardware of the block `machine`, else of `machine_sku`. None if it is incomplete or unknown."""
     block = attributes.get("machine")
     if isinstance(block, Mapping):
         # In the order of the fields of Hardware, from `cells` to `disk_gib`.

@@ -105,7 +105,7 @@ def compute_demand(
 def build_computed_attributes(
     attributes: Mapping[str, Any], _surroundings: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
-    """Return `nodes`."""
+    """Return the attribute `nodes`, also with the `unplaced` ones, without a machine."""
     return {"nodes": build_nodes(vms, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})}
 
 
@@ -115,7 +115,7 @@ def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
-    """Return an attribute for expressions: nodes with their labels."""
+    """Return an attribute as seen by expressions: `nodes` with their labels, others as stored."""
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value  # as stored

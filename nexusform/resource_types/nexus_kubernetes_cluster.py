@@ -112,7 +112,7 @@ _ARGUMENT_PROPERTIES: Final = frozenset(  # properties of a cluster's body set b
 
 
 def build_vm_owner(attributes: Mapping[str, Any]) -> str:
-    """Return the owner of the cluster's VMs."""
+    """Return the owner of the cluster's VMs in names for the scheduler: `nks:<site>/<cluster>`."""
     return f"nks:{build_id(attributes)}"
 
 
@@ -214,7 +214,7 @@ def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
-    """Return an attribute for expressions: nodes with their labels."""
+    """Return an attribute as seen by expressions: `nodes` with their labels, others as stored."""
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value  # as stored
@@ -222,7 +222,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the running version for a request of equal meaning (none, `v1.30.3`, `1.30`); {} keeps the request."""
+    """Return the version attribute to keep if the request means the running one (none, `v1.30.3`, `1.30`); else {}."""
     running, requested = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
     if not isinstance(running, str) or not running:
         return {}, []  # no version is recorded

@@ -50,10 +50,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems += check_extended_resources(attributes.get("extended_resources"), ("extended_resources",))
     name = attributes.get("name")
     if isinstance(name, str) and name in CATALOGUES[NEWEST].vm_skus:
-        detail = (
-            f'The built-in catalogue has a VM SKU "{name}" already; clusters can use it directly. Rename your own SKU.'
-        )
-        problems.append(Problem(("name",), "duplicate-vm-sku", detail))
+        reason = f'The built-in catalogue has a VM SKU "{name}" already; clusters can use it directly.'
+        problems.append(Problem(("name",), "duplicate-vm-sku", f"{reason} Rename your own SKU."))
     return problems
 
 

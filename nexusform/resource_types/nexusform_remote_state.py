@@ -28,7 +28,7 @@ _SCHEMA: Final = BlockSchema(
 
 
 def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the lineage."""
+    """Return the id of the data source: the lineage of the state read by it, "" if unknown."""
     return str(attributes.get("id") or "")
 
 

@@ -152,11 +152,8 @@ def check_pool_name(name: str, path: Path) -> list[Problem]:
     rules = validate_dns_subdomain(f"c-{name.lower()}-1")
     if not rules:
         return []  # the names are valid
-    detail = (
-        f'"{name[:80]}" cannot be the name of an agent pool: its nodes are named after it. Kubernetes '
-        f"rule for names: {rules[0]}."
-    )
-    return [Problem(path, "invalid-agent-pool-name", detail)]
+    problem = f'"{name[:80]}" cannot be the name of an agent pool: its nodes are named after it.'
+    return [Problem(path, "invalid-agent-pool-name", f"{problem} Kubernetes rule for names: {rules[0]}.")]
 
 
 def build_pool_demand(
@@ -197,7 +194,7 @@ def build_pool_demand(
 
 
 def _build_recreation_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Return the arguments that re-create the pool's VMs on change, in order of precedence."""
+    """Return (trigger, value) for each argument with changes that re-create the pool's VMs, first the strongest."""
     return (
         ("sku_changed", values.get("vm_sku_name")),
         ("zones_changed", get_zones(values)),
@@ -280,7 +277,7 @@ def add_node_labels(
 def build_node_reader(
     get_pools: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties]:
-    """Return a function that describes a VM of a type as a node."""
+    """Return a function for the node properties of a VM; `get_pools` returns the pools of its object by name."""
 
     def read_node(attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]) -> NodeProperties:
         return build_node_properties(vm, get_pools(attributes), cluster)

@@ -23,6 +23,7 @@ _TYPES: Final = (
 
 
 def _build_object_references(*names: str) -> dict[str, str]:
+    """Return by module name the reference to its constant, `<package>.nexus_rack:NEXUS_RACK`."""
     return {name: f"{_PACKAGE}.{name}:{name.upper()}" for name in names}
 
 

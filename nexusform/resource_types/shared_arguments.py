@@ -19,7 +19,7 @@ build_required_argument: Final = partial(AttributeSchema, required=True, decides
 
 
 def build_name_attribute(noun: str) -> AttributeSchema:
-    """Build `name`: optional without count and for_each; an object keeps its name."""
+    """Build the attribute `name`. It is required with count or for_each, and another name replaces the object."""
     return build_optional_argument(
         STRING,
         f"Name of the {noun}. Default: the current name, else the block's name. Required with count or for_each.",
@@ -31,7 +31,7 @@ def build_name_attribute(noun: str) -> AttributeSchema:
 
 
 def build_id_attribute(form: str) -> AttributeSchema:
-    """Build `id`: computed, known in the plan, may be a literal elsewhere."""
+    """Build the attribute `id` of an object, computed in the plan already; `form` is its format, `<site>/<rack>`."""
     return AttributeSchema(STRING, f"The id: `{form}`.", computed=True)
 
 

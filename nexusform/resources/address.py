@@ -181,7 +181,7 @@ def parse_address(text: str) -> Address:
 
 
 def _get_key_at_position(parts: list[tuple[str, Key]], position: int) -> tuple[Key, int]:
-    """Return the key at a position, None without one, and the position after it."""
+    """Return the key at a position of ("name", NAME) and ("key", KEY), None without one, and the next position."""
     if position < len(parts) and parts[position][0] == "key":
         return parts[position][1], position + 1
     return None, position

@@ -185,7 +185,7 @@ def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
 def _evaluate_prevent_destroy(
     condition: Expression, instance: Instance, block: ResourceBlock, evaluation: Evaluation
 ) -> tuple[bool, list[Diagnostic]]:
-    """Return the value of prevent_destroy in the module instance of an object, and its problems; null is false."""
+    """Return whether prevent_destroy is true for an object (null: false), and the problems of its expression."""
     evaluation = evaluation.create_reporting_copy()
     modules = evaluation.list_module_instances(block.address.module)
     # None if the module instance is removed with the object: the value is unknown.
@@ -252,7 +252,9 @@ def check_import_targets(blocks: BlockPlanner) -> list[Diagnostic]:
 def find_lost_forgotten_vms(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> tuple[Mapping[Address, list[tuple[str, str, str]]], Sequence[Diagnostic]]:
-    """Return the running forgotten VMs without a machine after the plan, by address, and their warnings."""
+    """Return the running forgotten VMs without a machine after the plan, and their warnings. The VMs are (site id,
+    machine, name), by the address of the rack or machine with their record.
+    """
     if not blocks.prior.instances:
         return {}, ()
     from nexusform.planning.verdicts import stranded_vms

@@ -33,15 +33,15 @@ _PATH: Final = ("kubernetes_version",)
 
 
 def check_version_changes(result: PlanResult, registries: PluginRegistries) -> Iterator[Diagnostic]:
-    """Yield an error for each rejected change of a version, and a warning for each version near or past its end."""
+    """Yield an error for each rejected change of a version, and a warning for each near or past its end of support."""
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
         if registries.get_kind(change.address.type) is not PlanningKind.CLUSTER:
             continue
         if not change.before or not change.after:  # only a cluster before and after the plan changes its version
             continue
-        supplies = resources_by_site.get(str(change.after.get("site_id")), SiteResources())
-        problem = _check_cluster(change, supplies, result.plan.timestamp)
+        site_resources = resources_by_site.get(str(change.after.get("site_id")), SiteResources())
+        problem = _check_cluster(change, site_resources, result.plan.timestamp)
         if problem is not None:
             yield result.objects[change.address].instance.build_diagnostic(problem)
 
@@ -97,7 +97,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     """
     for change, vm_object, networks in _list_changes_with_networks(result):
         states = dict(networks.networks)  # by network id
-        for path, network_id in dict(_list_network_ids(change.after)).items():
+        for path, network_id in dict(_list_azure_ids(change.after)).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
             if match is None or match[1] not in networks.types:  # match[1] is the type
                 continue
@@ -125,11 +125,12 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
     uses_networks = uses_hugepages = False
     for change, _, networks in _list_changes_with_networks(result):
         uses_hugepages |= _has_hugepages(change.after)
-        for _, text in _list_network_ids(change.after):
+        for _, text in _list_azure_ids(change.after):
             match = _NETWORK_ID.fullmatch(text.lower())
             if match is not None:
                 uses_networks = True
-                unlisted_types |= {match[1]} - set(networks.types)
+                network_type = match[1]
+                unlisted_types |= {network_type} - set(networks.types)
     yield from sorted(_TYPE_NAMES[network_type] for network_type in unlisted_types)
     if uses_networks:  # no export contains facts about isolation domains or hugepages
         yield "isolation domains and their racks"
@@ -150,8 +151,8 @@ def _has_hugepages(value: Any) -> bool:
 
 
 def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
-    """Yield changed clusters, pools and VMs, each with its VMs and the networks of its site. Without a list of
-    networks, an object of the simulation (the default provider) is skipped. For others, the networks are then empty.
+    """Yield the changed clusters, pools and VMs, each with its VMs and the networks of its site. If no list of networks
+    is known, objects of the simulation (the default provider) are skipped. Others get an empty list.
     """
     resources_by_site = index_site_resources(result.plan.changes)
     for change in result.plan.changes:
@@ -166,8 +167,8 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
             yield change, vm_object, _NO_LISTS
 
 
-def _list_network_ids(value: Any) -> Iterator[tuple[Path, str]]:
-    """Yield the Azure resource ids in `azure` blocks, each with its path; other arguments refer to no network."""
+def _list_azure_ids(value: Any) -> Iterator[tuple[Path, str]]:
+    """Yield the ids of networks and other resources in `azure` blocks, each with its path in the arguments."""
     for path, scalar in list_scalars(value):
         if "azure" in path and "/providers/" in str(scalar):
             yield path, str(scalar)

@@ -62,13 +62,13 @@ def mark_existing_findings(plan: Plan) -> Plan:
 
 
 def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing_addresses: frozenset[str]) -> bool:
-    """Return whether a finding existed before; `existing_addresses` had a finding of this kind before."""
+    """Return whether this plan does not cause a finding. `existing_addresses` had a finding of its kind before."""
     if diagnostic.severity is Severity.ERROR:  # an error always stops the plan
         return False
     if diagnostic.address in existing_addresses:
         return True
     cause = _CAUSE_OF.get(diagnostic.id)
-    if cause is None or not actions.has_predecessor:  # a plan is the only cause of the finding, or nothing was before
+    if cause is None or not actions.has_predecessor:  # only plans cause it, or this is the first apply
         return False
     return not _CAUSES[cause](actions, diagnostic.address)
 
@@ -111,7 +111,7 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
 
 
 def _has_changed_text(change: Change) -> bool:
-    """Return whether a document of a resource differs: an argument with a text, or with several texts by name."""
+    """Return whether the plan changes an argument with a document (a text), or with several, `{"a.yaml": "text"}`."""
     before, after = get_mapping(change.before), get_mapping(change.after)
     return any(before.get(name) != value and _is_text_or_text_mapping(value) for name, value in after.items())
 

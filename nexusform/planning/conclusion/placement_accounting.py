@@ -72,7 +72,7 @@ def compute_totals(
 
 
 def build_imbalance_error(mistakes: Sequence[str]) -> Iterator[Diagnostic]:
-    """Yield the error for a plan with inconsistent totals, with the first mistake only. Yield nothing without any."""
+    """Yield the error for a plan with inconsistent totals, with the first mistake only; nothing without mistakes."""
     if mistakes:
         detail = (
             f"{mistakes[0]} This is a bug in nexusform, not in the configuration. No changes were made. "
@@ -173,7 +173,7 @@ def mark_waiting_pods(
     """
     rows_by_object: dict[Address, list[PlacementChange]] = {}
     for row in rows:
-        if KINDS[row.kind].build_waiting is not None:
+        if KINDS[row.kind].build_waiting is not None:  # a pod: other kinds have no waiting objects
             rows_by_object.setdefault(row.address, []).append(row)
     waiting_rows: set[int] = set()  # identities of rows of pods in state without a node
     for change in changes:
@@ -191,8 +191,8 @@ def _find_rows_of_waiting_pods(
 ) -> Iterator[PlacementChange]:
     """Yield those of the `placing` rows of one object that place a pod already in state.
 
-    Pods of a Deployment share a name. There are such pods if state and the rows of added pods together have more of a
-    name than exist after the plan.
+    Pods of a Deployment share a name. Those in state, less the removed ones and plus the added ones, are the pods after
+    the plan. If fewer exist then, some added rows are for pods in state.
     """
     kind, resource_type = placing[0].kind, types[change.address.type]
     before = collect_names(kind, resource_type, change.before)
@@ -220,7 +220,7 @@ def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
 
 
 def collect_names(kind: str, resource_type: ResourceType, attributes: Attributes | None) -> Names:
-    """Return the names of the objects of a kind in the attributes of a resource."""
+    """Count the objects of a kind in the attributes of a resource by name: pods may share a name."""
     if not attributes:
         return Counter()
     return Counter(KINDS[kind].list_names(resource_type, attributes))
@@ -235,8 +235,7 @@ def _find_stranded_vms(
     lost_names = {row.object for row in rows if row.action is PlacementAction.LOSE}
     site = sites.get(str(change.after.get("id", "")).partition("/")[0])  # an id begins with the site
     for vm in family.list_existing_vms(change.after):
-        has_machine = site is not None and vm.placement.machine in site.machines
+        machine = vm.placement.machine
+        has_machine = site is not None and machine in site.machines
         if not has_machine and vm.name not in lost_names:
-            yield (
-                f'{change.address}: the VM "{vm.name}" would stay on {vm.placement.machine}, which no longer exists.'
-            )
+            yield f'{change.address}: the VM "{vm.name}" would stay on {machine}, which no longer exists.'

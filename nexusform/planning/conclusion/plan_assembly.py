@@ -153,7 +153,7 @@ def build_plan(
         numa_sampling=numa_sampling,
         checks=(*checks, *blocks.checks),
         inventories=root_outputs.list_inventories_read(outcome.evaluation, request.now),
-        basis=outcome.evaluation.settings.reads.build_basis(request.commit),
+        basis=outcome.evaluation.settings.reads.build_inputs(request.commit),
         prediction_scores=tuple(_collect_prediction_scores(prior)),
         upgrades=upgrades,
         separation_verdicts=validation.separation_verdicts,
@@ -253,15 +253,17 @@ def _suggest_probable_renames(blocks: BlockPlanner, rows: Iterable[PlacementChan
 
 
 def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the first diagnostics, then each further group unless there are errors before it."""
+    """Return the groups of diagnostics up to the first one with errors. Later groups, if lazy, are not computed."""
     combined = list(first)
     for diagnostics in further:
-        combined += [] if has_errors(combined) else diagnostics
+        if has_errors(combined):
+            break
+        combined += diagnostics
     return combined
 
 
 def _count_unchanged_objects(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
-    """Count the VMs, bindings and pods without changes; most VMs have no row."""
+    """Count the VMs, bindings and pods without changes, or still waiting. Most of these VMs have no row."""
     unchanged_vms = sum(
         len(vm_object.request.actions.unchanged) + len(vm_object.request.actions.waiting) for vm_object in vms
     )
@@ -272,11 +274,8 @@ def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]
     """Build a plan with errors only: all objects in state stay unchanged."""
     from nexusform.planning.conclusion import refresh_changes
 
-    totals = compute_totals(
-        refresh_changes.build_unchanged_changes(request.state.instances),
-        rows=(),
-        types=request.registries.resource_types,
-    ).totals
+    changes = refresh_changes.build_unchanged_changes(request.state.instances)
+    totals = compute_totals(changes, rows=(), types=request.registries.resource_types).totals
     unchanged_count = sum(total.stays for total in totals)
     plan = Plan(mode=request.mode, placement_totals=totals, unchanged_count=unchanged_count)
     return PlanResult(_add_inputs_and_diagnostics_to_plan(plan, request, diagnostics))
@@ -319,7 +318,7 @@ def build_refresh_plan(
         unchanged_count=sum(total.stays for total in placement_totals.totals),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
         checks=(*variable_results.checks, *condition_results.checks),
-        basis=evaluation.settings.reads.build_basis(request.commit),
+        basis=evaluation.settings.reads.build_inputs(request.commit),
     )
     all_diagnostics = [
         *diagnostics,
@@ -328,11 +327,8 @@ def build_refresh_plan(
         *outputs.diagnostics,
         *(replace(problem, severity=Severity.WARNING) for problem in condition_problems),
     ]
-    return PlanResult(
-        _add_inputs_and_diagnostics_to_plan(
-            plan, request, _combine_diagnostics(all_diagnostics, build_imbalance_error(placement_totals.mistakes))
-        )
-    )
+    combined = _combine_diagnostics(all_diagnostics, build_imbalance_error(placement_totals.mistakes))
+    return PlanResult(_add_inputs_and_diagnostics_to_plan(plan, request, combined))
 
 
 def _collect_upgrades_and_warnings(

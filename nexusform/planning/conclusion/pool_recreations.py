@@ -183,8 +183,8 @@ class _ScaleInPools:
     def _place_with_remaining_vms(
         self, site: SitePlan, pools: Iterable[_Pool], excluded: _Name
     ) -> Mapping[Token, Placement | None]:
-        """Return the placements of the plan as if the VMs removed from these pools remained: all pools of the site
-        with a scale-in except the `excluded` one. It is computed once for each excluded pool.
+        """Return the placements of the plan if the VMs removed from these pools by a scale-in remained. `pools` are all
+        pools of the site with a scale-in except the `excluded` one, so its name is enough for the cache.
         """
         key = (site.id, excluded)
         if key not in self._outcomes:

@@ -20,16 +20,16 @@ from nexusform.state.objects import InstanceState, ObjectState, iterate_current_
 
 def build_unchanged_changes(instances: Mapping[Address, InstanceState]) -> Iterator[Change]:
     """Yield a no-op change for every object."""
-    for address, current in _sort_objects(instances):
+    for address, current in _sort_objects_by_address(instances):
         yield _build_no_op_change(address, current)
 
 
-def _sort_objects(instances: Mapping[Address, InstanceState]) -> list[tuple[Address, ObjectState]]:
+def _sort_objects_by_address(instances: Mapping[Address, InstanceState]) -> list[tuple[Address, ObjectState]]:
     return sorted(iterate_current_objects(instances), key=lambda item: compute_address_order(item[0]))
 
 
 def build_moved_changes(prior: PriorState) -> Iterator[Change]:
-    """Yield a no-op change for every object with a new address."""
+    """Yield a no-op change for every object with a new address (by a `moved` block)."""
     for address in sorted(prior.previous, key=compute_address_order):
         current = prior.get_object(address)
         if current is not None:
@@ -58,7 +58,7 @@ def _build_no_op_change(address: Address, current: ObjectState, previous: Addres
 
 def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
     """Yield a warning for each object with a change of an earlier apply, failed or still in progress."""
-    for address, current in _sort_objects(prior.instances):
+    for address, current in _sort_objects_by_address(prior.instances):
         unfinished = get_mapping(current.private, UNFINISHED_KEY)
         if unfinished:
             kind = "change-in-progress" if unfinished.get("in_progress") else "change-failed-before"
@@ -69,7 +69,8 @@ def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
 
 def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -> Mapping[str, site_plans.SitePlan]:
     """Return the sites as read by the providers."""
-    sites, _ = site_plans.build_sites(site_plans.build_object_inventory(_sort_objects(prior.instances), types))
+    objects = _sort_objects_by_address(prior.instances)
+    sites, _ = site_plans.build_sites(site_plans.build_object_inventory(objects, types))
     return sites
 
 
@@ -83,7 +84,7 @@ def list_observed_rows(
     recorded_inventory = site_plans.build_object_inventory(prior.state.list_current_objects(), types)
     recorded_machines = site_plans.list_machines(recorded_inventory)
     context = site_plans.build_recorded_context(prior, types)
-    for address, current, family in iterate_vm_owners(_sort_objects(prior.instances), types):
+    for address, current, family in iterate_vm_owners(_sort_objects_by_address(prior.instances), types):
         demand, _ = family.build_demand(current.attributes, context, address)
         site_id = str(current.attributes.get("id", "")).partition("/")[0]
         existing = index_vms(family.list_existing_vms(current.attributes))

@@ -22,7 +22,7 @@ _WITHOUT_BLOCK: Final = ("delete_because_no_resource_config", "delete_because_no
 _WITHOUT_KEY: Final = ("delete_because_each_key", "delete_because_count_index")
 _MAXIMUM_COMPARED: Final = 20  # blocks, or instances of one block, of each side
 
-# Instances deleted or created together, by their distinguishing keys.
+# Instances deleted or created together, by their keys (see `_group_by_block`). A single instance has the key "".
 _Group: TypeAlias = dict[object, Instance]
 
 
@@ -55,7 +55,7 @@ def build_rename_diagnostics(
 
 
 def _find_changed_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
-    """Compare instances of one block with a removed key to those with a new key; yield similar pairs."""
+    """Yield similar pairs of a deleted and a created instance of one block: only the `count` or `for_each` changed."""
     new_groups = _list_single_groups(created)
     for block, old in _list_single_groups(deleted).items():
         with_removed_key = [group for group in old if group[""].decision.reason in _WITHOUT_KEY]
@@ -63,7 +63,7 @@ def _find_changed_keys(deleted: list[Instance], created: list[Instance]) -> Iter
 
 
 def _list_single_groups(instances: Iterable[Instance]) -> dict[object, list[_Group]]:
-    """Return a group of its own for each instance, by block. A single instance needs no distinguishing key."""
+    """Return a group of its own for each instance, by block. The only instance of a group has the key ""."""
     groups: dict[object, list[_Group]] = {}
     for instance in instances:
         groups.setdefault(instance.address.config_address, []).append({"": instance})
@@ -71,7 +71,7 @@ def _list_single_groups(instances: Iterable[Instance]) -> dict[object, list[_Gro
 
 
 def _group_by_block(instances: Iterable[Instance]) -> list[_Group]:
-    """Group instances by their block, and there by their keys."""
+    """Group instances by block. In a group they have the keys of their modules and their own, `("eu", 0)`."""
     groups: dict[object, _Group] = {}
     for instance in instances:
         keys = (*(step.key for step in instance.address.module if step.key is not None), instance.address.key)
@@ -101,7 +101,7 @@ def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
     """Return whether the deleted object matches all configured arguments, except a name derived from the block."""
     configured = {name for name, value in get_mapping(created.config).items() if value is not None}
     if created.locate(("name",)) in (None, created.locate(())):
-        configured.discard("name")  # the block's own name is the default
+        configured.discard("name")  # it has no line of its own: the default is the name of the block
     before, planned = get_mapping(deleted.before), get_mapping(created.planned)
     return all(_is_compatible(before.get(name), planned.get(name)) for name in configured)
 
@@ -125,7 +125,7 @@ def _is_compatible(before: Any, after: Any) -> bool:
 
 def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, int]) -> Diagnostic:
     """Build the warning about a probable rename of these instances, with the `moved` block to keep them."""
-    instance = next(iter(after.values()))
+    instance = next(iter(after.values()))  # any of the block: the warning is about all
     old, new = _get_group_address(before), _get_group_address(after)
     subject = old if len(before) == 1 else f"{old} ({format_count(len(before), 'instance')})"
     vms = sum(removed_vms.get(deleted.address, 0) for deleted in before.values())
@@ -140,6 +140,6 @@ def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, i
 
 
 def _get_group_address(group: _Group) -> str:
-    """Return the address of the block of a group; of its instance if `count` or `for_each` was added or removed."""
-    (key, instance), *_ = group.items()
+    """Return the address to move: of the instance in a group of one (key ""), else of the block of the group."""
+    key, instance = next(iter(group.items()))
     return str(instance.address if key == "" else instance.address.config_address)

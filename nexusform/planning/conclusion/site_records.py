@@ -121,7 +121,7 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
 
 
 def _is_placement_known(plan: Plan) -> bool:
-    """Return whether there are no errors besides placement, so that everything else is known."""
+    """Return whether the VMs after the plan are known: its errors, if any, reject only their placement."""
     if not plan.errors:
         return True
     from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED

@@ -100,12 +100,12 @@ class StepGraph:
     def __init__(self, changes: Sequence[Change]) -> None:
         self.changes = changes
         self.drafts: list[DraftStep] = []
-        self.apply_step: dict[Address, int] = {}
+        self.apply_step: dict[Address, int] = {}  # the create or update of an object
         self.delete_step: dict[tuple[Address, str], int] = {}  # by address and deposed key
-        self.release_step: dict[Address, int] = {}
-        self.creation_steps: dict[str, list[int]] = {}
-        self.deletion_steps: dict[str, list[int]] = {}
-        self._gates: dict[tuple[str, str], list[int]] = {}
+        self.release_step: dict[Address, int] = {}  # it removes VMs of an object before its update
+        self.creation_steps: dict[str, list[int]] = {}  # creates and updates, by block
+        self.deletion_steps: dict[str, list[int]] = {}  # by block
+        self._gates: dict[tuple[str, str], list[int]] = {}  # results of get_gate by name
 
     def add_step(
         self,
@@ -116,17 +116,17 @@ class StepGraph:
         *,
         main: bool = True,
     ) -> int:
-        """Add a step and return its id."""
+        """Add a step of the change at this index and return its id. `main` steps count in `Apply complete!`."""
         draft = DraftStep(len(self.drafts), kind, change, prior, planned, main)
         self.drafts.append(draft)
         return draft.id
 
     def add_waits(self, step: int, awaited: Iterable[int]) -> None:
-        """Let a step wait for others; never for itself."""
+        """Let a step wait for others, but never for itself."""
         self.drafts[step].waits |= set(awaited) - {step}
 
     def get_gate(self, name: tuple[str, str], steps: list[int]) -> list[int]:
-        """Return a short list of steps representing all of these: one gate for many. The same name returns it again."""
+        """Return a few steps as they are, many as one gate (a step without work). The same name returns it again."""
         if name in self._gates:
             return self._gates[name]
         gate_steps = steps
@@ -142,11 +142,11 @@ class StepGraph:
         return [*list_step(self.apply_step, address), *list_step(self.delete_step, (address, ""))]
 
     def is_replacement(self, step: int) -> bool:
-        """Return whether a delete starts a replacement: it may not wait for updates, they wait for its create."""
+        """Return whether a delete is followed by a create of the same object. Updates of users wait for this create."""
         return self.changes[self.drafts[step].change].action is Action.REPLACE
 
     def build_steps(self) -> list[Step]:
-        """Build the steps for apply."""
+        """Build the steps for apply. They wait for `waits_for` to succeed, and for `follows` to end with any result."""
         return [
             Step(
                 id=draft.id,

@@ -142,9 +142,9 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
-    """Return by address the referenced blocks that are completed only after it (`concurrent_types` of its type).
+    """Return for each address the blocks it refers to without waiting for them: they complete only after its step.
 
-    An object with unknown values has none: it waits for the results of the objects it refers to.
+    Their types are the `concurrent_types` of its type. An object with unknown values waits for all its references.
     """
     type_of = {str(change.address.config_address): change.address.type for change in changes}
     known_types = set(type_of.values()).intersection(types)  # looking up all types would load every domain
@@ -199,7 +199,7 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
 
 
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
-    """Let creates and updates wait for used objects, destroys for former users, unless a domain orders otherwise."""
+    """Add waits for used objects, and of a destroy for former users. A domain may order two objects differently."""
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
         if apply_step is not None:
@@ -271,7 +271,7 @@ class _UsedObjectIndex:
         self._machines = machines
 
     def list_after(self, change: Change) -> Iterator[Address]:
-        """Yield the objects used after the plan: those referenced, and changed resources with machines of new VMs."""
+        """Yield the objects used after the plan: those referenced, and racks or machines with new capacity for VMs."""
         if change.after is not None:
             yield from self._after.find_referenced(change.address.type, change.after)
         use = self._machines.get(change.address, _NO_MACHINES)

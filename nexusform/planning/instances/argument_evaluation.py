@@ -97,9 +97,9 @@ def _replace_write_only(
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
-    """Yield the names of ephemeral root variables exposed by the `public` values: these contain a text of theirs.
+    """Yield the names of ephemeral root variables exposed by the `public` values, shown in plans.
 
-    Plans show public values. Short texts are ignored.
+    A variable is exposed if a public value contains one of its texts. Short texts are ignored: they occur by chance.
     """
     text = "\n".join(map(str, public.values()))
     for name, value in evaluation.settings.variables.items():
@@ -118,10 +118,8 @@ def _check_null_elements(instance: Instance, arguments: dict[str, Any]) -> list[
     """Return an error per list, set or map of scalars with a null among its elements."""
     diagnostics = []
     for path in find_null_elements(instance.type.schema, arguments):
-        detail = (
-            f'"{format_argument(path, instance.type.schema)}" holds a null value. Remove the element, for '
-            "example with compact()."
-        )
+        name = format_argument(path, instance.type.schema)
+        detail = f'"{name}" holds a null value. Remove the element, for example with compact().'
         diagnostics.append(instance.build_error("null-value-in-a-collection", detail, path))
     return diagnostics
 
@@ -152,7 +150,7 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
 
 
 def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:
-    """Remove the defaults of arguments observed by a real provider. Return an error for each configured one."""
+    """Set arguments observed by a real provider to null. Return an error for each configured one."""
     assert instance.prepared is not None
     assert instance.block is not None
     provider = instance.block.provider.partition(".")[0]
@@ -172,15 +170,15 @@ def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any]) ->
 
 
 def _add_computed_paths_exposing_secrets(schema: BlockSchema, sensitive: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the sensitive paths, and the computed attributes that would expose parts of them."""
-    paths: dict[Path, None] = dict.fromkeys(sensitive)
+    """Return the sensitive paths, and those of computed attributes displaying the same values (`displayed_in`)."""
+    paths = list(sensitive)
     for path in sensitive:
         if len(path) > 1:  # deeper parts are displayed nowhere
             continue
         attribute = schema.attributes.get(str(path[0]))
         if attribute is not None:
-            paths.update(((name,), None) for name in attribute.displayed_in)
-    return tuple(paths)
+            paths += [(name,) for name in attribute.displayed_in]
+    return tuple(dict.fromkeys(paths))  # without duplicates
 
 
 def _check_secret_placements(instance: Instance) -> list[Diagnostic]:

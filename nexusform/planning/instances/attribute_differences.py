@@ -184,7 +184,7 @@ def _has_placement_arguments(schema: BlockSchema) -> bool:
 def apply_ignore_changes(
     config: Mapping[str, Any], prior: Mapping[str, Any], paths: Iterable[Path], *, everything: bool
 ) -> dict[str, Any]:
-    """Return the configuration with prior values at ignored paths; with `everything`, for all arguments with one."""
+    """Return the configuration with prior values at the ignored paths; with `everything`, in all arguments."""
     if everything:
         return {name: prior.get(name, value) for name, value in config.items()}
     merged = dict(config)

@@ -146,8 +146,8 @@ class BlockPlanner:
     def _record_instance_outside_selection(self, instance: Instance, evaluation: Evaluation) -> None:
         """Record an instance that is configured, but not planned because of -target or -exclude.
 
-        References to a new one are unknown: it is not absent. The capacity of a new or different rack or machine is not
-        used, and errors of missing capacity name it.
+        References to a new instance are unknown, not invalid. The capacity of a new or changed rack or machine is not
+        used, so errors of missing capacity name it (`outside_targets`).
         """
         if instance.prior is None:
             resource_view = evaluation.get_resource_view(instance.address)
@@ -163,7 +163,7 @@ class BlockPlanner:
     def _build_removed_instances(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
     ) -> Iterator[Instance]:
-        """Yield the prior instances of a block missing in `present`: to delete, or unchanged outside the selection."""
+        """Yield the prior instances of a block not in `present`, to delete. Unselected ones are unchanged."""
         prior_addresses = self.prior.by_block.get(block.address, ())
         removed = [address for address in prior_addresses if address not in present]
         removed.sort(key=lambda address: (compute_address_order(address.resource), compute_key_sort_key(address.key)))
@@ -177,13 +177,13 @@ class BlockPlanner:
             yield self.build_removed_instance(address, reason, block)
 
     def build_unchanged(self, address: Address, block: ResourceBlock | None = None) -> Instance:
-        """Build an instance that this plan does not change; `block` is its configuration, if that matters."""
+        """Build an instance that this plan does not change; `block` is its configuration, if it has one."""
         prior = self.prior.get_object(address)
         planned = dict(prior.attributes) if prior is not None else None
         return self._build_prior_instance(address, block, ActionDecision(planned=planned))
 
     def build_deleted_instance(self, address: Address, reason: str) -> Instance:
-        """Build an instance to delete, possibly with deposed objects only; a machine action is only forgotten."""
+        """Build an instance to delete. With deposed objects only, it is a no-op. A machine action is forgotten."""
         prior = self.prior.get_object(address)
         is_action = self.request.registries.resource_types[address.type].kind is PlanningKind.MACHINE_ACTION
         action = Action.FORGET if is_action else Action.DELETE
@@ -230,8 +230,8 @@ class BlockPlanner:
         )
 
     def evaluate(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-        """Evaluate an instance's arguments, with the adjustments of a tested remedy. As in Terraform, a failed
-        precondition hides the problems of the arguments; references to the instance are unknown.
+        """Evaluate an instance's arguments, then set the values changed by a suggested fix under test. As in Terraform,
+        a failed precondition hides the problems of the arguments. References to the instance are then unknown.
         """
         problems = argument_evaluation.evaluate_arguments(instance, evaluation)
         assert instance.module is not None
@@ -251,7 +251,7 @@ class BlockPlanner:
         return problems
 
     def evaluate_known(self, instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-        """Evaluate an instance's arguments; an unknown one for placement makes the instance invalid."""
+        """Evaluate an instance's arguments. Unknown arguments for placement are errors, and make it invalid."""
         problems = self.evaluate(instance, evaluation)
         unknown = argument_evaluation.find_unknown_placement_arguments(instance)
         problems += [argument_evaluation.build_unknown_placement_error(instance, path) for path in unknown]
@@ -259,7 +259,7 @@ class BlockPlanner:
         return problems
 
     def plan_block(self, block: ResourceBlock, evaluation: Evaluation) -> None:
-        """Plan a block of a type without VMs, so without waiting: evaluate, decide and add its instances."""
+        """Evaluate, decide and add the instances of a block of a type without VMs. Its keys must be known at once."""
         expanded = self.expand(block, evaluation)
         assert expanded is not None, "only a waiting block has no instances"
         self.diagnostics += expanded.diagnostics
@@ -270,7 +270,7 @@ class BlockPlanner:
             self.add_instance(instance, evaluation)
 
     def set_predicted_action(self, instance: Instance, evaluation: Evaluation) -> None:
-        """Decide replace, update or no-op before computed values are known; `decide_action` is final."""
+        """Decide replace, update or no-op before placement. `decide_action` decides again, with all computed values."""
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
         identity = {"id": instance.type.build_id(instance.config)}
@@ -309,7 +309,7 @@ class BlockPlanner:
             self.checks += checks
 
     def _find_value_overrides(self, instance: Instance) -> dict[str, object]:
-        """Return the computed values of the first matching override; predicted ones (placements) come from the plan."""
+        """Return the values of the first matching override, except predicted attributes (placements)."""
         overrides = self.request.object_overrides
         values = next((override.values for override in overrides if override.is_for(instance.address)), {})
         attributes = instance.type.schema.attributes
@@ -382,6 +382,7 @@ class BlockPlanner:
             self._check_cell_limit(instance, "memory_gib_per_cell", memory_gib, limits.memory_gib_per_cell)
 
     def _check_cell_limit(self, instance: Instance, name: str, figure: float, maximum: int) -> None:
+        """Report a figure of the argument `name` in the `machine` block above its limit (-limit)."""
         if figure > maximum:
             detail = f'"{name}" must be between 1 and {maximum}, not {figure} (-limit={name}=N raises it).'
             problem = Problem(("machine", name), "invalid-value-for-argument", detail)
@@ -392,7 +393,7 @@ class BlockPlanner:
         self._counts[limit_name] += count
         maximum = getattr(self.request.limits, limit_name)
         if self._counts[limit_name] > maximum:
-            raise build_limit_error(limit_name, limit_name, maximum)
+            raise build_limit_error(limit_name, limit_name, maximum)  # noun of the message, and the limit
 
 
 def check_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:

@@ -48,7 +48,7 @@ def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scop
 
 
 def _evaluate_error_message(expression: Expression, evaluation: Evaluation, scope: Scope, address: str) -> str | None:
-    """Return the text of an error message, "" if it is unknown; None, and a diagnostic, if it is no text."""
+    """Return the text of an error message. It is "" if unknown, and None, with a diagnostic, if invalid."""
     value = evaluation.evaluate_expression(expression, scope)
     if value is None:
         return None
@@ -77,7 +77,7 @@ def build_failure(condition: Condition, kind: str, message: str, address: str, b
 
 
 def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[Diagnostic], list[CheckResult]]:
-    """Check the pre- and postconditions of an instance with its planned values; one result, the worst, for all."""
+    """Check the pre- and postconditions of an instance with planned values. Return problems and the worst result."""
     lifecycle = instance.lifecycle
     assert instance.module is not None
     assert instance.repetition is not None

@@ -114,7 +114,7 @@ class Instance(Struct):
 
     @property
     def argument_values(self) -> dict[str, Any] | None:
-        """Evaluated arguments; all planned attributes before evaluation, None if the instance is removed."""
+        """Evaluated arguments. Without an evaluation all planned attributes, or None if the instance is removed."""
         return self.config if self.config is not None else self.planned
 
     @property
@@ -167,7 +167,7 @@ class Instance(Struct):
         return tuple(dict.fromkeys((*self.arguments.sensitive, *self.arguments.secrets)))
 
     def locate(self, path: Path) -> Span | None:
-        """Return the source span of an argument value."""
+        """Return the source span of an argument value, else of the header of the block; None without a block."""
         if self.prepared is not None and path:
             return self.prepared.locate(path)
         return self.block.header_span if self.block is not None else None

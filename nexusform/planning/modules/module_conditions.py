@@ -89,7 +89,7 @@ def check_variable_validations(configuration: Configuration, evaluation: Evaluat
 
 
 def check_current_conditions(request: PlanRequest, evaluation: Evaluation) -> Iterator[ConditionResults]:
-    """Yield the results of all conditions besides variables against current objects, one by one."""
+    """Yield the results of all conditions, except validations of variables, with the current objects."""
     for instance in iterate_module_instances(request.configuration, evaluation):
         yield from _check_conditions_of_resources(instance, evaluation, modes=_ALL)
         yield from _check_output_preconditions(instance, evaluation, instance.module.outputs)
@@ -156,7 +156,7 @@ def _check_output_preconditions(
 
 
 def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:
-    """Evaluate a check block: all its problems are warnings. With an unread data block, its status is an error."""
+    """Evaluate a check block: all its problems are warnings. If its data block cannot be read, the status is error."""
     inner_evaluation = evaluation.create_reporting_copy()
     module = instance
     if check.data is not None:

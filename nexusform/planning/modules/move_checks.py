@@ -17,7 +17,7 @@ from nexusform.resources.address import Address, AddressPattern, ModulePath, for
 
 
 def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
-    """Return the problems of `moved` blocks; cycles only without other problems. Unknown instance keys are skipped."""
+    """Return the problems of `moved` blocks; cycles are reported only if there are no other problems."""
     problems: list[Diagnostic] = []
     statements = list_move_statements(configuration)
     silent_evaluation = evaluation.create_reporting_copy()  # its own problems are dropped
@@ -36,8 +36,9 @@ class _MoveChecker:
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
-        self._to: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}
-        self._from: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}
+        # By whether a move is for all instances, and by address: the other address of its first move, its statement.
+        self._to: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # the target of each source
+        self._from: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # the source of each target
 
     def check_statement(self, statement: MoveStatement, instance: ModuleInstance) -> Iterator[Diagnostic]:
         """Yield the problems of one statement in one instance of its module, and record its move."""

@@ -125,7 +125,7 @@ def build_output_state(output: Output, value: Value) -> OutputState:
 
 
 def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
-    """Return the error of a root output declared ephemeral, holding ephemeral or exposing sensitive values, or []."""
+    """Return the error of a root output for an ephemeral declaration or value, or an exposed secret; else []."""
     if output.ephemeral:
         detail = f'The output "{output.name}" of the root module is saved in the state, so it cannot be ephemeral.'
         return [build_error("ephemeral-output-not-allowed", detail, output.span, block=f'output "{output.name}"')]
@@ -199,7 +199,7 @@ _MAXIMUM_AGE: Final = timedelta(days=1)
 
 
 def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age: object = None) -> InventoryRead:
-    """Build an inventory record, stale at `plan_time` if older than `max_age` (default: a day) or undated."""
+    """Build the record of an inventory read. It is stale if undated, older than `max_age` (a day), or in the future."""
     from nexusform.documents.times import parse_duration, parse_time
 
     limit = _MAXIMUM_AGE

@@ -98,7 +98,7 @@ class _DataBlockReader:
         self._bodies = bodies
         self._state = state
         self._reads = reads
-        self.settings: EvaluationSettings
+        self.settings: EvaluationSettings  # set later, because the settings contain this reader
 
     def read(
         self, block: ResourceBlock, arguments: Mapping[str, Any], address: str
@@ -176,17 +176,17 @@ def _read_remote_state_and_record(
     return state, problems
 
 
-def _query_server_and_record(query: ServerReader, recorded: dict[str, str], question: ServerQuery) -> str:
-    """Return the answer to a question, and record it."""
-    answer = query(question)
-    recorded[build_query_key(question)] = answer
+def _query_server_and_record(read: ServerReader, recorded: dict[str, str], query: ServerQuery) -> str:
+    """Return the answer of a server to a query, and record it by the key of the query."""
+    answer = read(query)
+    recorded[build_query_key(query)] = answer
     return answer
 
 
-def build_query_key(question: ServerQuery) -> str:
-    """Return a question as text: within a run, one question has one answer."""
-    arguments = {name: value for name, value in question.arguments.items() if value is not None}
-    return f"{question.reader} {json.encode(arguments, order='sorted').decode()}"
+def build_query_key(query: ServerQuery) -> str:
+    """Return a query as text, the key of its answer: equal queries of a run have one answer."""
+    arguments = {name: value for name, value in query.arguments.items() if value is not None}
+    return f"{query.reader} {json.encode(arguments, order='sorted').decode()}"
 
 
 class FileReadRecorder:
@@ -222,7 +222,7 @@ class FileReadRecorder:
 def _find_data_override(
     source: ResourceType, arguments: Mapping[str, Any], address: str, request: PlanRequest
 ) -> dict[str, Any] | None:
-    """Return the attributes of an overridden data block, those not overridden as configured; None to read the block."""
+    """Return the values of an overridden data block, else as configured or null; None if it is not overridden."""
     block = parse_address(address)
     values = next((data.values for data in request.data_overrides if data.is_for(block)), None)  # only tests have some
     if values is None:  # it is not overridden
@@ -266,7 +266,7 @@ def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
         if resource_type is None or resource_type.vms is None:
             continue
         attributes = current.attributes
-        cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]  # the name in its id
+        cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]  # of a pool, else ""
         name = str(attributes.get("name"))
         names.add(f"{cluster}/{name}" if cluster else name)
     return frozenset(names)
@@ -277,9 +277,9 @@ class PreparedBodyCache:
 
     def __init__(self, schemas: Mapping[Mode, Mapping[str, BlockSchema]]) -> None:
         self._schemas = schemas
-        self._cache: dict[ConfigAddress, PreparedBody | None] = {}
-        self.diagnostics: list[Diagnostic] = []
-        self.invalid_blocks: set[ConfigAddress] = set()
+        self._cache: dict[ConfigAddress, PreparedBody | None] = {}  # None: a block of an unknown type
+        self.diagnostics: list[Diagnostic] = []  # of all bodies so far
+        self.invalid_blocks: set[ConfigAddress] = set()  # with errors
 
     def get_body(self, block: ResourceBlock) -> PreparedBody | None:
         """Return the block's body, None for an unknown type. Problems are reported; invalid parts read as unknown."""
@@ -305,7 +305,7 @@ class StateEvaluation(Evaluation):
         self._types = request.registries.resource_types
 
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        """Return the instances of a block: a resource as in state, a data block as read; none of an unknown type."""
+        """Return the instances of a block. A resource is as in state, a data block as read by its provider."""
         key = (instance.path, block.mode, block.type, block.name)
         kind = self._types.get(block.type)
         if block.mode == "data" or kind is None or key in self.resources:
@@ -326,6 +326,6 @@ class StateEvaluation(Evaluation):
 
 
 def build_state_evaluation(request: PlanRequest) -> StateEvaluation:
-    """Return the names of the request's configuration over its state."""
+    """Return an evaluation of the configuration with the resources in state, without a plan."""
     bodies = PreparedBodyCache(request.registries.schemas)
     return StateEvaluation(build_evaluation_settings(request, bodies, request.state), request)

@@ -53,8 +53,8 @@ class EvaluationReads(Struct):
     states: dict[str, str] = field(default_factory=dict)
     answers: dict[str, str] = field(default_factory=dict)
 
-    def build_basis(self, commit: str) -> PlanInputs:
-        """Return the recorded reads for the plan."""
+    def build_inputs(self, commit: str) -> PlanInputs:
+        """Return the recorded reads for the plan, sorted, with the commit of the configuration."""
         files, data_files = dict(sorted(self.files.items())), dict(sorted(self.data_files.items()))
         states, answers = dict(sorted(self.states.items())), dict(sorted(self.answers.items()))
         return PlanInputs(commit, files, data_files, states, answers)
@@ -136,7 +136,7 @@ class InstanceScope(Struct, frozen=True):
         return self.names.settings.functions()
 
     def lookup(self, traversal: Traversal) -> Lookup:
-        """Return the value named by the first steps of a traversal, and the number of used steps."""
+        """Return the value named by the first steps of a traversal, the number of these steps, and the problems."""
         name = traversal.root.name
         reader = _READERS.get(name)
         if reader is not None:
@@ -179,6 +179,7 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
 
 
 def _resolve_variable_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    """Resolve var.NAME: its value, one step used after `var`, and no problems."""
     declared = scope.instance.module.variables.get(traversal.first_name)
     if declared is None:
         return _build_unknown_lookup(traversal)
@@ -186,6 +187,7 @@ def _resolve_variable_reference(scope: InstanceScope, traversal: Traversal) -> L
 
 
 def _resolve_local_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    """Resolve local.NAME: its value, one step used after `local`, and no problems."""
     name = traversal.first_name
     if name not in scope.instance.module.locals:
         return _build_unknown_lookup(traversal)
@@ -227,6 +229,7 @@ def _resolve_path_reference(scope: InstanceScope, traversal: Traversal) -> Looku
 
 
 def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    """Resolve `applying` or `workspace`: its value, one step used after the root, and no problems."""
     settings = scope.names.settings
     if traversal.first_name == "applying":
         return build_boolean(settings.is_applying), 1, []
@@ -234,6 +237,7 @@ def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Looku
 
 
 def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
+    """Resolve count.index: the number, one step used after `count`, and no problems."""
     key = scope.repetition.key
     if not isinstance(key, int):  # outside of a block with count
         return _build_unknown_lookup(traversal)
@@ -251,7 +255,7 @@ def _resolve_each_reference(scope: InstanceScope, traversal: Traversal) -> Looku
 
 
 def _resolve_self_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
-    """Resolve the subject of a condition, or one of its attributes."""
+    """Resolve an attribute of `self`, the subject of a condition (one step used), or all of it (no step used)."""
     if scope.this is None:
         return _build_unknown_lookup(traversal)
     attribute = scope.this.get_attribute(traversal.first_name)
@@ -280,14 +284,14 @@ def _build_unknown_lookup(traversal: Traversal) -> Lookup:
 
 
 def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:
-    """Return a text under the first step; None: there is no such name."""
+    """Return a text as the value of the first step; unknown for None, if there is no such name."""
     if text is None:
         return _build_unknown_lookup(traversal)
     return build_string(text), 1, []
 
 
 def _parse_literal_key(step: Any, shape: str) -> Key:
-    """Return the key in a step, in the form of instance keys of this shape; None: no such key."""
+    """Return the instance key in a step `[key]`, a number for a LIST block, else a text. None for other steps."""
     if not isinstance(step, TraverseIndex):  # `.name`, not `[key]`
         return None
     key = step.key

@@ -87,7 +87,7 @@ class Evaluation:
         self.root = ModuleInstance(ROOT_MODULE, settings.configuration.root)
         self.diagnostics: list[Diagnostic] = []
         self.resources: MutableMapping[ResourceKey, ResourceView] = {}
-        self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {}
+        self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {}  # by module, kind ("local"), name
         # Values that a validation of their variable, or a precondition of `output.NAME`, rejects; everything else reads
         # them as unknown.
         self.rejected_values: dict[tuple[ModulePath, str], Value] = {}
@@ -97,9 +97,9 @@ class Evaluation:
         self._depth = 0  # of nested evaluations of locals and outputs
 
     def create_tentative_copy(self) -> Evaluation:
-        """Return a pass that starts with the known values and keeps new values and diagnostics to itself.
+        """Return an evaluation that starts with the known values and keeps new values and diagnostics to itself.
 
-        Values added to this pass later are known to the copy, too, unless it has values of its own.
+        Values added to this one later are known to the copy, too, unless it has values of its own.
         """
         fork = Evaluation(self.settings)
         fork.resources = ChainMap({}, self.resources)
@@ -151,14 +151,14 @@ class Evaluation:
         return expansion
 
     def _check_repetition(self, expansion: BlockExpansion, block: ResourceBlock | ModuleCall) -> None:
-        """Report an unknown count or for_each; a tentative evaluation is repeated with known values."""
+        """Report an unknown count or for_each, unless the evaluation is tentative: it is repeated with known values."""
         if expansion.unknown and not self.settings.is_tentative:
             self.diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
 
     def build_scope(
         self, instance: ModuleInstance, repetition: RepetitionData = SINGLE_INSTANCE, this: InstanceView | None = None
     ) -> InstanceScope:
-        """Return the names visible in a block of a module instance."""
+        """Return the names visible in a block of a module instance; `this` is the object named `self`."""
         return InstanceScope(self, instance, repetition, this)
 
     def evaluate_expression(self, expression: Expression, scope: Scope) -> Value | None:
@@ -262,7 +262,7 @@ class Evaluation:
         return value.add_marks(instance.module.outputs[name].marks)
 
     def _get_or_compute(self, named_value: _LocalOrOutput) -> Value:
-        """Return the value of a local or an output, computed once."""
+        """Return the value of a local or an output, computed once. Too long a chain raises _MaximumDepthExceeded."""
         if named_value.key in self._cache:
             return self._cache[named_value.key]
         if self._depth >= MAXIMUM_DEPTH:
@@ -338,7 +338,7 @@ class Evaluation:
         return self._by_path.get((*parent.path, ModulePathStep(name, key)))
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
-        """Return all outputs of all instances of a call: an object, a tuple or an object by key; unknown on errors."""
+        """Return the outputs of a call: an object per instance, alone, in a tuple or by key. Unknown on errors."""
         expansion = self.get_module_expansion(parent, call)
         if not expansion.shape or expansion.unknown:  # an invalid or unknown count or for_each
             return build_unknown(DYNAMIC)
@@ -368,7 +368,7 @@ class Evaluation:
         return view
 
     def get_resource_view(self, address: Address) -> ResourceView:
-        """Return the view of the instances of a block; if missing or unknown, one in the shape of the address's key."""
+        """Return the instances of a block. If they are unknown, start an empty view in the shape of the key."""
         key = (address.module, address.mode, address.type, address.name)
         view = self.resources.get(key)
         if view is None or not view.shape:
@@ -377,7 +377,7 @@ class Evaluation:
         return view
 
     def _read_data_block(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
-        """Read a data block, with a view per instance: unknown if it cannot be read. An invalid block is unknown."""
+        """Read the instances of a data block. One with errors has unknown attributes. An invalid block is unknown."""
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems
         prepared = self.settings.get_body(block)

@@ -243,7 +243,7 @@ class ResourceView(Struct):
     _value: Value | None = None
 
     def get_value(self) -> Value:
-        """Return a tuple by index, or an object by key; only for a block with a repetition that is known."""
+        """Return all instances of a repeated block as a value: a tuple, or an object by key. Its keys must be known."""
         if self._value is None:
             if self.shape == LIST:
                 keys = sorted(self.items, key=compute_key_sort_key)

@@ -38,9 +38,9 @@ class ValueOriginTracer:
     def __init__(self, evaluation: Evaluation, sources: Mapping[str, SourceFile], own: str) -> None:
         self._evaluation = evaluation
         self._texts = {name: source.text.encode() for name, source in sources.items()}
-        self._own = own
-        self._fails = False
-        self._followed: set[tuple[object, ...]] = set()  # keys of definitions
+        self._own = own  # file name of the traced expression itself
+        self._fails = False  # whether the whole expression has an error
+        self._followed: set[tuple[object, ...]] = set()  # keys of the definitions traced so far
 
     def trace_expression(self, expression: syntax.Expression) -> tuple[TracedExpression, list[Diagnostic]]:
         """Return the trace tree of an expression in the root module."""
@@ -132,7 +132,7 @@ class ValueOriginTracer:
         """Return the definition of `module.NAME.OUTPUT` or `module.NAME[KEY].OUTPUT`; None without such an output."""
         key: Key = None
         output_position = 1  # steps: the name of the call, perhaps a key, the output
-        step = next(iter(traversal.steps[1:]), None)
+        step = traversal.steps[1] if len(traversal.steps) > 1 else None
         if isinstance(step, syntax.TraverseIndex):
             key = step.key if isinstance(step.key, str) else int(step.key)
             output_position = 2
@@ -196,5 +196,6 @@ class ValueOriginTracer:
 
 
 def _get_step_name(traversal: syntax.Traversal, position: int) -> str:
-    step = next(iter(traversal.steps[position:]), None)
+    """Return the name of the step at this position (0: after the root), "" for a key or without such a step."""
+    step = traversal.steps[position] if position < len(traversal.steps) else None
     return step.name if isinstance(step, syntax.TraverseAttribute) else ""

@@ -67,7 +67,7 @@ class MoveEndpoint(Struct, frozen=True):
 
 
 def _is_path_prefix_compatible(first: EndpointPath, second: EndpointPath) -> bool:
-    """Return whether the second path, no shorter, can start with the first one; ANY equals every key."""
+    """Return whether the second path (no shorter) can start with the first one. ANY as a key equals every key."""
     return all(
         name == other_name and (ANY in (key, other_key) or key == other_key)
         for (name, key), (other_name, other_key) in zip(first, second, strict=False)
@@ -84,7 +84,7 @@ class MoveStatement(Struct, frozen=True):
 
     @property
     def is_for_all_instances(self) -> bool:
-        """Whether instances keep their keys: neither end names one."""
+        """Whether all instances move and keep their keys: neither end of the move names a key."""
         ends = (self.source, self.target)
         last_keys = [pattern.key if pattern.type else pattern.module[-1].key for pattern in ends]
         return last_keys == [None, None]
@@ -143,9 +143,9 @@ def order_move_statements(statements: Sequence[MoveStatement]) -> list[MoveState
 
 
 def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveStatement]]:
-    """Return the statements that form cycles."""
+    """Return each cycle of statements, with its statements in source order."""
     needs = _index_earlier_statements(statements)
-    cycle_nodes = find_cycles(needs, {index: index for index in needs})
+    cycle_nodes = find_cycles(needs, position={index: index for index in needs})
     return [[statements[index] for index in sorted(cycle)] for cycle in cycle_nodes]
 
 
@@ -170,7 +170,7 @@ def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, 
 
 
 def _get_outermost(end: MoveEndpoint) -> object:
-    """Return the outermost part of an endpoint: statements without a common one are unrelated."""
+    """Return the name of the outermost module, else the resource. Statements without a common one are unrelated."""
     return end.path[0][0] if end.path else end.resource
 
 
@@ -210,8 +210,8 @@ class MovedState(Struct, frozen=True):
 
 
 def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState, list[Diagnostic]]:
-    """Apply moved blocks, each once and in order, and implied moves: the only instance becomes the first one if its
-    block gains a count, or the reverse. No object moves onto an existing one: a warning reports the move.
+    """Apply moved blocks, each once and in order, and the moves implied by an added or removed count: from a.b to
+    a.b[0], or back. An object does not move onto an existing one: a warning reports the rejected move.
     """
     explicit_statements = list_move_statements(configuration)
     statements = order_move_statements(
@@ -256,8 +256,8 @@ class _StateMover:
     # address of each object (`origins`, by its new address).
 
     def __init__(self, instances: Mapping[Address, InstanceState]) -> None:
-        self.keys_by_module: dict[ModulePath, dict[_Resource, set[Key]]] = {}
-        self.origins: dict[Address, Address] = {}
+        self.keys_by_module: dict[ModulePath, dict[_Resource, set[Key]]] = {}  # instance keys of each resource
+        self.origins: dict[Address, Address] = {}  # previous address by new address
         self._rejected: dict[str, str] = {}  # target by source, as texts: moves onto existing objects
         for address in instances:
             resources = self.keys_by_module.setdefault(address.module, {})

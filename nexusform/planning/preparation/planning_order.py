@@ -110,7 +110,7 @@ _Need = TypeVar("_Need", bound=Hashable)
 
 
 def index_owners(needs: Iterable[tuple[_Owner, Iterable[_Need]]]) -> dict[_Need, list[_Owner]]:
-    """Return by need its owners, in order; `needs` are pairs of an owner and its needs."""
+    """Return the owners of each need, in order, from pairs of an owner and its needs."""
     owners: dict[_Need, list[_Owner]] = {}
     for owner, own_needs in needs:
         for need in own_needs:
@@ -134,9 +134,10 @@ class _Reachability:
 
     def __init__(self, graph: Mapping[Declaration, tuple[Declaration, ...]]) -> None:
         self._graph = graph
-        self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}
+        self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}  # resource blocks reachable from a node
 
     def find_blocks(self, address: ConfigAddress, position: Mapping[ConfigAddress, int]) -> tuple[ConfigAddress, ...]:
+        """Return the blocks a block depends on, as far as they have a position, sorted by it."""
         blocks = self.find_reachable_blocks(self._graph.get(build_block_node(address), ()))
         return tuple(sorted((block for block in blocks if block in position), key=position.__getitem__))
 
@@ -173,7 +174,7 @@ def build_block_node(address: ConfigAddress) -> Declaration:
 
 
 def build_block_address(node: Declaration) -> ConfigAddress:
-    """Return the block of a node."""
+    """Return the address of the block of a node, named `<type>.<name>`."""
     kind, _, name = node.name.partition(".")
     return ConfigAddress(node.module, "data" if node.kind == "data" else "managed", kind, name)
 
@@ -186,11 +187,8 @@ def _build_dependency_cycle_errors(
     errors = []
     for cycle in find_cycles(graph, position):
         names = [describe_block_node(node) for node in cycle]
-        text = " -> ".join([*names, names[0]])
-        detail = (
-            f"These blocks refer to each other in a cycle: {text}. Replace one reference by a literal value, or remove "
-            "it."
-        )
+        cause = f"These blocks refer to each other in a cycle: {' -> '.join([*names, names[0]])}."
+        detail = f"{cause} Replace one reference by a literal value, or remove it."
         errors.append(build_error("cycle", detail, _find_declaration_span(cycle[0], configuration)))
     return errors
 

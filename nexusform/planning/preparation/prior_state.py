@@ -56,7 +56,7 @@ class PriorState(Struct, frozen=True):
         return self.instances.get(address, EMPTY_INSTANCE).deposed
 
     def get_dependencies(self, address: Address, deposed: str = "", default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Return the recorded dependencies of the object; `default` if state does not contain it."""
+        """Return the dependencies of an object (or of a deposed one, by its key); `default` if it is not in state."""
         recorded = self.get_deposed(address).get(deposed) if deposed else self.get_object(address)
         return recorded.dependencies if recorded is not None else default
 
@@ -201,10 +201,8 @@ def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list
 
 
 def _build_unknown_argument_error(kind: str, name: str, expression: Expression) -> Diagnostic:
-    detail = (
-        f'The "{name}" of an import block must be known before planning; it may refer to variables, '
-        "locals, and resources in the state."
-    )
+    sources = "variables, locals, and resources in the state"
+    detail = f'The "{name}" of an import block must be known before planning; it may refer to {sources}.'
     return build_error(kind, detail, expression.span, block="import")
 
 
@@ -249,7 +247,7 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
 
 
 def normalize_imported_attributes(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
-    """Return an object's attributes in the shape of its type: missing ones are null or empty."""
+    """Return attributes in the shape of their type. Missing ones are null or empty, a missing id is `object_id`."""
     values = _normalize_attributes_to_schema(schema, attributes)
     if values["id"] is None:
         values["id"] = object_id

@@ -45,7 +45,7 @@ class Selection(Struct, frozen=True):
         return bool(self.targets or self.excludes)
 
     def has(self, address: Address) -> bool:
-        """Return whether an instance is planned: by -target or -exclude, without these options always."""
+        """Return whether -target or -exclude selects an instance. Without these options all are selected."""
         if self.targets:
             return address.config_address in self.target_blocks or self.is_direct_target(address)
         if self.excludes and address.config_address in self.excluded_blocks:
@@ -53,7 +53,7 @@ class Selection(Struct, frozen=True):
         return not any(pattern.is_match(address) for pattern in self.excludes)
 
     def is_direct_target(self, address: Address) -> bool:
-        """Return whether -target names the instance, and not only a dependent of it."""
+        """Return whether -target names the instance itself. Dependencies of a target are only selected."""
         return any(pattern.is_match(address) for pattern in self.targets)
 
     def is_replacement_requested(self, address: Address) -> bool:
@@ -61,7 +61,7 @@ class Selection(Struct, frozen=True):
         return any(pattern.is_match(address) for pattern in self.replace)
 
     def list_healed_vms(self, address: Address) -> frozenset[str]:
-        """Return the VMs of an instance named by -replace."""
+        """Return the names of the VMs to re-create alone in an instance (-replace=ADDRESS:VM)."""
         return frozenset(name for pattern, name in self.heal if pattern.is_match(address))
 
 
@@ -326,8 +326,6 @@ def _check_healed_vms(
         matches = [names for address, names in names_by_instance.items() if pattern.is_match(address)]
         existing_names = list(chain.from_iterable(matches))
         if name not in existing_names:
-            detail = (
-                f"-replace={pattern}:{name} names no existing VM: {pattern} has none named "
-                f'"{name}".{suggest_name(name, existing_names)}'
-            )
+            hint = suggest_name(name, existing_names)
+            detail = f'-replace={pattern}:{name} names no existing VM: {pattern} has none named "{name}".{hint}'
             yield build_error("nothing-to-replace", detail)

@@ -32,10 +32,10 @@ MAXIMUM_TRIALS: Final = 10
 
 
 def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
-    """Return whether a fit depends on unknown NUMA cells (not None), and some sample fails or none was computed."""
+    """Return whether a fit depends on unknown NUMA cells (None: it does not), and not all samples of them fit."""
     if numa_sampling is None:
         return False
-    if not numa_sampling.sample_count:
+    if not numa_sampling.sample_count:  # no sample was computed
         return True
     return numa_sampling.fitting_count < numa_sampling.sample_count
 
@@ -95,7 +95,7 @@ class TrialPlanner(Protocol):
     def __call__(
         self, adjustments: Sequence[ArgumentAdjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
     ) -> PlanResult:
-        """Return the resulting plan."""
+        """Plan with changed arguments, with the VMs of `first` placed first, and with `replaces` re-created."""
         ...
 
 
@@ -152,7 +152,7 @@ def _plan_trial(
         replaces=(*request.replaces, *replaces),
     )
     outcome = make_plan(replace(trial_request, samples=0))
-    # Most trials fail by capacity: the first one takes no samples of NUMA cells, a second one if all fits.
+    # Most trials fail by capacity, so only a fitting one is planned again with samples of unknown NUMA cells.
     if outcome.plan.errored or outcome.plan.numa_sampling is None or request.samples == 0:
         return outcome
     return make_plan(trial_request)
@@ -273,7 +273,7 @@ def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
 def _format_certain_count(
     outcome: PlanResult, adjustments: Sequence[ArgumentAdjustment], pools: Iterable[PoolShortage], trial: TrialPlanner
 ) -> str:
-    """Format the certain count of a single pool; "" for several pools, or if the fitting count is certain."""
+    """Format the number of VMs certain to fit in a single pool; "" for several, or if the tested count is certain."""
     if len(adjustments) > 1:
         return ""
     [adjustment], [unplaced] = adjustments, pools
@@ -309,7 +309,8 @@ def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Re
     for zones in _iterate_zone_additions(shortage):
         adjustments = []
         for unplaced in shortage.pools:
-            path, new_zones = (*unplaced.pool.path, "availability_zones"), unplaced.pool.configured_zones.union(zones)
+            path = (*unplaced.pool.path, "availability_zones")
+            new_zones = unplaced.pool.configured_zones.union(zones)
             adjustments.append(ArgumentAdjustment(unplaced.address, path, sorted(new_zones)))
         outcome = trial(adjustments)
         if not outcome.plan.errored:
@@ -465,10 +466,10 @@ def _try_other_placement_hints(shortage: _PlanShortage, trial: TrialPlanner) -> 
     soft, or use a weaker scope. Yield the first success of each: one hint at a time, then all hints.
     """
     hints = list(dict.fromkeys(chain.from_iterable(unplaced.binding_hints for unplaced in shortage.pools)))
-    hints = hints[:MAXIMUM_HINTS]
-    choices = _list_choices(hints)
+    choices = _list_choices(hints[:MAXIMUM_HINTS])
     for search in (_try_recreated_vms, _try_soft_hints, _try_other_hint_scope):
-        yield from islice(chain.from_iterable(search(shortage, trial, selected_hints) for selected_hints in choices), 1)
+        remedies = (remedy for selected_hints in choices for remedy in search(shortage, trial, selected_hints))
+        yield from islice(remedies, 1)
 
 
 def _try_recreated_vms(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
@@ -490,7 +491,7 @@ def _try_soft_hints(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequenc
 
 
 def _try_other_hint_scope(shortage: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
-    """Try a weaker scope: machines instead of racks for anti-affinity, racks for affinity; nothing for mixed hints."""
+    """Try a weaker scope: the machine for anti-affinity by rack, the rack for affinity by machine. Skip mixed hints."""
     kinds = {(hint.hint.scope, hint.hint.is_affinity) for hint in hints}
     if kinds == {(HintScope.RACK, False)}:
         yield from _try_hint_argument(shortage, trial, hints, "scope", HintScope.MACHINE.value)

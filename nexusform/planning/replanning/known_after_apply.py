@@ -38,7 +38,7 @@ _MAXIMUM_DISPLAY_LENGTH: Final = 80
 
 
 def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bool:
-    """Return whether any value of the plan is known only after apply, or may be derived from one (`_LATE_CALLS`)."""
+    """Return whether any value of the plan is known only after apply, or derived from a call such as timestamp()."""
     if any(has_unknown_part(change.after) for change in plan.changes):
         return True
     if any(has_unknown_part(output.value) for output in plan.planned_outputs.values()):

@@ -66,8 +66,8 @@ def add_feasibility_remedies(
 
 
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
-    """Return True if in its trial the bindings in `runs` run, those in `solves` wait no more, no other binding stops,
-    and no placement loses clusters (except for the announced `fewer_clusters`).
+    """Return whether the trial of a fix has the effect it promises, and no other binding (placement and cluster) stops.
+    A placement keeps the number of its clusters; `completed`, the one to run everywhere, may lose `fewer_clusters`.
     """
     if trial.errored:
         return False

@@ -71,7 +71,7 @@ def _plan_trial(
     other_rules: AbstractSet[str],
     adjustments: Sequence[ArgumentAdjustment],
 ) -> PlanResult | None:
-    """Plan again with adjustments; None with errors besides `other_rules`."""
+    """Plan again with adjustments. Return None if it has errors, except violations of `other_rules`."""
     # Most trials fail by capacity; samples are computed only for those that fit.
     trial_request = replace(build_trial_request(request), adjustments=tuple(adjustments))
     outcome = make_plan(replace(trial_request, samples=0))
@@ -169,7 +169,7 @@ def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePl
 
 def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
     """Return the zones of a member's pool in state; () for all. None for a new pool."""
-    vm_object = result.objects[member.vm[0]]
+    vm_object = result.objects[member.vm[0]]  # by the address in the key of the VM
     pool = index_pools(vm_object.prior_pools).get(member.pool.pool)
     return None if pool is None else tuple(sorted(pool.configured_zones))
 
@@ -307,7 +307,7 @@ def _assign_zones(
 
 
 def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]) -> list[ArgumentAdjustment]:
-    """Build the adjustments of the pools: the zones of their group; without `is_rewritten` only those configured."""
+    """Set each pool to the zones of its group. Unless the group `is_rewritten`, keep only zones the pool allows now."""
     adjustments: dict[tuple[str, str], ArgumentAdjustment] = {}  # by address and pool name
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         for member in zone_group.members:

@@ -58,7 +58,8 @@ class MachineActionRequest(Struct, frozen=True):
     @property
     def stopped_vms(self) -> tuple[str, ...]:
         """Names of the VMs stopped by the action; none if it does not disrupt VMs (a cordon)."""
-        return (*chain.from_iterable(self.staying_vms.values()), *self.unmanaged_vms) if self.kind.is_disruptive else ()
+        vms_on_machine = (*chain.from_iterable(self.staying_vms.values()), *self.unmanaged_vms)
+        return vms_on_machine if self.kind.is_disruptive else ()
 
 
 class MachineActionOrder(Struct, frozen=True):
@@ -253,7 +254,7 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
 
 
 def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineAction:
-    """Build the record of an action in the plan, with VMs only if it stops any; `window` is its place on the site."""
+    """Build the record of an action in the plan, with VMs only if it stops any; `window` counts from 1 on each site."""
     return PlannedMachineAction(
         address=request.instance.address,
         site_id=request.site.id,
@@ -282,8 +283,8 @@ class _SiteActionOrder:
         self._requests = list(requests)
         self._site = requests[0].site  # of all requests
         self._objects = [owner for owner in objects.values() if owner.request.demand.site_id == self._site.id]
-        self._disruptions = disruptions
-        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
+        self._disruptions = disruptions  # functions of the domains for the obstacles to a drain
+        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # now
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
         """Return the actions in a safe order, and the errors. An action follows its dependencies.
@@ -311,7 +312,7 @@ class _SiteActionOrder:
         return ordered, []
 
     def _compute_action_rank(self, request: MachineActionRequest) -> tuple[bool, bool, bool, str]:
-        """Rank cordons first, then repairs, then temporary actions, then PowerOff, by address."""
+        """Return a sort key: cordons first, then repairs, then temporary actions, then PowerOff, each by address."""
         is_repair = request.machine.name in self._down and not request.kind.leaves_off
         return request.kind.is_disruptive, not is_repair, request.kind.leaves_off, str(request.instance.address)
 

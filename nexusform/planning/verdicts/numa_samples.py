@@ -49,7 +49,7 @@ def compute_numa_sampling(
 
 
 def format_numa_sampling(numa_sampling: NumaSampling) -> str:
-    """Format the number of fitting samples, or the only tested layout, and of machines with unknown cells."""
+    """Format the number of fitting samples (or the only tested layout) and of machines with unknown cells."""
     machines = format_count(numa_sampling.machines, "machine")
     layout = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))  # None: a random layout is displayed
     unknown_cells = f"of the unknown NUMA cells ({machines})"
@@ -162,5 +162,5 @@ def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitCh
 
 
 def _has_sample_capacity_for_all(site: SitePlan, split_choice: SplitChoice) -> bool:
-    # The replay returns None for each VM without capacity.
+    """Return whether all VMs of the plan fit in a layout; the replay has None for each VM without capacity."""
     return None not in run_operations(site.base, site.operations, split_choice=split_choice).values()

@@ -203,7 +203,7 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
     options = [f"-replace='{instance.address}:{name}'" for name in names]
     locations = ", ".join(list(excess)[:MAXIMUM_NAMED])
     others = " and others" if len(excess) > MAXIMUM_NAMED else ""
-    group = rule.name.removeprefix("the other VMs of ")
+    group = rule.name.removeprefix("the other VMs of ")  # the prefix is for rejections of a single VM
     detail = (
         f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on {locations}{others}. "
         f"Rules do not move existing VMs. To separate them, re-place: "
@@ -428,7 +428,7 @@ def lower_certainty_to_accuracy(
 
 
 def _lower_vm_certainty(certainty: PlacementCertainty, record: PredictionRecord) -> PlacementCertainty:
-    """Lower the shares of a VM to the accuracy of earlier predictions; `measured` keeps the old ones if any falls."""
+    """Lower the shares of a VM to the accuracy of earlier predictions. If any falls, `measured` has all old ones."""
     measured = (certainty.rack, certainty.machine, certainty.rack_count)
     rack, machine, count = (
         lower_share_to_accuracy(record, claim, share) for claim, share in zip(VM_PREDICTIONS, measured, strict=True)
@@ -439,7 +439,7 @@ def _lower_vm_certainty(certainty: PlacementCertainty, record: PredictionRecord)
 
 
 def _lower_pool_certainty(pool: PoolCertainty, record: PredictionRecord) -> PoolCertainty:
-    """Return a pool without certain figures of kinds that were not always correct."""
+    """Return a pool without the figures counted as certain if earlier predictions of their kind were partly wrong."""
     if lower_share_to_accuracy(record, MACHINE_PREDICTION, 1) < 1:
         pool = replace(pool, vms_on_certain_machines=0, is_tie_certain=False)
     if lower_share_to_accuracy(record, COUNT_PREDICTION, 1) < 1:
@@ -448,7 +448,7 @@ def _lower_pool_certainty(pool: PoolCertainty, record: PredictionRecord) -> Pool
 
 
 def _build_progress_callback(progress: Progress, before: int, total: int) -> Callable[[int], None]:
-    """Return a callback that reports the number of computed samples of all sites."""
+    """Return a callback for the samples of one site. It reports their number with those `before`, of other sites."""
     return lambda sample_count: progress(PlanningStage.SAMPLES, before + sample_count, total)
 
 

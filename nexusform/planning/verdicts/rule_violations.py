@@ -73,7 +73,7 @@ def _check_affinity_groups(vm_object: VmObject) -> Iterator[Diagnostic]:
         placements = [vm.placement for vm in vm_object.placements.vms.values() if vm.pool in group.pools]
         locations = set(map(group.get_location, placements))
         if len(locations) > 1:
-            name = group.name.removeprefix("the other VMs of ")
+            name = group.name.removeprefix("the other VMs of ")  # the prefix is for rejections of a single VM
             location_text = format_first_items(sorted(locations), _MAXIMUM_NAMED)
             yield _build_warning(
                 vm_object,

@@ -265,8 +265,8 @@ def _build_rule_verdict(
 
 
 def _find_member_placement(member: GroupMember, outcome: Outcome | None) -> Placement | None:
-    """Return the placement of a member in a sample, None if it does not fit there. Without a sample (None), and for
-    earlier VMs, return the planned one.
+    """Return the placement of a member in a sample, None if it does not fit there. The `outcome` None means the plan.
+    A VM not placed by this plan (without a token) has its present placement in every sample.
     """
     if outcome is None or member.token is None:
         return member.placement
@@ -274,7 +274,7 @@ def _find_member_placement(member: GroupMember, outcome: Outcome | None) -> Plac
 
 
 def _get_location_at_scope(member: GroupMember, placement: Placement, scope: str) -> Location:
-    """Return the location of a member as far as the rule compares it: its site, rack or machine."""
+    """Return the location of a member as far as the rule compares it: (site, rack, machine), or "" below the scope."""
     if scope == "site":
         return member.site_id, "", ""
     return member.site_id, placement.rack, placement.machine if scope == "machine" else ""
@@ -379,4 +379,5 @@ def format_violation(violation: SeparationViolation) -> str:
 
 
 def _get_shared_location(violation: SeparationViolation) -> str:
+    """Return the machine, rack or site shared by the groups; below the scope of the rule, fields are empty."""
     return violation.machine or violation.rack or violation.site_id

@@ -129,7 +129,7 @@ def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -
     note = instance.private or instance.prior_note
     lost_keys = {(machine, name) for _, machine, name in lost_vms}
     remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in lost_keys]
-    instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}
+    instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}  # None would keep the prior note
 
 
 def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bool:
@@ -265,6 +265,7 @@ def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequen
 
 
 def _is_resource_recreated(instance: Instance) -> bool:
+    """Return whether a resource creates its machines again: it is replaced, or new in place of another one."""
     return instance.is_replaced or instance.action is Action.CREATE
 
 
@@ -290,7 +291,7 @@ def _suggest_options(addresses: Iterable[Address], selection: Selection, mode: M
 
 
 def _find_matching_exclusions(addresses: Iterable[Address], selection: Selection) -> list[str]:
-    """Return the exclusions that match these objects; all of them if they are excluded by dependency."""
+    """Return the exclusions that match these objects. If none does, any may exclude their dependencies: return all."""
     matching = [pattern for pattern in selection.excludes if any(map(pattern.is_match, addresses))]
     return list(map(str, matching or selection.excludes))
 

@@ -87,7 +87,7 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
 
 
 def check_missing_dependencies(state: State) -> list[Diagnostic]:
-    """Return a warning per block without objects in state (it may have no instance) with objects depending on it."""
+    """Return a warning per block with dependents, but no object of its own, in state. It may have no instance."""
     blocks = {str(address.config_address) for address in state.instances}
     dependencies = ((str(address), current.dependencies) for address, current in state.list_current_objects())
     dependents_by_block = index_owners(dependencies)

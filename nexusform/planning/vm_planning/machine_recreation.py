@@ -162,7 +162,7 @@ def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, Occupied
 
 
 def _iterate_machines(inventory: PlanInventory) -> Iterator[_MachineRecord]:
-    """Yield every machine; one with its own resource after its rack's machine in that slot."""
+    """Yield the machines of racks, then those with a resource of their own, perhaps for the slot of one before."""
     site_by_rack: dict[str, str] = {}
     for address, rack in inventory.racks.items():
         site_by_rack[rack.id] = rack.site_id

@@ -102,12 +102,12 @@ class SitePlan(Struct):
         return self.scheduler.add_existing(vm, sku, reserved_placement), current_placement
 
     def start_recording(self) -> None:
-        """Start recording operations, after the removals."""
+        """Keep a copy of the scheduler as it is after the removals (`base`), and record the operations from now on."""
         self.base = self.scheduler.copy()
         self.operations.clear()
 
     def release(self, handle: int) -> None:
-        """Release a VM."""
+        """Release a VM, and record the operation."""
         self.scheduler.release(handle)
         self.operations.append(ReleaseOperation(handle))
 
@@ -127,10 +127,11 @@ class SitePlan(Struct):
     def record_failure(self, demand: Demand) -> None:
         """Record a VM without capacity for the samples of unknown NUMA cells, if there are any: it may fit in one."""
         if self.scheduler.is_sampled:
-            self.operations.append(PlaceOperation(("missed", len(self.operations)), demand))
+            unique_token = ("missed", len(self.operations))  # in place of a handle
+            self.operations.append(PlaceOperation(unique_token, demand))
 
     def place_pinned_vm(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
-        """Place a VM on the user's machine in any case; return handle, placement and the rule's reason against it."""
+        """Place a VM on a machine chosen by the user. Return handle, placement and the rule's rejection (or "")."""
         refusal = self.scheduler.find_rejection(machine, demand)
         host = self.machines[machine]
         cells = self.scheduler.select_cells(demand.sku, machine)
@@ -140,8 +141,8 @@ class SitePlan(Struct):
         return handle, placement, refusal
 
     def restore(self, demand: Demand, placement: Placement, *, is_unchanged: bool) -> tuple[int, Placement] | None:
-        """Place a VM on its re-created machine again: in its cells if hardware and VM (`is_unchanged`) are
-        unchanged, else in those chosen by the rule. None if machine or zone is closed, or if the rule rejects it.
+        """Place a VM on its re-created machine again: in its former cells if VM (`is_unchanged`) and hardware are the
+        same, else in cells chosen by the rule. None if the machine or its zone is closed, or the rule rejects it.
         """
         machine = self.machines[placement.machine]
         if machine.unschedulable_reason or (demand.zones is not None and machine.availability_zone not in demand.zones):
@@ -217,7 +218,7 @@ def _index_skus_by_name(inventory: PlanInventory) -> dict[str, VmSku]:  # invent
 
 
 def _close_machine_to_new_vms(machine: Machine, site_id: str, pending_actions: Container[str]) -> Machine:
-    """Return a machine closed to new VMs while an action on it is pending: its state is unknown."""
+    """Return a machine, closed to new VMs if its id is in `pending_actions`: its state is then unknown."""
     if f"{site_id}/{machine.rack}/{machine.name}" not in pending_actions:
         return machine
     reasons = ", ".join(filter(None, [machine.unschedulable_reason, ACTION_PENDING]))
@@ -298,7 +299,7 @@ def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -
 
 
 def build_vm_name(demand: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:
-    """Return the VM name in terms of the placement rule: VMs of a block outside of clusters count as one pool there."""
+    """Return the name of a VM for the placement rule. All VMs of a block outside of clusters are one pool there."""
     if pool is None or not pool.rule_pool:
         return VmName(demand.owner, demand.cluster, pool_name, number)
     return VmName(demand.owner, demand.cluster, pool.rule_pool, pool.rule_number)
@@ -311,7 +312,9 @@ def build_demand(
     last_resort: str | None = None,
     group_hints: Iterable[Hint] = (),
 ) -> Demand:
-    """Build the scheduler's demand for one VM, with `group_hints` besides those of the pool."""
+    """Build the scheduler's demand for one VM, with `group_hints` besides those of the pool. The machine `last_resort`
+    is used only if no other fits.
+    """
     name = build_vm_name(vm_demand, pool, pool.pool, number)
     constraints, extra_hints = pool.constraints, tuple(group_hints)
     if extra_hints:
@@ -352,7 +355,7 @@ class ResourceTypeContext(Struct):
 
 
 def collect_vm_skus(request: PlanRequest, inventory: PlanInventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
-    """Return all VM SKUs: the catalogue's of the plan's version, and the user's own."""
+    """Return all VM SKUs by name, from the catalogue of the plan and the configuration, and the problems."""
     version = get_catalogue_version(request)
     sku_catalogue = CATALOGUES.get(version)
     problems = []
@@ -366,7 +369,7 @@ def collect_vm_skus(request: PlanRequest, inventory: PlanInventory) -> tuple[dic
 
 
 def get_catalogue_version(request: PlanRequest) -> str:
-    """Return the catalogue version of the plan, recorded in state."""
+    """Return the version of the SKU catalogue: configured, else recorded in state, else the newest."""
     return request.configuration.settings.sku_catalogue or request.state.catalogue or NEWEST
 
 
@@ -390,7 +393,7 @@ def build_prior_context(
 
 
 def build_recorded_context(prior: PriorState, types: Mapping[str, ResourceType]) -> ResourceTypeContext:
-    """Build the context to read arguments in state, with the SKU catalogue recorded there."""
+    """Build the context to read arguments in state, with the SKU catalogue recorded there, or else the newest."""
     return build_prior_context(prior, CATALOGUES.get(prior.state.catalogue, CATALOGUES[NEWEST]).vm_skus, types)
 
 

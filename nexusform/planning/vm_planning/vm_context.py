@@ -30,7 +30,7 @@ class HintTargets:
     """Machines and racks by the `resource_id` of placement hints: the id of a VM, cluster, VNF, machine or rack."""
 
     def __init__(self, inventory: PlanInventory) -> None:
-        self._hosts: dict[str, site_plans.Targets] = {}  # by the id of a rack or machine
+        self._hosts: dict[str, site_plans.Targets] = {}  # (machine names, rack names) by id
         for rack in inventory.racks.values():
             rack_name = frozenset({rack.name})
             machine_names: set[str] = set()
@@ -193,7 +193,7 @@ def build_destroy_context(blocks: BlockPlanner) -> VmContext:
 
 
 def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
-    """Return a function: whether state contains a machine (site, name) not forgotten by this plan; lazily indexed."""
+    """Return a check for machines (site, name) in state not forgotten by this plan. Its first call reads the state."""
     list_machines_once = cache(partial(_list_recorded_machines, blocks))
     return lambda site_id, machine: (site_id, machine) in list_machines_once()
 
@@ -212,9 +212,8 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
     """Build the error for two descriptions of one machine or slot, at the second if it is a block of the plan."""
     if clash.attribute == "name":
         detail = (
-            f'The machine "{clash.name}" exists twice on site {clash.site_id}: {clash.first} and '
-            f"{clash.second} both describe it. Site and name identify a machine; rename or remove one of "
-            "them."
+            f'The machine "{clash.name}" exists twice on site {clash.site_id}: {clash.first} and {clash.second} '
+            "both describe it. Site and name identify a machine; rename or remove one of them."
         )
     else:
         detail = f"{clash.first} and {clash.second} describe the same slot of one rack. Change one of the slots."

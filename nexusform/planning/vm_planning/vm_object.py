@@ -173,7 +173,7 @@ class VmObject(Struct):
         )
 
     def get_trigger(self, key: VmKey) -> str:
-        """Return the trigger of placing a VM, "" for an unchanged one."""
+        """Return the trigger (reason) of placing a VM, "" for an unchanged one."""
         actions = self.request.actions
         return actions.recreations.get(key, actions.additions.get(key, ""))
 
@@ -355,7 +355,7 @@ def _find_removals(prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger
 def _add_action_for_missing_vm(
     actions: VmActions, key: VmKey, situation: VmSituation, prior: PoolDemand | None, was_there: bool
 ) -> None:
-    """Add a VM missing in state: re-created if all VMs are, or if it was deleted (it `was_there` before), else new."""
+    """Add a VM missing in state. It is re-created if all VMs are, or if it was deleted (`was_there`); else new."""
     if situation.common_trigger:
         actions.recreations[key] = situation.common_trigger
     elif was_there:
@@ -427,8 +427,8 @@ def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple
 
 def rank_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
     """Return the rank of each recorded VM name by age; 0 is the oldest VM."""
-    ordered = sorted(_read_placed_entries(private), key=lambda entry: entry[0])
-    names = dict.fromkeys(chain.from_iterable(names for _, _, names in ordered))
+    entries = sorted(_read_placed_entries(private), key=lambda entry: entry[0])  # by the serial of the state
+    names = dict.fromkeys(name for _, _, entry_names in entries for name in entry_names)  # each at its first entry
     return {name: rank for rank, name in enumerate(names)}
 
 

@@ -99,9 +99,9 @@ class _VmPlanner:
     def __init__(self, blocks: BlockPlanner, context: vm_context.VmContext) -> None:
         self.blocks = blocks
         self.context = context
-        self.objects: dict[Address, VmObject] = {}
+        self.objects: dict[Address, VmObject] = {}  # the VMs of each instance
         self.diagnostics: list[Diagnostic] = []
-        self._demand_count = 0
+        self._demand_count = 0  # VMs of all demands so far, for the limit
         self._new_count = self._placed_count = 0  # new VMs, and those processed so far
 
     def _list_vm_objects(self, instances: Sequence[Instance]) -> list[VmObject]:
@@ -400,7 +400,7 @@ def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> Abs
 
 
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:
-    """Return whether one object may depend on the other: not if they are in two instances of the same module call."""
+    """Return whether one object may depend on the other. In two instances of one module call, they never do."""
     for step, other_step in zip(address.module, dependency.module, strict=False):
         if step.name != other_step.name:  # in different module calls
             return True

@@ -7,10 +7,9 @@ PUBLIC = {
         "SurgeVerdict SUFFICIENT INSUFFICIENT DrainMinuteRange"
     ),
     "object_effects": (
-        "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect format_effect_clauses "
-        "count_effects compute_effect EffectCount LOSS_EFFECTS Node get_source_node "
-        "count_objects_with_effects describe_lost_vms describe_state collect_upgrade_nodes "
-        "format_effect_verb format_kind_counts"
+        "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect format_effect_clauses count_effects "
+        "compute_effect EffectCount LOSS_EFFECTS Node get_source_node count_objects_with_effects describe_lost_vms "
+        "describe_state collect_upgrade_nodes format_effect_verb format_kind_counts"
     ),
     "guard_rails": (
         "list_broken_limits GUARD_RAIL apply_limits GuardRailLimit get_limit_text parse_guard_rail_limits "

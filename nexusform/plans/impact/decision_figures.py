@@ -189,7 +189,7 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
 
 
 def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
-    """Return the minutes of drains, None without any. The maximum: clusters are drained one after another, and every
+    """Return the minutes of drains, None without any. At most, clusters are drained one after another, and every
     batch takes the drain timeout of its pool (control planes have none).
     """
     timeouts = {  # in seconds

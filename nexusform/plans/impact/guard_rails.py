@@ -55,7 +55,7 @@ class GuardRail(Struct, frozen=True):
     is_fraction: bool = False
 
     def is_broken(self, value: float, limit: float) -> bool:
-        """Return whether a figure exceeds the limit."""
+        """Return whether a figure is above the limit, or below a minimum."""
         return value < limit if self.is_minimum else value > limit
 
 
@@ -135,7 +135,8 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
     limit_text = format_limit(limit.name, limit.value)
     _, _, maximum = limit_text.partition(":")
     allowed = GUARD_RAILS[limit.name].allowed.format(maximum)
-    text = f"{breach.text[:1].upper()}{breach.text[1:]}" if breach.value is None else breach.text  # no name
+    may_start_with_name = breach.value is not None  # for example of a site: `lab has capacity for ...`
+    text = breach.text if may_start_with_name else f"{breach.text[:1].upper()}{breach.text[1:]}"
     detail = f"{text}; -fail-on={limit_text} allows {allowed}."
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
 
@@ -143,8 +144,8 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
 def _summarize_breaches(
     limit: GuardRailLimit, measurements: Sequence[GuardRailMeasurement], breaches: Sequence[GuardRailMeasurement]
 ) -> GuardRailResult:
-    """Return the result of a limit with the worst known figure: PASSED without breaches; UNKNOWN, with None as figure,
-    if all breaches are unknown figures; else BLOCKED.
+    """Return the result of a limit, with the worst known figure. It is PASSED without breaches, and BLOCKED with some.
+    It is UNKNOWN, and has no figure (None), if all breaches are unknown figures.
     """
     known_values = [float(measurement.value) for measurement in measurements if measurement.value is not None]
     worst = max(known_values, default=None)
@@ -175,7 +176,7 @@ def list_broken_limits(plan: Plan) -> tuple[str, ...]:
 
 
 def get_limit_text(breach: Diagnostic) -> str:
-    """Return the limit of such an error."""
+    """Return the limit broken in a guard rail error, as on the command line: `moved:0`."""
     return str(breach.extra[_LIMIT])
 
 
@@ -253,7 +254,7 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Measure a plan without resources, for example of a wrong file or directory: 1, else 0."""
+    """Measure whether a plan has no resources (1, else 0), for example for a wrong file or directory."""
     is_empty = any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics) or not plan.changes
     yield GuardRailMeasurement(int(is_empty), "the plan contains no resources" if is_empty else "")
 

@@ -133,11 +133,8 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
 
 def list_upgrade_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
     """Return the pools re-created by the plan's upgrades: site, cluster, pool, trigger."""
-    return frozenset(
-        (upgrade.site_id, upgrade.cluster, pool.pool, upgrade.trigger)
-        for upgrade in plan.upgrades
-        for pool in upgrade.pools
-    )
+    pools = [(upgrade, pool.pool) for upgrade in plan.upgrades for pool in upgrade.pools]
+    return frozenset((upgrade.site_id, upgrade.cluster, name, upgrade.trigger) for upgrade, name in pools)
 
 
 def is_upgrade_row(row: PlacementChange, pools: frozenset[tuple[str, str, str, str]]) -> bool:
@@ -162,7 +159,7 @@ def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
 
 
 def get_source_node(row: PlacementChange) -> Node:
-    """Return the node that a pod leaves."""
+    """Return the node that a pod leaves: (site id, cluster, name). Cluster and name are "" if it had none."""
     cluster, node, _ = KINDS[row.kind].get_link(row.source) if row.source is not None else ("", "", "")
     return row.site_id, cluster, node
 

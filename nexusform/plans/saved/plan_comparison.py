@@ -72,6 +72,7 @@ def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
 
 
 def _serialize_diagnostic(diagnostic: Diagnostic) -> bytes:
+    """Return a diagnostic as JSON without source spans, for a comparison."""
     return json_codec.render_json(_remove_source_spans(write_record(diagnostic)), sort=True, default=str)
 
 

@@ -104,7 +104,8 @@ def write_plan_file(
 
 def sign_archive(archive: bytes, sign: Callable[[str], Mapping[str, str]]) -> bytes:
     """Return the archive of a valid plan file with a signature. Raises FileProblem."""
-    return pack_archive(sign_members(unpack_archive(archive) or {}, sign))
+    members = unpack_archive(archive) or {}  # None only for an invalid plan file
+    return pack_archive(sign_members(members, sign))
 
 
 def sign_members(members: Mapping[str, bytes], sign: Callable[[str], Mapping[str, str]]) -> dict[str, bytes]:
@@ -121,7 +122,7 @@ def build_signature_member(digests: Mapping[str, str], sign: Callable[[str], Map
 
 
 def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: str) -> tuple[dict[str, Any] | None, str]:
-    """Return the signature (None without one) and its digest; `last` is the last member. Raises DiagnosticsError."""
+    """Return the signature in the `last` member (None: unsigned) and the digest it covers. Raises DiagnosticsError."""
     signed_digests = {part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE}
     last_name, content = last
     signature = _parse_signature(content if last_name == _SIGNATURE else None, name)
@@ -129,7 +130,7 @@ def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: st
 
 
 def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
-    """Return the mark of references, and the shared values and the documents as JSON, by member name."""
+    """Return the mark (prefix of references to shared values), and these values and the documents as JSON by member."""
     sharing = DocumentDeduplicator(documents)
 
     def encode_value(value: Any) -> Any:
@@ -324,12 +325,12 @@ class _ZipHeaderBuilder:
     """Archive structure around the members: a header before each, and the directory at the end."""
 
     def __init__(self) -> None:
-        self.offset = 0
-        self._directory: list[bytes] = []
+        self.offset = 0  # of the next member in the archive
+        self._directory: list[bytes] = []  # an entry per member, written after all of them
 
     def add_member(self, label: bytes, content: bytes) -> bytes:
         """Return the header of the next member, and add the member to the directory."""
-        check = (crc32(content), len(content), len(content))
+        check = (crc32(content), len(content), len(content))  # without compression both sizes are equal
         head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0) + label
         self._directory.append(
             _CENTRAL.pack(
@@ -342,7 +343,7 @@ class _ZipHeaderBuilder:
         return head
 
     def build_directory(self) -> bytes:
-        """Return the directory."""
+        """Return the directory of all members, with the end record of the archive."""
         count, entries = len(self._directory), b"".join(self._directory)
         return entries + _END.pack(b"PK\5\6", 0, 0, count, count, len(entries), self.offset, 0)
 

@@ -159,7 +159,7 @@ class _TableConverter(NamedTuple):
 
 
 def write_record(record: Any) -> dict[str, Any]:
-    """Return the record as an object. Plain data inside is not copied."""
+    """Return a record as an object of its fields, for JSON. Plain data in it is not copied."""
     write = get_annotation_shape(record.__class__).write
     assert write is not None
     document: dict[str, Any] = write(record)
@@ -180,7 +180,7 @@ def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
 
 
 def _build_scalar_shape(*kinds: type) -> Shape:
-    """Build the shape of values of these classes, written and read unchanged. A bool is no int."""
+    """Build the shape (converters to JSON and back) of values of these classes, left unchanged. A bool is no int."""
     return Shape(write=None, read=partial(_read_scalar, kinds))  # nothing to convert
 
 
@@ -223,7 +223,7 @@ def _parse_type_from_json(data: Any) -> Type:
 
 
 def _build_sequence_shape(item: Shape) -> Shape:
-    """Build the shape of a tuple of any length: a list, or a table (a list per field) of many records."""
+    """Build the shape (converters to JSON and back) of a tuple of any length: a list, or a table of many records."""
     write = item.write  # None: the elements are JSON data already
     write_list: Write = list if write is None else lambda value: [write(element) for element in value]
     write_many = write_list if item.table is None else partial(_write_records, write_list, item.table)
@@ -237,7 +237,7 @@ def _write_records(write_list: Write, converter: _TableConverter, value: Sequenc
 
 
 def _read_elements(item: Shape, data: Any) -> tuple[Any, ...]:
-    """Read `tuple[X, ...]` from JSON data."""
+    """Read `tuple[X, ...]` from JSON data; `item` is the shape of X."""
     if item.table is not None and data.__class__ is dict:  # records as a table of columns
         return read_table(data, item.table.kind, item.table.fields)
     if data.__class__ is not list:
@@ -251,13 +251,14 @@ def _read_elements(item: Shape, data: Any) -> tuple[Any, ...]:
 
 
 def _read_tuple(items: tuple[Shape, ...], data: Any) -> tuple[Any, ...]:
+    """Read a tuple of fixed length from a list, each element by its own shape. Raises ConversionProblem."""
     if data.__class__ is not list or len(data) != len(items):
         raise ConversionProblem(path=(), message=f"a list of {len(items)} expected")
     return tuple([_read_with_path(index, item.read, data[index]) for index, item in enumerate(items)])
 
 
 def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
-    """Build the shape of a tuple of fixed length: a list, with one shape per element."""
+    """Build the shape (converters to JSON and back) of a tuple of fixed length: a list, with a shape per element."""
     return Shape(
         write=lambda value: [
             element if item.write is None else item.write(element) for item, element in zip(items, value, strict=True)

@@ -42,7 +42,7 @@ class DocumentDeduplicator:
         self.mark = _LETTER * (collector.longest_run + 1)  # no text of the documents begins with it
         self.unknown_reference = self.mark + _UNKNOWN  # in place of an unknown value
         self._uses = collector.uses_of_keys
-        self._keys: dict[tuple[str, ...], str] = {}
+        self._keys: dict[tuple[str, ...], str] = {}  # reference by the keys of objects
         self._values: list[Any] = []
         for node in collector.nodes:  # the parts of a node precede it
             self._write(node)  # adds shared keys and values
@@ -79,13 +79,14 @@ class _SharedNode:
     __slots__ = ("keys", "parts", "uses", "written")
 
     def __init__(self, keys: tuple[str, ...] | None, parts: Any) -> None:
-        self.keys = keys
-        self.parts = parts
-        self.uses = 0
-        self.written: Any = None
+        self.keys = keys  # None for a list
+        self.parts = parts  # elements or values: scalars and nodes
+        self.uses = 0  # lists and objects with this part
+        self.written: Any = None  # the text of a reference, or the value in full
 
 
 def _get_written_form_of_part(part: Any) -> Any:
+    """Return the written form of a list or object (a node), or else the scalar itself."""
     return part.written if part.__class__ is _SharedNode else part
 
 
@@ -93,12 +94,12 @@ class _NodeCollector:
     """Collector of document nodes from the scalars up; `nodes` are in that order."""
 
     def __init__(self) -> None:
-        self.nodes: list[_SharedNode] = []
-        self._by_content: dict[Any, _SharedNode] = {}
-        self._by_identity: dict[int, _SharedNode] = {}
-        self.uses_of_keys: Counter[tuple[str, ...]] = Counter()
-        self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._converted: list[dict[str, Any]] = []  # referenced, so that no identity is reused
+        self.nodes: list[_SharedNode] = []  # of lists and objects, each after its parts
+        self._by_content: dict[Any, _SharedNode] = {}  # by keys, parts, and types of the parts
+        self._by_identity: dict[int, _SharedNode] = {}  # by the `id` of a value
+        self.uses_of_keys: Counter[tuple[str, ...]] = Counter()  # number of nodes of objects with these keys
+        self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}  # one tuple for all equal ones
+        self._converted: list[dict[str, Any]] = []  # keeps temporary dicts alive: their `id` is not reused
         self.longest_run = 0  # of the mark's letter at the beginning of a text
 
     def collect_node(self, value: Any, depth: int) -> Any:
@@ -156,6 +157,7 @@ class _NodeCollector:
         return self._add_collected_node(_SharedNode(keys, parts))
 
     def _add_collected_node(self, node: _SharedNode) -> _SharedNode:
+        """Append and return a node, and count the use of its keys if it is an object."""
         self.nodes.append(node)
         if node.keys is not None:
             self.uses_of_keys[node.keys] += 1
@@ -192,10 +194,9 @@ class DocumentExpander:
         self._values: list[Any] = []
         self._sizes: list[int] = []  # the number of parts in each of `_values`
         self._size = 0  # the number of parts expanded so far
-        values = shared["values"]
-        if not isinstance(values, list):
+        if not isinstance(shared["values"], list):
             raise SharedValuesError("Its shared values are not a list.")
-        for value in values:  # it refers only to values before it
+        for value in shared["values"]:  # it refers only to values before it
             self._size = 0
             self._values.append(self.expand(value))
             self._sizes.append(self._size)
@@ -230,7 +231,7 @@ class DocumentExpander:
         return box[0]
 
     def _expand_object_with_shared_keys(self, parts: list[Any]) -> dict[str, Any]:
-        """Return the object of a list with keys at its head."""
+        """Return the object stored as a list: a reference to its keys, then its values."""
         keys = self._keys[self._parse_number(parts[0].removeprefix(self._mark + _KEYS), len(self._keys))]
         if len(keys) != len(parts) - 1:
             raise SharedValuesError("An object of it has more keys than values, or fewer.")
@@ -246,11 +247,13 @@ class DocumentExpander:
         return self._values[number]
 
     def _parse_number(self, name: str, below: int) -> int:
+        """Return the number in a reference. Raises SharedValuesError unless it is a number less than `below`."""
         if not (name.isascii() and name.isdecimal()) or len(name) > _DIGITS or int(name) >= below:
             raise SharedValuesError("It refers to a missing shared value.")
         return int(name)
 
     def _check_expanded_size(self, parts: int) -> None:
+        """Add a number of parts to those expanded so far. Raises SharedValuesError above the maximum."""
         self._size += parts
         if self._size > self._maximum_parts:
             raise SharedValuesError("Its expanded values exceed the maximum of a plan.")

@@ -113,12 +113,12 @@ class SpareCapacity(Struct, frozen=True):
 
     @property
     def free_interval(self) -> Interval:
-        """Interval of the number of VMs that fit."""
+        """Minimum and maximum number of further VMs. They are equal if all NUMA cells are known."""
         return Interval(self.free, self.free if self.maximum_free is None else self.maximum_free)
 
     @property
     def free_interval_after_rack_loss(self) -> Interval:
-        """Interval of the number of VMs that fit if any one rack is lost."""
+        """Minimum and maximum number of further VMs with any one rack lost; equal if all NUMA cells are known."""
         minimum, maximum = self.free_after_rack_loss, self.maximum_free_after_rack_loss
         return Interval(minimum, minimum if maximum is None else maximum)
 
@@ -271,7 +271,7 @@ def read_recorded_vms(
         return []
     rack_id = str(attributes.get("id" if resource_type.kind is PlanningKind.RACK else "rack_id"))
     site_id = rack_id.partition("/")[0]  # of SITE/RACK
-    # A row has the first fields of OccupiedCapacity, and then a list of cell numbers unless they are unknown.
+    # A row has the first fields of OccupiedCapacity, then a list of cell numbers, if known: tuple(*[]) is ().
     return [(site_id, replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))) for row in rows]
 
 

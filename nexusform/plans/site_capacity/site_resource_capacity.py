@@ -195,7 +195,7 @@ def format_shortage(row: SiteResourceCapacity) -> str:
 
 
 def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
-    """Build the note of a site with its supplies."""
+    """Build the note of a site that records its resources besides machines: networks, storage and versions."""
     document = json.decode(json.encode(supplies))  # lists, as in a state that was read
     for name in ("runtime", "supported_until", "volume_sizes", "available_until", "upgrades", "attachable"):
         if not document[name]:  # notes without known values stay unchanged
@@ -204,7 +204,7 @@ def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
 
 
 def read_recorded_site_resources(note: Mapping[str, Any] | None) -> SiteResources | None:
-    """Return the supplies recorded in the note of an object; None without them."""
+    """Return the resources (networks, storage, versions) recorded in the note of a site; None for other notes."""
     document = get_part(note, (SUPPLIES,))
     return None if document is None else convert(document, SiteResources)
 
@@ -214,7 +214,7 @@ def count_nodes(
     networks: Mapping[str, str] = MappingProxyType({}),
     claims_by_cluster: Mapping[str, ClaimDemand] = MappingProxyType({}),
 ) -> ClusterNodeCounts:
-    """Count the nodes of pools by cluster name, as are `networks` and claims (`claims_by_cluster` is by cluster id)."""
+    """Count nodes and surge nodes by cluster name. `networks` is by name, too, `claims_by_cluster` by cluster id."""
     counts: Counter[str] = Counter()
     surge: dict[str, int] = {}
     claims: dict[str, ClaimDemand] = {}
@@ -372,13 +372,8 @@ def _compute_pod_storage(
     if claims:
         used_before = _compute_claimed_storage(supplies, before.claims.values())
         used = _compute_claimed_storage(supplies, after.claims.values())
-    return _create_row(
-        SiteResourceKind.CLAIMS,
-        name="; ".join(parts),
-        total=_sum_appliance_capacity(supplies),
-        used_before=used_before,
-        used=used,
-    )
+    name, total = "; ".join(parts), _sum_appliance_capacity(supplies)
+    return _create_row(SiteResourceKind.CLAIMS, name, total=total, used_before=used_before, used=used)
 
 
 def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDemand]) -> int | None:
