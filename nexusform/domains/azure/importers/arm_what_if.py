@@ -128,7 +128,7 @@ class _WhatIfChangeReader:
         self._is_stack = is_stack
         self.findings: list[Problem] = []
         self._changes: list[ToolChange] = []
-        self._unsupported_clusters: set[str] = set()
+        self._unsupported_clusters: set[str] = set()  # names of clusters that Azure could not predict
 
     def collect_resource_changes(self, list_name: str, values: Sequence[Any], *, is_potential: bool = False) -> None:
         """Add changes of resources; skip other types, and warn about uncertain changes (all with `is_potential`)."""
@@ -158,8 +158,8 @@ class _WhatIfChangeReader:
             self._add_change(change, change_type, value, path)
 
     def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
-        """Report an id without a readable type. An id with an unevaluated expression ("[...]") is reported if the
-        rest of it names a type read here, or none.
+        """Report an id without a readable type. An id with an unevaluated expression ("[...]") is not reported if its
+        text names only types not read here.
         """
         if "[" in arm_id:
             # The expression may refer to a deployment, as the source of its values.
@@ -234,10 +234,11 @@ class _WhatIfChangeReader:
         return tuple(changes)
 
     def report_diagnostics(self, diagnostics: Any) -> None:
-        """Add Azure's own diagnostics as warnings. Resources of nested deployments without expansion are missing."""
+        """Add Azure's own diagnostics as warnings."""
         for diagnostic in list_mappings(diagnostics):
             if diagnostic.get("message"):
                 code = get_text(diagnostic, "code")
+                # The changes lack the resources of a nested deployment if Azure could not expand it.
                 kind = NOT_PREDICTED if code.startswith("NestedDeployment") else "unknown-in-plan"
                 detail = f"Azure says: {code}: {diagnostic['message']}"
                 self._report(get_text(diagnostic, "target"), kind, detail, severity=Severity.WARNING)
@@ -253,7 +254,7 @@ def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     A cluster always precedes its pools, so a cluster with one new pool has a defined order.
     """
     vm_count = sum(change.kind == VMS for change in created)
-    cluster_names = {change.names[0] for change in created if change.kind != VMS}  # of clusters, and of pools
+    cluster_names = {change.names[0] for change in created if change.kind != VMS}  # names[0] of a pool is its cluster
     pools_by_cluster = Counter(change.names[0] for change in created if change.kind == POOLS)
     has_several_owners = vm_count + len(cluster_names) > 1
     return has_several_owners or max(pools_by_cluster.values(), default=0) > 1

@@ -103,9 +103,9 @@ class _ExportReader:
         self.known: dict[tuple[str, str], ArmItem] = {}  # the first item by kind and lower-case id
         self.repeated: list[ArmItem] = []  # identical ones read again
         self.export_times: list[tuple[str, Any]] = []  # file and time
-        self.unreadable_kinds: set[str] = set()
-        self.listed_kinds: set[str] = set()
-        self.incomplete_kinds: set[str] = set()
+        self.unreadable_kinds: set[str] = set()  # with an unreadable file
+        self.listed_kinds: set[str] = set()  # with a complete list, possibly empty
+        self.incomplete_kinds: set[str] = set()  # with a truncated list
 
     def read_file(self, name: str, content: bytes, kind: str) -> None:
         """Read the resources of a file. `kind` follows from its name; ANY: the name is unknown, so contents decide."""
@@ -204,7 +204,7 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
 
 
 def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Problem]]:
-    """Parse a file: JSON (also several documents, or one per line), or YAML by its suffix."""
+    """Parse a JSON file, or a YAML file by its suffix. Return its data (a list for several documents) and problems."""
     if not name.lower().endswith(_YAML):
         data, problem = parse_json(name, content)
         return data, [] if problem is None else [problem]
@@ -216,8 +216,8 @@ def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Probl
 
 
 def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
-    """Add a warning about each type of resource not read, and one about all objects of Kubernetes. `unread`: an item by
-    type ("" without one), or by the kind of a Kubernetes object.
+    """Add a warning about each type of resource not read, and one about all objects of Kubernetes. `unread` has one
+    item of each ARM type ("": without a type) and of each Kubernetes kind.
     """
     kubernetes_objects = {name: item for name, item in unread.items() if name and not _has_type(item)}
     for type_name, item in unread.items():

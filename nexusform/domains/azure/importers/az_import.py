@@ -342,7 +342,7 @@ class _SiteImport:
         return {"machine": placement.machine, "rack": placement.rack, "availability_zone": zone}
 
     def _build_virtual_machines(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
-        """Build the plain VMs, each with its sort key: time of creation, then name."""
+        """Build the VMs outside clusters, each with its sort key: time of creation, then name."""
         # Collect possible targets of placement hints by name; a rack takes precedence, then a machine.
         racks = {rack.name: ("nexus_rack", f"{self.name}/{rack.name}") for rack in self.site.racks}
         machines = {
@@ -401,7 +401,7 @@ class _SiteImport:
         self._add_occupied_machine_capacity(name, placement.machine, shape)
 
     def _add_occupied_machine_capacity(self, name: str, machine: str, shape: AzVmSize) -> None:
-        """Record occupied capacity on a machine."""
+        """Record occupied capacity on a machine, in unknown NUMA cells."""
         entry = {"name": name, **asdict(shape), "numa_cells": max(shape.numa_cells, 1), "cells": None}
         self.occupied.setdefault(machine, []).append(entry)
 
@@ -536,7 +536,9 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
 
 
 def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
-    """Find the owner of a cordon, as recorded before, else by request or message of Azure; None without a cordon."""
+    """Find the owner of a cordon; None without a cordon. The recorded owner of the same cordon stays. Else it is
+    nexusform if requested, Azure if its message reports a degraded machine, and otherwise unknown (OTHER).
+    """
     if record["cordon_status"] != CORDONED_STATUS:
         return None
     was_cordoned = before.get("cordon_status") == CORDONED_STATUS
@@ -549,7 +551,7 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 
 
 def build_site_note(inventory: AzInventory) -> Values:
-    """Build the note for state of a site: its supplies and its subscription, if known."""
+    """Build the note of a site, private data in the state: its networks and versions, and its subscription if known."""
     subscription = omit_empty({SUBSCRIPTION_KEY: inventory.subscription_id})
     return {**build_site_resources_note(inventory.supplies), **subscription}
 

@@ -96,7 +96,7 @@ def _build_rack(item: ArmItem, name: str, rack_id: str) -> AzRack:
 
 
 def select_compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachine]) -> tuple[AzRack, ...]:
-    """Select the racks without empty aggregator racks, sorted by name."""
+    """Select all racks except aggregator racks without machines, sorted by name."""
     used_racks = {machine.rack for machine in machines}
     selected = []
     for rack in sorted(racks.values(), key=attrgetter("name")):
@@ -217,8 +217,9 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
 
 
 def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str]:
-    """Find hardware and role of the server in a slot, from the list of rack SKUs; compute-plane if it is not there."""
-    return rack_skus.get(normalize_id(extract_name(rack.rack_sku_id)), {}).get(slot, (None, COMPUTE))
+    """Find machine SKU and role of the server in a slot of a rack SKU; (None, COMPUTE) if it is not listed there."""
+    servers_by_slot = rack_skus.get(normalize_id(extract_name(rack.rack_sku_id)), {})
+    return servers_by_slot.get(slot, (None, COMPUTE))
 
 
 def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:

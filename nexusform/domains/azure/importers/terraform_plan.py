@@ -266,7 +266,7 @@ class _PlanReader:
         return ""
 
     def _is_created_after(self, entry: _ResourceChange, other: _ResourceChange) -> bool:
-        """Return True if the entry's block depends on the other's, within one instance of each common module."""
+        """Return True if the entry's block depends on the other's, and they are in the same instance of each module."""
         if entry.block == other.block or other.block not in self.references.find_dependencies(entry.block):
             return False
         shared_instances = _count_shared_modules(entry.modules, other.modules)
@@ -278,7 +278,7 @@ class _PlanReader:
 
 
 def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
-    """Count the module instances common to two paths, from the root."""
+    """Count the equal first steps of two module paths."""
     shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
     return len(list(shared))
 
@@ -375,11 +375,11 @@ class _ReferenceIndex:
     """References between the resource blocks of a configuration, across modules."""
 
     def __init__(self, configuration: Any) -> None:
-        self.malformed: list[tuple[str, str]] = []
+        self.malformed: list[tuple[str, str]] = []  # path and problem of each malformed part
         root = get_value_at_path(configuration, "root_module")
-        self._blocks: dict[Block, Mapping[str, Any]] = {}
-        self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}
-        self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
+        self._blocks: dict[Block, Mapping[str, Any]] = {}  # resources by module path and address
+        self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}  # outputs of each module by its path
+        self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}  # `module` block of each module by its path
         self._index_module(path=(), module=self._check_part_type("root_module", root, Mapping, default={}))
         self._dependencies: dict[Block, frozenset[Block]] = {}  # of blocks read before
 
@@ -398,7 +398,7 @@ class _ReferenceIndex:
             self._index_module((*path, name), inner)
 
     def _check_part_type(self, path: str, part: Any, kind: type, default: Any) -> Any:
-        """Return a part of the expected type; `default` if absent or malformed (recorded: the order depends on it)."""
+        """Return a part of the expected type, else `default`. A malformed part is recorded: the order depends on it."""
         if part is None or isinstance(part, kind):
             return part or default
         expected = "a list" if kind is list else "an object"
@@ -406,7 +406,7 @@ class _ReferenceIndex:
         return default
 
     def find_blocks(self, block: Block, argument: str) -> set[Block]:
-        """Find the blocks referenced by an argument of a block."""
+        """Find the blocks referenced by an argument of a block, or by for_each, the source of each.value in it."""
         resource = self._blocks.get(block, {})
         expression = get_value_at_path(resource, "expressions", argument)
         names = [*_list_references(expression), *_list_references(resource.get("for_each_expression"))]
@@ -421,7 +421,7 @@ class _ReferenceIndex:
         return dependencies
 
     def _find_direct_dependencies(self, block: Block) -> set[Block]:
-        """Find the blocks in the expressions and depends_on of a block and of its modules."""
+        """Find the blocks in the expressions and depends_on of a block, and in the depends_on of its modules."""
         path, _ = block
         resource = self._blocks.get(block, {})
         parts = map(resource.get, ("expressions", "for_each_expression", "count_expression"))
@@ -460,7 +460,7 @@ class _ReferenceIndex:
         return blocks
 
     def _list_output_references(self, path: tuple[str, ...], output: str) -> list[tuple[tuple[str, ...], str]]:
-        """List the references of a module output; without an output, all resources of the module."""
+        """List the references of a module output as (module path, name). If it is not declared, list all resources."""
         declaration = self._outputs.get(path, {}).get(output)
         if isinstance(declaration, Mapping):
             names = _list_references(declaration.get("expression"))
