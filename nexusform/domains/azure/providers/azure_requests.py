@@ -113,7 +113,7 @@ class ArmChange(Struct, frozen=True):
 
     @property
     def operation_name(self) -> str:
-        """Verb and marker, as recorded for a resumed step."""
+        """Verb and marker (start of the newest earlier run of an action), as recorded for a resumed step."""
         return f"{self.verb}@{self.marker}" if self.marker else self.verb.value
 
     def build_body(self, observed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -167,8 +167,8 @@ class RetryLater(Exception):
 
     def __init__(self, message: str, seconds: float | None, *, may_be_sent: bool) -> None:
         super().__init__(message)
-        self.seconds = seconds
-        self.may_be_sent = may_be_sent
+        self.seconds = seconds  # requested delay, None if not reported
+        self.may_be_sent = may_be_sent  # Azure may have received the request
 
 
 class ArmClient:
@@ -228,7 +228,7 @@ class ArmClient:
                 raise self._build_problem(change, problem, was_sent=was_sent) from None
 
     def _build_recorded_failure(self, failure: AzureChangeFailed, step: ChangeRequest) -> ProviderProblem:
-        """Return a failure with its record for state (the change is repeated later), or as it is if it needs none."""
+        """Return a failure with a record in state for a later retry, or as it is if the change needs no record."""
         change = failure.change
         if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
             return failure  # a failed creation is tainted; the object itself shows a failed deletion or action
@@ -439,7 +439,7 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build the problem for an SDK error. A change already sent continues in Azure, so it is a StepPending."""
+        """Build the problem for an SDK error: StepPending, since the change may continue, unless Azure rejects it."""
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)

@@ -99,7 +99,7 @@ class AzureSubscription:
         self._exit_stack = exit_stack
         self._client_lock = Lock()
         self._connected_client: Any = None
-        self.documents: Documents = {}
+        self.documents: Documents = {}  # bodies of resources by kind, once read
 
     @property
     def identity(self) -> dict[str, str]:
@@ -375,7 +375,7 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
 
 
 def _find_reason_of_omission(arm: ArmClient, target: ArmTarget, listed_group: str) -> str:
-    """Return why a resource may exist though not listed (`listed_group`: only this group was), "" if it does not."""
+    """Return why an unlisted resource may exist, "" if it does not. `listed_group`: the only listed one, "" for all."""
     from azure.core.exceptions import AzureError, HttpResponseError
 
     try:

@@ -76,7 +76,7 @@ def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) 
 
 
 def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[str]:
-    """Find the existing nodes with another node in their place in the plan, by platform name."""
+    """Return the platform names of nodes to re-create: the plan has a new node under the same nexusform name."""
     planned_nodes = get_mapping(request.planned, "nodes")
     return [
         str(node["platform_name"])
@@ -205,7 +205,7 @@ def _is_confirmed(answer: ApiResponse) -> bool:
         document = parse_json(answer.content)
     except ValueError:
         return False
-    return get_text(document, "kind") in ("Node", "Status")
+    return get_text(document, "kind") in ("Node", "Status")  # of an answer about a node
 
 
 def _read_api_error_message(answer: ApiResponse) -> str:

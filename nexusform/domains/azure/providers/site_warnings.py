@@ -47,7 +47,7 @@ class SiteWarningBuilder:
     ) -> None:
         self.source = source
         self.sites = sites
-        self.unobserved = unobserved
+        self.unobserved = unobserved  # ids of objects in state without a complete list, by site and type
         self.managed = managed
 
     def build_warnings(self) -> list[Problem]:
