@@ -91,7 +91,7 @@ class AzureResource(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Names joined to an identifier; for a VM the name of its block, since samples use it."""
+        """Identifier: the joined names. A VM has the name of its block, since its predicted location depends on it."""
         if (match := _VM_ADDRESS.fullmatch(self.address)) is not None:
             return match[1]
         text = _INVALID_NAME_CHARACTERS.sub("_", "_".join(self.names)).strip("_")
@@ -436,8 +436,8 @@ def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any
 
 
 def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a new cluster: inputs for missing values, then the arguments, then the azure blocks of cluster
-    and pools. Arguments of pools precede their azure blocks.
+    """Build the body of a new cluster: user inputs for missing values, over them the arguments, then the azure block.
+    In a pool the arguments take precedence over its azure block.
     """
     description = "Ids of the CNI networks, by cluster."
     body = {
@@ -448,9 +448,9 @@ def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
             "cniNetworkId": UserInput(("cni", "network", "ids"), str(attributes["name"]), description),
         },
     }
-    opaque = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
+    azure_blocks = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
     initial = "initialAgentPoolConfigurations"
-    pools = [{**merge_bodies(pool, opaque[pool["name"]]), **pool} for pool in body[initial]]
+    pools = [{**merge_bodies(pool, azure_blocks[pool["name"]]), **pool} for pool in body[initial]]
     return {**merge_bodies(body, _read_opaque_properties(attributes)), initial: pools}
 
 
@@ -487,13 +487,13 @@ def _replace_by_inputs(attributes: Mapping[str, Any], inputs: Mapping[Path, User
 
 
 def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
-    """Return the attributes before an update, its unchanged secrets replaced by inputs as after it; else {}."""
+    """Return the attributes before an update, {} for another action. Unchanged secrets become inputs, as after it."""
     if change.action is not Action.UPDATE:
         return {}
     before, after = get_mapping(change.before), change.after
     inputs = _build_secret_inputs(change).items()
     unchanged = {path: secret for path, secret in inputs if get_part(before, path) == get_part(after, path)}
-    return _replace_by_inputs(before, unchanged)  # else they seem changed
+    return _replace_by_inputs(before, unchanged)  # in both, so that they do not seem changed
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:

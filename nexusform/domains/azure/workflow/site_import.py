@@ -446,4 +446,4 @@ def is_azure_source(source_name: str) -> bool:
 def _read_provider_settings(block: ProviderBlock, schema: BlockSchema) -> Mapping[str, Any]:
     """Read the literal settings of a provider block."""
     body, _ = build_prepared_body(block.body, schema, block.span)
-    return body.evaluate(EMPTY_SCOPE)[0]
+    return body.evaluate(EMPTY_SCOPE)[0]  # the plain values
