@@ -137,9 +137,9 @@ class HubClient:
         self._send_slots = Semaphore(_MAX_CONCURRENT)
         self._webhook_failed_at: float | None = None  # start of webhook timeouts in dry runs
         self._has_answered = False
-        self._step = local()  # of this thread: report of silence, and deadline
+        self._step = local()  # for the step of each thread: report of silence, and deadline of retries
         self.clock_skew = 0.0  # seconds of the local clock ahead of the hub's
-        self._sends_date = False
+        self._sends_date = False  # True: its responses have a Date header
         self.is_closed = False
 
     def close(self) -> None:
@@ -158,8 +158,8 @@ class HubClient:
             del self._step.deadline, self._step.report
 
     def read_time(self, objects: Iterable[Mapping[str, Any]] = ()) -> datetime:
-        """Return the time of the hub's clock, in UTC. A hub behind a proxy without Date headers is as late as the
-        newest heartbeat of the members among its `objects`.
+        """Return the time of the hub's clock, in UTC. Without Date headers (a proxy may drop them), it is the newest
+        heartbeat of the members in `objects`, if any.
         """
         return self._find_newest_heartbeat(objects) or datetime.now(UTC) - timedelta(seconds=self.clock_skew)
 
@@ -210,6 +210,7 @@ class HubClient:
     def _send_patch(
         self, path: str, manager: str, body: Mapping[str, Any], content_type: str, *, dry_run: bool, **query: str
     ) -> dict[str, Any]:
+        """Send a patch of an object and return the object in the answer. Raises ApiError and HubProblem."""
         query = {"fieldManager": manager, "fieldValidation": "Strict", **query, **_DRY_RUN_QUERIES[dry_run]}
         return self._require_named_object(path, self._request("PATCH", path, query, body, content_type)[1])
 
@@ -302,8 +303,8 @@ class HubClient:
         return list(filter(None, (get_text(group, "preferredVersion", "groupVersion") for group in groups)))
 
     def get_api_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
-        """Return the kinds of a group and version with plural and whether they are namespaced; empty if not
-        served. Raises ApiError and HubProblem.
+        """Return the kinds of a group and version with plural and is_namespaced: {"Pod": ("pods", True)}. Return {} if
+        the version is not served. Raises ApiError and HubProblem.
         """
         with self._discovery_lock:  # concurrent steps request the same kinds
             if version not in self._kinds:
@@ -431,7 +432,7 @@ class HubConnection(Struct):
         self.location = replace(self.location, trust=replace(self.location.trust, is_url_allowed=is_url_allowed))
 
     def connect(self) -> HubClient:
-        """Return the client. Raises HubProblem."""
+        """Return the client, opened by the first call. Raises HubProblem."""
         with self._lock:
             if self._client is None:
                 self._client = HubClient(self.location, self.timing)

@@ -201,7 +201,7 @@ def read_selected_objects(
 def _group_by_collection(
     hub: HubClient, selectors: Sequence[Mapping[str, str]], dumped_keys: set[ObjectKey]
 ) -> dict[str, list[Mapping[str, str]]]:
-    """Return the selectors by the path of their collection, without selectors of dumped objects."""
+    """Return the selectors by the path of their collection, without those for objects in the dump (`dumped_keys`)."""
     grouped: dict[str, list[Mapping[str, str]]] = {}
     for selector in selectors:
         namespace = selector["namespace"]  # "" for a cluster-scoped kind

@@ -402,7 +402,7 @@ class HubDryRun:
 
 
 def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
-    """Yield one warning for all changes with errors, or dependent on one, at the first of them (number, change)."""
+    """Yield one warning, at the first change, about all changes with errors or dependent on one (index, change)."""
     if invalid:
         change_count = format_count(len(invalid), "change")
         causes = [f"{request.address} ({request.skip_reason})" for _, request in invalid]

@@ -57,7 +57,7 @@ class FleetHubProvider:
         self._coordination = ApplyCoordination()
 
     def set_permissions(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
-        """Set the operator's permissions for the run."""
+        """Set the operator's permissions for the run. `allows` returns True for the URL of an allowed server."""
         self._options = replace(self._options, allows_dry_run=allows, takes_ownership=take_ownership)
         self._connection.allow_servers(allows)
 
@@ -182,7 +182,7 @@ class FleetHubProvider:
         return findings
 
     def set_plan_responses(self, responses: Mapping[str, str]) -> None:
-        """Store the figures read by data blocks when the plan to be applied was made."""
+        """Store the figures of members (such as free capacity) read by data blocks when the plan was made."""
         self._plan_figures = read_plan_figures(responses)
 
     def describe_dry_run(self) -> str:
@@ -233,8 +233,11 @@ def _list_namespaces(attributes: Values) -> Iterator[str]:
     """Yield the namespaces of an object in state: of a manifest's objects, and its own."""
     for entry in list_mappings(attributes, "objects"):
         is_namespace = (entry.get("group"), entry.get("kind")) == ("", "Namespace")
-        yield from filter(None, [entry.get("name") if is_namespace else entry.get("namespace")])
-    yield from filter(None, [get_text(attributes, "namespace")])
+        namespace = entry.get("name") if is_namespace else entry.get("namespace")
+        if namespace:
+            yield namespace
+    if own_namespace := get_text(attributes, "namespace"):
+        yield own_namespace
 
 
 def _read_namespace_uid(hub: HubClient, namespace: str) -> str:

@@ -45,7 +45,7 @@ def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
 
 
 def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
-    """Return the path of an object, after new kinds are read. Raises ProviderProblem for an unserved kind."""
+    """Return the path of an object. Read the kinds again for an unserved kind; raise ProviderProblem if it stays so."""
     path = find_object_path(hub, hub_object)
     if not path:
         hub.forget_api_kinds(str(hub_object.body.get("apiVersion")))

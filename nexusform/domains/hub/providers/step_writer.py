@@ -189,7 +189,7 @@ class HubStepWriter(Struct, frozen=True):
         if self._type_name in RUN_TYPES:
             kind, namespace, name = get_identity(self._type_name, self._planned)
             path = KINDS[kind].build_path(name, namespace)
-            with self.coordination.track_run(path):  # its approvals learn its end
+            with self.coordination.track_run(path):  # steps of its approvals wait until it ends
                 return self._write_resource()
         return self._write_resource()
 
@@ -213,7 +213,7 @@ class HubStepWriter(Struct, frozen=True):
         return result
 
     def _write_and_wait(self, hub_objects: Sequence[HubObject]) -> ChangeResult:
-        """Write the objects, delete those removed from a manifest, and wait for the result."""
+        """Write the objects, delete those removed from a manifest (the last one first), and wait for the result."""
         written = self._write_objects(hub_objects)
         if self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
