@@ -26,7 +26,7 @@ class MemoryPages(Struct, frozen=True):
     reserved: int = 0
 
     def can_fit(self, memory_mib: int, *, is_free: bool) -> bool:
-        """Return whether memory fits in free pages, or in all pages."""
+        """Return whether memory fits in free pages (`is_free`), or else in all pages; it has to be whole pages."""
         pages = self.total - self.used - self.reserved if is_free else self.total
         return memory_mib * _KIB <= pages * self.size_kib and memory_mib * _KIB % self.size_kib == 0
 
