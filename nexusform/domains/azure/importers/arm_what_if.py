@@ -158,9 +158,7 @@ class _WhatIfChangeReader:
             self._add_change(change, change_type, value, path)
 
     def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
-        """Report an id without a readable type. An id with an unevaluated expression ("[...]") is not reported if its
-        text names only types not read here.
-        """
+        """Report an id without a readable type, but not an expression ("[...]") with only types not read here."""
         if "[" in arm_id:
             # The expression may refer to a deployment, as the source of its values.
             known_text = arm_id.lower().replace("microsoft.resources/deployments", "")

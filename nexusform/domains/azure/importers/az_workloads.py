@@ -547,4 +547,5 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
 
 
 def _read_hint(item: ArmItem) -> AzHint:
+    """Read a placement hint; the names are in the order of its fields."""
     return AzHint(*(item.read_text(name, "") for name in ("hintType", "resourceId", "schedulingExecution", "scope")))

@@ -511,9 +511,7 @@ class _ArmIndex(Struct, frozen=True):
     common_fields: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add_site(self, site: AzSite) -> None:
-        """Add the objects of a site. Placement hints may refer to its racks, machines and VMs. All objects of the site
-        are at the location of its machines.
-        """
+        """Add the objects of a site, the possible targets of placement hints, and the fields common to its objects."""
         inventory = site.inventory
         for cluster in inventory.clusters:
             cluster_id = f"{site.name}/{cluster.name}"
@@ -527,6 +525,7 @@ class _ArmIndex(Struct, frozen=True):
         for machine in inventory.machines:
             self.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
             body = self.machines.get(normalize_id(machine.id), {})
+            # All objects of a site are at the location of its machines.
             if body.get("extendedLocation") and site.name not in self.common_fields:
                 self.common_fields[site.name] = omit_empty({name: body.get(name) for name in _COMMON_FIELDS})
 

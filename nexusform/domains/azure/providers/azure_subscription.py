@@ -182,6 +182,7 @@ class AzureSubscription:
 
 
 def _encode_documents(documents: Documents) -> dict[str, list[tuple[str, bytes]]]:
+    """Return the bodies of each kind as a JSON file of an export, named like the kind."""
     return {kind: [(kind, json.dumps(bodies).encode())] for kind, bodies in documents.items()}
 
 

@@ -158,8 +158,10 @@ class _SiteReplayer:
             self._place_observed_vm(vm)
 
     def _build_demand(self, vm: ObservedVm) -> Demand:
+        """Build the demand of a VM with the next number of its pool."""
         number = self.numbers[vm.cluster, vm.pool]
-        return Demand(VmName(vm.cluster, vm.cluster, vm.pool, number), vm.sku, vm.constraints)
+        name = VmName(owner=vm.cluster, cluster=vm.cluster, pool=vm.pool, number=number)
+        return Demand(name, vm.sku, vm.constraints)
 
     def _place_observed_vm(self, vm: ObservedVm) -> None:
         """Place a VM on its real machine with unknown cells."""
@@ -375,6 +377,7 @@ def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, Vm
 
 
 def _build_placement(location: AzVmLocation) -> Placement:
+    """Build the placement of a VM in unknown cells. A rack without a zone counts as a zone of its own."""
     return Placement(location.machine, location.rack, location.availability_zone or location.rack, cells=())
 
 

@@ -104,6 +104,7 @@ class CollectionCache:
         return version
 
     def _cache_object(self, body: dict[str, Any]) -> None:
+        """Store a received object by its name, and by its placement. The caller holds the lock."""
         name = get_namespaced_name(body)
         self._bodies[name] = body
         self._by_placement.setdefault(get_parent_placement(body), {})[name] = body

@@ -374,6 +374,7 @@ def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[
 
 
 def _build_prediction(subject: str, name: str, predicted: str, observed: str, *, chance: float) -> VerifiedPrediction:
+    """Build the verified prediction of one fact (share 1.0). `chance`: the probability to guess it."""
     text = f"{name}: predicted: {predicted}; observed: {observed}"
     return VerifiedPrediction(subject, share=1.0, chance=chance, was_correct=predicted == observed, text=text)
 

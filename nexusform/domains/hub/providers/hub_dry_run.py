@@ -585,7 +585,7 @@ def _describe_selections(hub_object: HubObject, index: SelectionIndex) -> Iterat
     _group, _kind, namespace, _name = hub_object.identity
     placements = [*index.get(hub_object.identity, ())]
     if namespace:
-        placements += index.get(("", "", namespace, ""), ())
+        placements += index.get(("", "", namespace, ""), ())  # the key of all objects in a namespace
     placements_by_key = {_get_key(placement): placement for placement in placements}
     for (kind, *namespace_and_name), placement in placements_by_key.items():
         clusters = format_first_items(_list_clusters(placement), _MAX_NAMES)

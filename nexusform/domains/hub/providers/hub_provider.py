@@ -162,7 +162,7 @@ class FleetHubProvider:
             return find_object(self._connection.connect(), self._options, resource_type, object_id)
 
     def needs_arguments(self, resource_type: str) -> bool:
-        """Return True for manifests: their block names several objects."""
+        """Return True for a type imported by arguments of its block, not by an id: a manifest has several objects."""
         return resource_type == MANIFEST_TYPE
 
     def find_configured_object(

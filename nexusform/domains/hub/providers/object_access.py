@@ -210,9 +210,7 @@ def describe_missing_member(hub_object: HubObject) -> str:
 
 
 def suggest_azure_command(hub_object: HubObject) -> str:
-    """Return the Azure command to change a member's labels after a denial by an Azure hub, as the rest of a sentence;
-    "" for other objects.
-    """
+    """Return the Azure command to change a member's labels after a denial, as the end of a sentence; else ""."""
     metadata = get_mapping(hub_object.body, "metadata")
     labels = get_mapping(metadata, "labels")
     if hub_object.body.get("kind") != "MemberCluster" or not labels:

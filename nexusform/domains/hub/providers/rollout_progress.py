@@ -128,9 +128,7 @@ def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict
 
 
 def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[str]:
-    """Return the failures predicted by a placement's plan as messages, `ams1: Applied False, ApplyFailed`. They equal
-    the messages about observed failures.
-    """
+    """Return the predicted failures of a placement like those observed: `ams1: Applied False, ApplyFailed`."""
     failures: set[str] = set()
     for status in list_mappings(planned, "placement_statuses"):
         for condition in list_mappings(status, "conditions"):

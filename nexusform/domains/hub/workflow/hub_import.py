@@ -169,9 +169,7 @@ def _find_block(configuration: Configuration, type_name: str, object_id: str) ->
 
 
 def _build_object_id(block: ResourceBlock) -> str:
-    """Return the id from literal arguments of a block: NAME, or NAMESPACE/NAME. The name defaults to the label, also
-    for an expression that is no literal.
-    """
+    """Return the id from literal arguments of a block: NAME, or NAMESPACE/NAME. Else the name is the block's label."""
     expressions = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
     namespace = str(getattr(expressions.get("namespace"), "value", ""))  # only a literal has a value
     name = str(getattr(expressions.get("name"), "value", block.name))
