@@ -71,7 +71,7 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
 
 
 def _parse_document(file: str, content: bytes, command: str) -> tuple[Mapping[str, Any], Problem | None]:
-    """Parse the document and merge its `properties`, absent in CLI output, into the top level."""
+    """Parse a what-if. Merge its `properties`, absent in CLI output, into the top level. Return {} with a problem."""
     document, problem = parse_json(file, content)
     if problem is not None:
         return {}, problem

@@ -182,7 +182,7 @@ CAPTURE_NODES: Final = (
 
 
 def build_future_time_warnings(exported_at: str | None, now: str) -> list[Problem]:
-    """Build a warning if an export is newer than `now`, except for the inaccuracy of clocks; both are RFC 3339."""
+    """Return a warning if an export is later than `now` (both RFC 3339) by more than clocks may differ; else []."""
     export_time, current_time = parse_time(exported_at or ""), parse_time(now)
     if export_time is None or current_time is None or export_time - current_time <= _MAX_CLOCK_DIFFERENCE:
         return []

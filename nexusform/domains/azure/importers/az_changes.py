@@ -110,10 +110,10 @@ class ResourcesAfterChanges(Struct, frozen=True):
 
 def apply_changes(items: AzResources, changes: Sequence[ToolChange], findings: list[Problem]) -> ResourcesAfterChanges:
     """Apply the changes, in creation order, to the resources of an export."""
-    overlay = _ChangedSite(items, findings)
+    changed_site = _ChangedSite(items, findings)
     for change in changes:
-        overlay.apply_change(change)
-    return overlay.build_result()
+        changed_site.apply_change(change)
+    return changed_site.build_result()
 
 
 class _ChangedSite:

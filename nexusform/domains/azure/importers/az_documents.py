@@ -234,7 +234,7 @@ def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
 def find_resource_kind(item: ArmItem) -> str | None:
     """Find the kind of a resource by its type, else by the type in its id. Return None if it is unknown or missing."""
     if item.read_value("kind") == "Node" and isinstance(item.read_value("metadata"), Mapping):
-        return NODES
+        return NODES  # an object of Kubernetes, not an Azure resource
     type_name = get_text(item.read_value("type")).lower()
     if type_name.startswith(_PROVIDER):
         return KIND_OF_TYPE.get(type_name.removeprefix(_PROVIDER))

@@ -338,7 +338,7 @@ class _SiteImport:
         """Build machine, rack and zone of a VM; None without a placement."""
         if placement is None:
             return {"machine": None, "rack": None, "availability_zone": None}
-        zone = self.zones.get(placement.rack, placement.availability_zone)  # the zone of an unlisted rack is recorded
+        zone = self.zones.get(placement.rack, placement.availability_zone)  # of an unlisted rack: the recorded zone
         return {"machine": placement.machine, "rack": placement.rack, "availability_zone": zone}
 
     def _build_virtual_machines(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:

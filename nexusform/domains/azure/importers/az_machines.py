@@ -58,7 +58,7 @@ def find_role_in_sku(sku_id: str | None) -> str | None:
 
 
 def parse_sku_size(sku_id: str | None) -> MachineSku | None:
-    """Parse cores and memory in a SKU id (`Controller_DellR650_8C_128GB_2d8n`) as hardware of one cell, else None."""
+    """Parse cores and memory in a SKU id (`Controller_DellR650_8C_128GB_2d8n`), assuming one cell; None if absent."""
     match = _SIZE_IN_SKU.search(extract_name(sku_id).lower())
     if match is None:
         return None

@@ -96,7 +96,7 @@ def _build_network_names(networks: Sequence[_Network]) -> dict[str, str]:
 
 
 def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
-    """Read the runtime version of the only Nexus cluster; None if there is none or several."""
+    """Read the runtime version of the only Nexus cluster and the upgrades offered to it; None if unknown."""
     if len(clusters) != 1:
         return None
     version = clusters[0].read_text("clusterVersion", "")
@@ -129,7 +129,7 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
 
 
 def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
-    """Read the networks with their IPv4 host addresses, None without a valid prefix. The platform reserves some."""
+    """Yield id, name and number of IPv4 host addresses of each network; the number is None without a valid prefix."""
     for name, item in iterate_named_items(items):
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None

@@ -128,7 +128,7 @@ class _PlanReader:
             self._report("", NOT_PREDICTED, detail, is_warning=True)
 
     def _report_unread_type(self, value: Mapping[str, Any]) -> None:
-        """Report a change of an unread type with effects on placement. It is an error if no other change is read."""
+        """Report a change of a type not read but with effects on placement: as a warning if other changes are read."""
         change, tool_type = get_mapping(value, "change"), get_text(value, "type")
         type_name = get_text(get_mapping(change, "after") or get_mapping(change, "before"), "type").partition("@")[0]
         is_unread = tool_type in _UNREAD and type_name.lower() in _UNREAD[tool_type]
@@ -328,9 +328,9 @@ def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -
 
 
 def _describe_wrong_field(name: str, expected: str, value: Any, excerpt: str = "") -> str:
-    return (
-        f'its "{name}" must be {expected} and is {excerpt or ("missing" if value is None else describe_type(value))}.'
-    )
+    """Describe a wrong field by the type of its value, or by an excerpt of the value."""
+    description = excerpt or ("missing" if value is None else describe_type(value))
+    return f'its "{name}" must be {expected} and is {description}.'
 
 
 def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:

@@ -57,7 +57,7 @@ class ArmTarget(Struct, frozen=True):
 
     def build_path(self, subscription_id: str) -> str:
         """Return the ARM id."""
-        parts = "/".join(f"{t}/{name}" for t, name in zip(_TYPES[self.kind], self.names, strict=True))
+        parts = "/".join(f"{kind}/{name}" for kind, name in zip(_TYPES[self.kind], self.names, strict=True))
         return f"/subscriptions/{subscription_id}/resourceGroups/{self.group}/providers/Microsoft.NetworkCloud/{parts}"
 
     @property
@@ -384,7 +384,7 @@ class ArmClient:
         return self._record_operation(responses[-1].http_response, target, operation, step)
 
     def _record_operation(self, response: Any, target: ArmTarget, operation: str, step: ChangeRequest) -> str:
-        """Record a sent request and the operation URL of its response; return the URL, "" for none."""
+        """Record a sent request (`operation`: verb and path) with the URL to poll, if any. Return the URL, "" for none."""
         self._possibly_sent.add(target)
         url = str(response.headers.get("Azure-AsyncOperation") or response.headers.get("Location", ""))
         if not self._is_url_of_arm_endpoint(url):

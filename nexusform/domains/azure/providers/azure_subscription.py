@@ -144,7 +144,7 @@ class AzureSubscription:
         return _encode_documents(self.documents)
 
     def parse_sites(self, documents: Documents) -> tuple[tuple[AzSite, ...], list[Problem]]:
-        """Parse the sites of given bodies, and findings about them."""
+        """Parse the sites in documents (resource bodies by kind), and findings about them."""
         from nexusform.domains.azure.importers.az_inventory import read_sites
 
         sites, findings = read_sites(_encode_documents(documents), self._machine_sku_by_id)

@@ -146,9 +146,10 @@ def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapp
 
 
 def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem]:
-    """Yield a warning for each kubeconfig for node deletions on an unverified server."""
+    """Yield a warning for each kubeconfig (used to delete nodes) of an unverified server."""
     directory = read_variable(KUBECONFIGS_VARIABLE)
-    for path in sorted(Path(directory).glob("*.yaml")) if directory else ():
+    paths = sorted(Path(directory).glob("*.yaml")) if directory else []
+    for path in paths:
         try:
             detail = read_account([path], trust=trust).explain_unverified_server()
         except KubeconfigProblem:

@@ -105,7 +105,7 @@ class ObservedSites(FixedIdentity):
         self._recorded = tuple(objects)
         self._managed.update(managed)
         pools = [str(known["id"]) for known in self._recorded if "kubernetes_cluster_id" in known]
-        self._record_separate_pools(ObjectKey(_POOL, pool, creation=0) for pool in pools)
+        self._record_separate_pools(ObjectKey(_POOL, pool, creation=0) for pool in pools)  # only type and id count
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the objects; nodes keep recorded numbers. Raises ProviderProblem, also if an unlisted object exists."""

@@ -145,7 +145,7 @@ class _ScriptWriter:
         self.unsupported: list[str] = []  # descriptions of values without an argument of a command
 
     def render_variables(self) -> Iterator[str]:
-        """Render the checks of environment variables to set: the script ends with their meaning if one is missing."""
+        """Render a check of each variable: `: "${NAME:?MEANING}"` ends the script with MEANING if NAME is not set."""
         for inputs in group_inputs_by_name(self.variables).values():
             for variable in inputs:
                 entry_suffix = enclose(" (", variable.entry, ")")  # in place of the full stop

@@ -406,8 +406,8 @@ def _build_pool_change(
 
 def _build_block_update(resource: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any]) -> AzureResource:
     """Return an update with the changed part of the azure block."""
-    extra = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
-    changed = {**get_mapping(extra, "properties"), **resource.update_properties}
+    block_changes = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
+    changed = {**get_mapping(block_changes, "properties"), **resource.update_properties}
     # Tags are one value: tags not sent are removed.
     has_changed_tags = _read_tags(before) != _read_tags(after)
     return replace(resource, update_properties=changed, update_tags=_read_tags(after) if has_changed_tags else {})

@@ -316,7 +316,7 @@ def import_site(
 
 
 def _format_site_counts(site: ImportedSite) -> str:
-    """Format the counts of a site: its racks, machines and clusters; VMs imported, without a machine, and occupied."""
+    """Format the counts of racks, machines and clusters, and of VMs: imported, without machine, only used capacity."""
     types = [item.type for item in site.objects]
     parts = [
         format_count(types.count("nexus_rack"), "rack"),

@@ -191,7 +191,7 @@ class HubClient:
         if not path:
             return None
         try:
-            return self._require_named_object(path, self._request("GET", path, query)[1])
+            return self._require_named_object(path, self._request("GET", path, query)[1])  # [1]: the object
         except ApiError as api_error:
             if api_error.kind is not ApiErrorKind.NOT_FOUND:
                 raise
@@ -298,7 +298,7 @@ class HubClient:
             raise HubProblem(f"{self.server} cannot be watched: {problem}.") from None
 
     def list_group_versions(self) -> list[str]:
-        """Return the preferred version of each API group. Raises ApiError and HubProblem."""
+        """Return the preferred version of each API group, such as `apps/v1`. Raises ApiError and HubProblem."""
         groups = list_mappings(self._request_if_found("GET", "/apis", query={}), "groups")
         return list(filter(None, (get_text(group, "preferredVersion", "groupVersion") for group in groups)))
 
@@ -333,7 +333,7 @@ class HubClient:
     ) -> dict[str, Any] | None:
         """Send a request and return the object of its answer, None for status 404. Raises ApiError and HubProblem."""
         try:
-            return self._request(method, path, query, body)[1]
+            return self._request(method, path, query, body)[1]  # the object of the answer
         except ApiError as api_error:
             if api_error.status != 404:
                 raise
@@ -389,7 +389,7 @@ class HubClient:
         """Read the credentials again, once for all threads rejected with the former ones. Raises HubProblem."""
         with self._credentials_lock:
             if self._client is expired_client and not self.is_closed:
-                self._client = _open_account(self._location)[1]
+                _, self._client = _open_account(self._location)
                 self._expired_clients.append(expired_client)
 
     def _send_request(self, client: ApiClient, request: ApiRequest) -> tuple[ApiResponse, dict[str, Any]]:

@@ -122,8 +122,8 @@ def _fill_missing_defaults(parts: Iterable[Body], defaults: Mapping[str, Any]) -
 
 
 def _add_placement_defaults(spec: Body) -> None:
-    """Add the defaults of a placement in place: of the rollout strategy, and of lists owned as a whole."""
-    _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)
+    """Add the hub's defaults to a placement in place: to its strategy, its policy, and the objects in its lists."""
+    _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)  # malformed parts are skipped
     _fill_missing_defaults(list_objects([spec.setdefault("strategy", {})]), {"type": "RollingUpdate"})
     policy = spec.get("policy")
     _fill_missing_defaults(list_objects([policy]), {"placementType": "PickAll"})

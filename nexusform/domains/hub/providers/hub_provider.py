@@ -125,7 +125,7 @@ class FleetHubProvider:
     def describe_identity(self, identity: Values) -> str:
         """Describe the hub for the head of a plan: `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`."""
         hub = self._connection.connect()
-        uid = next(iter(get_mapping(identity, "uids").values()), "")
+        uid = next(iter(get_mapping(identity, "uids").values()), "")  # of the first namespace
         version = enclose("KubeFleet ", identity.get("version"))
         parts = (f"uid {uid[:_UID_DIGITS] or 'unknown'}", f"read {datetime.now(UTC):%H:%M:%S}", version)
         return f"hub {hub.context or hub.server} ({join_texts(parts)})"
@@ -168,7 +168,7 @@ class FleetHubProvider:
     def find_configured_object(
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
-        """Return the objects of a manifest for import. Raises ProviderProblem."""
+        """Return a manifest for import, with the hub's objects named in its arguments. Raises ProviderProblem."""
         with convert_hub_errors():
             return find_manifest(self._connection.connect(), self._options, resource_type, arguments)
 

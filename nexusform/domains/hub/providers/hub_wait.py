@@ -376,7 +376,7 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
-    """Return True if status and bindings suffice: the hub rolls it out, and status and plan name snapshots."""
+    """Return True if status and bindings suffice: without staged runs, and if status and plan name snapshots."""
     requirements = (
         planned,
         has_been_scheduled(placement),
@@ -473,7 +473,7 @@ class ApplyCoordination(Struct):
 
     @contextmanager
     def track_approval(self, request: str) -> Iterator[None]:
-        """Record a request while a step waits for it; a failed step grants nothing."""
+        """Record an approval request as granted by a step of this apply. A failed step undoes that."""
         self.granted_requests.add(request)
         try:
             yield

@@ -312,7 +312,7 @@ def _find_latest(snapshots: Sequence[Body]) -> Body | None:
 
 
 def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None:
-    """Return the index of the latest resource snapshot, of a partial read by the status; None without one."""
+    """Return the index of the latest resource snapshot, None without one. A partial read has it in the status only."""
     if placement_objects.is_partial:
         return get_observed_index(placement_objects.placement)
     latest = _find_latest(placement_objects.snapshots)

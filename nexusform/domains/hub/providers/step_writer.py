@@ -485,7 +485,7 @@ def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *,
     bindings: dict[str, Any] = {}
     for cluster, observed in progress.bindings.items():
         bindings[cluster] = dict(observed)
-        # With staged runs, a run of the same apply may continue the rollout.
+        # With staged runs, a run of the same apply may continue the rollout: its predicted values stay.
         if is_run_managed and predicted.get(cluster):
             bindings[cluster] |= {name: predicted[cluster][name] for name in ("state", "resource_snapshot")}
     paths = tuple(("bindings", cluster) for cluster in bindings)

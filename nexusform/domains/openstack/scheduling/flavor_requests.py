@@ -277,7 +277,7 @@ def _parse_page_size_text(text: str) -> int | None:
     match = re.fullmatch(r"([0-9]{1,18})(?:([KMGT]?)B)?", text)
     if match is None:
         raise ValueError(_format_invalid_property(_PAGE_SIZE, text))
-    return int(int(match[1]) * _KIB_BY_UNIT[match[2]])
+    return int(int(match[1]) * _KIB_BY_UNIT[match[2]])  # number and unit; no unit is KiB
 
 
 def _parse_cpus(text: str, key: str) -> frozenset[int]:
