@@ -126,7 +126,9 @@ def is_export_file(name: str) -> bool:
 
 
 def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[[str], bool]) -> Iterator[str]:
-    """Find special files of an export (directories, pipes): not in regular `names`, and `exists` raises FileProblem."""
+    """Yield the standard export files present as directories, pipes or other special files. `names` are the regular
+    files of the directory; `exists` raises FileProblem for a special one.
+    """
     base = directory.rstrip("/") or "/"
     for standard in STANDARD_FILES:
         if standard.name not in names:

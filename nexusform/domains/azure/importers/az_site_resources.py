@@ -146,7 +146,7 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     if not kinds:
         return None
     entries: list[tuple[str, str]] = []  # lower-case id, and reason
-    for network in chain.from_iterable(map(items.list_resources, kinds)):
+    for network in (item for kind in kinds for item in items.list_resources(kind)):
         network_id = normalize_id(network.read_text("id", ""))
         entries.append((network_id, _explain_unusable_network(network)))
     types = tuple(kind.replace("_", "") for kind in kinds)  # l3networks for l3_networks

@@ -28,7 +28,7 @@ def build_cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """List the pools of a cluster by name in the order of their blocks, by name if it is unknown."""
+    """Yield name and arguments of each pool of a cluster, in the order of its blocks; sorted if it is unknown."""
     pools = get_mapping(values, "agent_pool")
     for name in values.get("agent_pool_order") or sorted(pools):
         if name in pools:

@@ -7,7 +7,7 @@ references of the configuration, across modules.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise, takewhile
+from itertools import pairwise, takewhile
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -159,7 +159,7 @@ class _PlanReader:
         dependencies: dict[str, list[str]] = {}
         for change in change_list:
             # A dependency without a change was reported.
-            dependencies[change.address] = list(filter(by_address.__contains__, change.dependencies))
+            dependencies[change.address] = [address for address in change.dependencies if address in by_address]
         if find_cycles(dependencies, position):
             self._report("configuration", SHAPE, "its resources refer to each other in a cycle.")
             return ()
@@ -266,7 +266,7 @@ class _PlanReader:
         return ""
 
     def _is_created_after(self, entry: _ResourceChange, other: _ResourceChange) -> bool:
-        """Return True if the entry's block depends on the other's, and they are in the same instance of each module."""
+        """Return True if the entry's block depends on the other's, within the same instance of each shared module."""
         if entry.block == other.block or other.block not in self.references.find_dependencies(entry.block):
             return False
         shared_instances = _count_shared_modules(entry.modules, other.modules)
@@ -424,8 +424,8 @@ class _ReferenceIndex:
         """Find the blocks in the expressions and depends_on of a block, and in the depends_on of its modules."""
         path, _ = block
         resource = self._blocks.get(block, {})
-        parts = map(resource.get, ("expressions", "for_each_expression", "count_expression"))
-        names = list(chain.from_iterable(map(_list_references, parts)))
+        parts = [resource.get(name) for name in ("expressions", "for_each_expression", "count_expression")]
+        names = [reference for part in parts for reference in _list_references(part)]
         blocks = self._resolve_references_to_blocks(path, [*names, *list_texts(resource, "depends_on")])
         for depth in range(len(path), 0, -1):
             call = self._calls.get(path[:depth], {})

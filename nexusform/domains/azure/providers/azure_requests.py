@@ -384,7 +384,7 @@ class ArmClient:
         return self._record_operation(responses[-1].http_response, target, operation, step)
 
     def _record_operation(self, response: Any, target: ArmTarget, operation: str, step: ChangeRequest) -> str:
-        """Record a sent request (`operation`: verb and path) with the URL to poll, if any. Return the URL, "" for none."""
+        """Record a sent request (`operation`: verb and path) with the URL to poll; return the URL, "" for none."""
         self._possibly_sent.add(target)
         url = str(response.headers.get("Azure-AsyncOperation") or response.headers.get("Location", ""))
         if not self._is_url_of_arm_endpoint(url):
@@ -439,7 +439,7 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build the problem for an SDK error: StepPending, since the change may continue, unless Azure rejects it."""
+        """Build the problem for an SDK error: ProviderProblem if Azure rejects an unsent change, else StepPending."""
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)

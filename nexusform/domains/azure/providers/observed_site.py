@@ -299,8 +299,8 @@ class ObservedSites(FixedIdentity):
         from nexusform.domains.azure.providers.site_warnings import SiteWarningBuilder
 
         warnings = SiteWarningBuilder(self.source, self._sites, self._unobserved, self._managed).build_warnings()
-        future_times = map(self._build_future_time_warnings, self._sites.values())
-        return [*warnings, *dict.fromkeys(chain.from_iterable(future_times))]
+        future_times = [warning for site in self._sites.values() for warning in self._build_future_time_warnings(site)]
+        return [*warnings, *dict.fromkeys(future_times)]  # each once
 
     def list_captures(self) -> list[tuple[str, str]]:
         """List the captured sites and their capture times (RFC 3339, "" if unknown)."""

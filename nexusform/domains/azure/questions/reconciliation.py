@@ -8,7 +8,6 @@ them. VMs of a pool without a known order are taken in the order with most hits.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
@@ -415,7 +414,7 @@ def summarize_site(site: AzSite) -> CapturedSite:
         compute=len(compute),
         clusters=len(inventory.clusters),
         vms=node_count + len(inventory.virtual_machines),
-        closed=tuple(filter(itemgetter(1), rejections)),
+        closed=tuple((name, reason) for name, reason in rejections if reason),
         skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
         unplaced=tuple(vm.name for vm in _list_vms(inventory) if vm.placement is None),
         exported_at=inventory.exported_at,

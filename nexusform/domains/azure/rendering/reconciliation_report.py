@@ -55,7 +55,7 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     )
     for title, items, is_finding in lists:
         if items:
-            lines = tuple(map("- {}".format, items))
+            lines = tuple(f"- {item}" for item in items)
             sections.append(Section(title, lines, is_finding=is_finding))
     if result.rules:
         sections.append(_build_rules_section(result.rules))
@@ -64,7 +64,7 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     if predictions.new_count:
         new_lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
         if predictions.wrong_certain:
-            new_lines += [_WRONG_CERTAIN, *map("- {}".format, predictions.wrong_certain[:_MAX_ROWS])]
+            new_lines += [_WRONG_CERTAIN, *(f"- {text}" for text in predictions.wrong_certain[:_MAX_ROWS])]
         sections.append(Section("Verified now", tuple(new_lines), is_finding=bool(predictions.wrong_certain)))
     unchecked = (result.absent, result.uncaptured, result.unfinished)
     has_findings = any((misses, result.violated_rules, predictions.wrong_certain, *unchecked))

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import chain
 from shlex import quote
 from typing import Any, Final
@@ -540,7 +539,7 @@ def _index_selections(placements: Iterable[Body]) -> SelectionIndex:
             for selector in list_mappings(placement, "spec", "resourceSelectors")
         )
         for selected in list_mappings(placement, "status", "selectedResources"):
-            group, kind, namespace, name = map(partial(get_text, selected), ("group", "kind", "namespace", "name"))
+            group, kind, namespace, name = (get_text(selected, key) for key in ("group", "kind", "namespace", "name"))
             index.setdefault((group, kind, namespace, name), []).append(placement)
             if includes_content and _is_namespace(selected):
                 all_in_namespace = ("", "", name, "")  # the key of all objects in the namespace

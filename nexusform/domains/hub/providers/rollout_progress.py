@@ -112,7 +112,8 @@ def build_placement_manifests(placement_objects: ObservedPlacementObjects) -> tu
 
 def read_placement_export(placement_objects: ObservedPlacementObjects) -> ObservedPlacement | None:
     """Read a placement with its objects like an export; None if it is in deletion or malformed."""
-    return next(iter(read_placements(build_placement_manifests(placement_objects)).values()), None)
+    placements = read_placements(build_placement_manifests(placement_objects))  # of one placement, or none
+    return next(iter(placements.values()), None)
 
 
 def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict[str, dict[str, Any]]:

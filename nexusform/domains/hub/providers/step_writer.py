@@ -137,7 +137,8 @@ class HubStepWriter(Struct, frozen=True):
             return
         if self.options.is_read_only:
             # The remaining objects are for another tool to delete.
-            self._raise_until_changed_externally(list(filter(self._read_existing, hub_objects)), "delete")
+            existing = [hub_object for hub_object in hub_objects if self._read_existing(hub_object)]
+            self._raise_until_changed_externally(existing, "delete")
             return
         for hub_object in reversed(hub_objects):
             self._delete_object(hub_object)
