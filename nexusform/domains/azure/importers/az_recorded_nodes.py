@@ -61,7 +61,7 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 
 
 def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Return the recorded nodes by pool, each with the POOL_ARGUMENTS of the pool in `objects`; None if it has none."""
+    """Return the recorded nodes by pool, with the POOL_ARGUMENTS of the pool in `objects`; None for a missing one."""
     pools_of_objects = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for key in dict.fromkeys([*recorded_nodes, *pools_of_objects]):

@@ -99,7 +99,7 @@ def _update_record(
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return code and message of a failed change, or of one with missing nodes (`missing_counts`: texts by pool)."""
+    """Return code and message of a change failed or with missing nodes (`missing_counts`: texts by pool), else None."""
     state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:

@@ -306,7 +306,7 @@ def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, A
 
 
 def is_recreated(type_name: str, hub_object: HubObject, body: Body, note: Mapping[str, Any]) -> bool:
-    """Return True if an object has another uid than recorded; False for a member, the same after it joins again."""
+    """Return True if an object has another uid than recorded; False for a member, since it may leave and join again."""
     recorded_uid = get_recorded_uid(type_name, hub_object, note)
     return bool(recorded_uid) and type_name != MEMBER_TYPE and get_uid(body) not in ("", recorded_uid)
 
