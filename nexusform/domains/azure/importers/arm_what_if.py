@@ -76,9 +76,8 @@ def _parse_document(file: str, content: bytes, command: str) -> tuple[Mapping[st
     if problem is not None:
         return {}, problem
     if not isinstance(document, Mapping):
-        detail = (
-            f"this is not a what-if: the top level must be an object, not {describe_type(document)}. Run {command}."
-        )
+        kind = describe_type(document)
+        detail = f"this is not a what-if: the top level must be an object, not {kind}. Run {command}."
         return {}, Problem((), _NOT_A_WHAT_IF, detail, file=file)
     properties = document.get("properties")
     return ({**document, **properties} if isinstance(properties, Mapping) else document), None
@@ -86,9 +85,8 @@ def _parse_document(file: str, content: bytes, command: str) -> tuple[Mapping[st
 
 def _build_missing_list_problem(file: str, list_name: str, command: str) -> Problem:
     """Build the problem for a document without the required list."""
-    return Problem(
-        (), _NOT_A_WHAT_IF, f'this is not a what-if: it has no list "{list_name}". Run {command}.', file=file
-    )
+    detail = f'this is not a what-if: it has no list "{list_name}". Run {command}.'
+    return Problem((), _NOT_A_WHAT_IF, detail, file=file)
 
 
 def _read_changes(

@@ -456,17 +456,15 @@ def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[s
 
 def build_pool_object(cluster_id: str, name: str, pool_arguments: Mapping[str, Any]) -> ImportedSiteObject:
     """Build an agent pool as a separate object, without nodes, from the arguments of its block."""
-    arguments = dict(pool_arguments)
+    arguments, pool_id = dict(pool_arguments), f"{cluster_id}/{name}"
     attributes = {
-        "id": f"{cluster_id}/{name}",
+        "id": pool_id,
         "kubernetes_cluster_id": cluster_id,
         "name": name,
         "node_count": arguments.pop("count"),
         **arguments,
     }
-    return ImportedSiteObject(
-        POOL, f"{cluster_id}/{name}", attributes, {("kubernetes_cluster_id",): (CLUSTER, cluster_id)}
-    )
+    return ImportedSiteObject(POOL, pool_id, attributes, {("kubernetes_cluster_id",): (CLUSTER, cluster_id)})
 
 
 def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> ImportedSiteObject:

@@ -36,9 +36,7 @@ def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the `properties` of an agent pool in an Azure body, from the arguments of an `agent_pool` block (`count`)
-    or of a nexus_agent_pool (`node_count`).
-    """
+    """Build the `properties` of a pool from an `agent_pool` block (`count`) or a nexus_agent_pool (`node_count`)."""
     labels, taints = get_mapping(values, "labels"), get_list(values, "taint")
     settings = get_mapping(values, "upgrade_settings")
     upgrade = {

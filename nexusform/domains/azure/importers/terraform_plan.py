@@ -61,9 +61,8 @@ def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[ToolChange, ..
     document, problem = parse_json(file, content)
     if problem is not None:
         is_binary = content.startswith(b"PK")  # a saved plan is a zip file
-        detail = (
-            f"this is a saved plan, not its JSON form. {_SHOW_HINT}" if is_binary else f"{problem.detail} {_SHOW_HINT}"
-        )
+        reason = "this is a saved plan, not its JSON form." if is_binary else problem.detail
+        detail = f"{reason} {_SHOW_HINT}"
         return (), [Problem((), _NOT_A_PLAN, detail, file=file, line=problem.line, column=problem.column)]
     reason = _explain_invalid_plan(document)
     if reason:

@@ -78,9 +78,8 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
     run = find_action_run(arm.get_body(change.target), change.verb, marker="")
-    return ChangeResult(
-        record_result(planned, str(run.get("startTime") or started), str(run.get("endTime") or read_clock()), SUCCEEDED)
-    )
+    start, end = str(run.get("startTime") or started), str(run.get("endTime") or read_clock())
+    return ChangeResult(record_result(planned, start, end, SUCCEEDED))
 
 
 def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any]:

@@ -351,9 +351,7 @@ def _build_vm_change(vm: AzureResource, before: Mapping[str, Any], after: Mappin
 def _build_cluster_update(
     cluster: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
-    """Build the update of the cluster itself, if any, then those of its pools, removed ones last. `is_observed`: the
-    cluster exists in Azure.
-    """
+    """Yield the update of a cluster itself, if any, then of its pools, removed ones last. `is_observed`: it exists."""
     changed: dict[str, Any] = {}
     if before.get("kubernetes_version") != after.get("kubernetes_version"):
         changed["kubernetesVersion"] = after.get("kubernetes_version")

@@ -89,9 +89,8 @@ def _check_properties_of_recreations(objects: PlannedAzureResources) -> Iterator
 def _check_exported_objects(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
     """Warn of VNFs, unknown to Azure, and of scheduler settings, not part of any exported resource."""
     if vnfs:
-        detail = (
-            f"{format_first_items(vnfs, 5)}: a VNF is created by its VNF manager, not by Azure. It is not exported."
-        )
+        names = format_first_items(vnfs, 5)
+        detail = f"{names}: a VNF is created by its VNF manager, not by Azure. It is not exported."
         yield build_warning("missing-in-export", detail)
     for change in plan.changes:
         scheduler = get_mapping(change.after, "scheduler")

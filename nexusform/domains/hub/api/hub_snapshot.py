@@ -87,9 +87,7 @@ def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
 
 
 class _ReadScope(Struct, frozen=True):
-    """Scope of a read: `namespaces` suffice for a tenant, `optional` kinds are read with
-    permission only; the others become `skipped`.
-    """
+    """Scope of a read: `namespaces` of a tenant, and `optional` kinds, `skipped` if there is no permission for them."""
 
     namespaces: Sequence[str]
     optional: Sequence[str]

@@ -95,9 +95,8 @@ class NovaHostUsage(Struct, frozen=True):
 
     def fit_numa(self, request: FlavorRequest, attempts: int = 1) -> list[GuestCell] | None:
         """Return the NUMA cells of a VM, None if they do not fit. `attempts`: number of candidates tried by Nova."""
-        ratios = HostRatios(
-            get_resource(self.host, VCPU).allocation_ratio, get_resource(self.host, MEMORY).allocation_ratio
-        )
+        vcpus, memory = get_resource(self.host, VCPU), get_resource(self.host, MEMORY)
+        ratios = HostRatios(vcpus.allocation_ratio, memory.allocation_ratio)
         devices_by_cell: Counter[int | None] = Counter()
         for pool in self.pools:
             devices_by_cell[pool.numa_node] += pool.count
