@@ -257,7 +257,7 @@ def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
 
 
 def _parse_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
-    """Parse type, in lower case, and names from an ARM id in any case; return ("", ()) for scopes and expressions."""
+    """Parse the lower-case type and the names in an ARM id. Return ("", ()) for a scope or an expression ("[...]")."""
     if "[" in arm_id or not _ID.match(arm_id):
         return "", ()
     start = arm_id.lower().rfind("/providers/") + len("/providers/")

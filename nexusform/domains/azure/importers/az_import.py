@@ -303,7 +303,7 @@ class _SiteImport:
         return records
 
     def _build_node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:
-        """Build the record of one node, and count it; without `node` it is missing on the site, and has no machine."""
+        """Build the record of one node, and count it. Without `node` it is missing on the site: it has no machine."""
         record: dict[str, Any] = {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
@@ -324,7 +324,7 @@ class _SiteImport:
         return {**record, "vm_sku_name": sku.name, **location, "platform_name": node.name}
 
     def _add_capacity_beyond_sku(self, node: AzNode, machine: str, sku: VmSku) -> None:
-        """Record the capacity of a node beyond its VM SKU as occupied, in whole GiB, on the SKU's number of cells."""
+        """Record the capacity of a node beyond its VM SKU as occupied: in whole GiB, in as many cells as of the SKU."""
         excess = AzVmSize(
             cpu_cores=max(node.shape.cpu_cores - sku.host_vcpus, 0),
             memory_gib=max(node.shape.memory_gib - ceil(sku.memory_gib), 0),

@@ -118,8 +118,8 @@ class MachineReadOptions(Struct, frozen=True):
 
 
 def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict[str, AzMachine]:
-    """Read the machines by lower-case id; report and skip those without name, rack or slot, and second ones of a name.
-    Return {} for a truncated list, also reported.
+    """Read the machines by lower-case id. Report and skip a machine without name, rack or slot, and a second one of a
+    name. Report a truncated list, and return {}.
     """
     options = replace(options, by_sku_id={key.strip().lower(): sku for key, sku in options.by_sku_id.items()})
     item_list = list(items)
@@ -196,7 +196,7 @@ def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMa
 
 
 def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
-    """Read the facts of a machine, by name of the fact; report absent ones: the machine then counts as not ready."""
+    """Read the facts of a machine by name. Report absent ones; the machine then counts as not ready."""
     facts = get_default_facts()
     absent: list[str] = []
     for fact in EXPORTED_FACTS:

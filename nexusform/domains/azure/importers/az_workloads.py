@@ -148,7 +148,7 @@ def report_unlisted_pools(clusters: Iterable[tuple[ClusterNodes, Iterable[AzPool
 
 
 def _is_control_plane(item: ArmItem, name: str) -> bool:
-    """Return True for a node of the control plane, by its role, else by its name: names of workers have `-md-`."""
+    """Return True for a node of the control plane: by its role, or else by its name (workers have `-md-` in theirs)."""
     role = item.read_text("role")  # absent in older exports
     return role.lower() == "controlplane" if role is not None else _WORKER_SUFFIX.search(name) is None
 

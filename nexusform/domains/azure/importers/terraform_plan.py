@@ -211,7 +211,7 @@ class _PlanReader:
         )
 
     def _read_body(self, entry: _ResourceChange) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
-        """Return the body, and the reason of each unknown value by path; report a malformed body and return {}, {}."""
+        """Return the body, and the reason of each unknown value by path. Report a malformed body; return {} and {}."""
         body, unknown = entry.values.get("body"), get_value_at_path(entry.change, "after_unknown", "body")
         if isinstance(body, str):
             try:

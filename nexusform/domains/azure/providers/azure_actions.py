@@ -83,7 +83,7 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
 
 
 def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any]:
-    """Find the newest run of an action; {} if it is not newer than `marker`, the start of an earlier run ("": none)."""
+    """Find the newest run of an action. Return {} if none is newer than `marker`, the start of an earlier run or ""."""
     action_name = verb.value.replace("_", "")
     matching = []
     for run in list_mappings(body, "properties", "actionStates"):

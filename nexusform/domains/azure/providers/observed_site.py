@@ -257,7 +257,7 @@ class ObservedSites(FixedIdentity):
         return key.type != _CLUSTER or self._find_cluster(key) is None
 
     def _find_site(self, key: ObjectKey, *types: str) -> AzSite | None:
-        """Find the site of an object by its name in the id; None without one, and for a type not in `types`."""
+        """Find the site named first in an object's id. Return None for an unlisted site, or a type not in `types`."""
         return self._read_sites().get(key.id.partition("/")[0]) if key.type in types else None
 
     def _find_cluster(self, key: ObjectKey) -> AzCluster | None:

@@ -236,7 +236,7 @@ def _find_recreated_nodes(
 
 
 def _find_cluster(change: Change, clusters: Mapping[str, Change]) -> Change:
-    """Find the change of a pool's cluster by its id; for other objects, or without it in the plan, their own change."""
+    """Find the change of a pool's cluster. For another object, or without the cluster in the plan, return `change`."""
     return clusters.get(str(_get_attributes(change).get("kubernetes_cluster_id")), change)
 
 
@@ -255,7 +255,7 @@ def _get_attributes(change: Change) -> Mapping[str, Any]:
 
 
 def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
-    """Find the machines of a rack or machine block with another state after the change: cordon, evacuate, uncordon."""
+    """Yield the machines of a rack or machine block for the change to cordon, evacuate or uncordon."""
     if change.after is None:
         return  # a removed machine stays as it is
     kind = change.address.type

@@ -164,8 +164,8 @@ class HubClient:
         return self._find_newest_heartbeat(objects) or datetime.now(UTC) - timedelta(seconds=self.clock_skew)
 
     def measure_heartbeat_age(self, objects: Iterable[Mapping[str, Any]]) -> float:
-        """Return the age of the newest heartbeat by the local clock, in seconds; 0 with Date headers, or without
-        heartbeats. If it is old, the members are dead, or the local clock is ahead of the hub's.
+        """Return the age of the newest heartbeat by the local clock, in seconds. It is 0 with Date headers, or without
+        heartbeats. If it is large, the members are dead, or the local clock is ahead of the hub's.
         """
         heartbeat = self._find_newest_heartbeat(objects)
         return (datetime.now(UTC) - heartbeat).total_seconds() if heartbeat is not None else 0.0

@@ -202,7 +202,7 @@ class HubDryRun:
             yield self._build_rejection_problem(hub, api_error, hub_object, request)
 
     def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any]:
-        """Return the body of an object on the hub, as listed before or read now; {} if it does not exist."""
+        """Return the body of an object on the hub, listed before or read now. Return {} if it does not exist."""
         path = find_object_path(hub, hub_object)
         return get_mapping(self._existing[path] if path in self._existing else hub.get(path))
 
@@ -234,7 +234,7 @@ class HubDryRun:
         return Severity.ERROR if self._options.validate_changes == "require" else Severity.WARNING
 
     def _build_skipped_checks_warning(self, numbers: Sequence[int], reason: str) -> list[Finding]:
-        """Return one warning for the plan at its first change, or an error if dry runs are required; [] for none."""
+        """Return one warning, at the first change, or an error if dry runs are required. Return [] without changes."""
         if not numbers:
             return []
         detail = f"Server-side dry run skipped for {format_count(len(numbers), 'change')}: {reason.rstrip('.')}."

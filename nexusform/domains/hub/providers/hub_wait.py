@@ -337,7 +337,7 @@ def _describe_unobserved_change(
     elapsed: float,
     describe_outdated: Callable[[PlacementProgress], str],
 ) -> str:
-    """Return why a hub without pending work may not have observed the change yet; "" if it has, or after a timeout."""
+    """Return why a hub without pending work may not have observed the change yet. After a timeout it is final: ""."""
     planned = get_mapping(predicted, "bindings")
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):  # runs choose the content
         if is_latest_snapshot_outdated(planned, progress.latest_snapshot):

@@ -115,7 +115,7 @@ def get_uid(body: Body | None) -> str:
 
 
 def describe_deletion_blockers(body: Body) -> str:
-    """Return the blockers of a deletion as the end of a sentence: finalizers, content of a namespace; "" for none."""
+    """Return the end of a sentence about the blockers of a deletion (finalizers, content of a namespace), or ""."""
     blockers = enclose(", held by ", ", ".join(list_texts(body, "metadata", "finalizers")))
     for condition in list_conditions(body):
         if condition.get("status") == "True" and condition.get("type") in _NAMESPACE_CONDITIONS:
@@ -258,7 +258,7 @@ def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
 
 @contextmanager
 def convert_lost_connection(address: str) -> Iterator[None]:
-    """Raise StepPending for a connection lost during a step: its result is unknown, so it is not done, nor failed."""
+    """Raise StepPending for a connection lost during a step, since the result of the step is unknown."""
     try:
         yield
     except HubProblem as problem:
@@ -272,7 +272,7 @@ def convert_lost_connection(address: str) -> Iterator[None]:
 
 @contextmanager
 def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
-    """Raise StepPending for a rejected read after a write: the object exists, so the step is not done, nor failed."""
+    """Raise StepPending for a rejected read after a write: the object exists, but the step is not verified."""
     try:
         yield
     except ApiError as api_error:

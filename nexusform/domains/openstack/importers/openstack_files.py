@@ -64,7 +64,7 @@ def _build_problem(detail: str, kind: str = INVALID, severity: Severity = Severi
 
 
 def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
-    """Return the rows with column names such as `resource_class`; [], and a problem, for an invalid table."""
+    """Return the rows of a table with column names such as `resource_class`. Report an invalid table and return []."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -131,7 +131,7 @@ def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) ->
 
 
 def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None:
-    """Return the host of a hypervisor: of the same name, else the only one with its first label, else None."""
+    """Return the host named like a hypervisor, else the only one with its first label (`a` of `a.b`), else None."""
     if hostname in services:
         return hostname
     labels = [host for host in services if host.split(".")[0] == hostname.split(".", maxsplit=1)[0]]
