@@ -155,9 +155,9 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
         _require_azure_block(target, values)
     if kind == CLUSTER:
         properties = build_cluster_properties(values)
-        opaque = {name: get_mapping(read_opaque_body(pool), "properties") for name, pool in list_pools(values)}
+        azure_blocks = {name: get_mapping(read_opaque_body(pool), "properties") for name, pool in list_pools(values)}
         properties["initialAgentPoolConfigurations"] = [
-            merge_bodies(opaque[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
+            merge_bodies(azure_blocks[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
         ]
     elif kind == POOL:
         properties = build_new_pool_properties(values)

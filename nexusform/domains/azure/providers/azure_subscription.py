@@ -197,7 +197,7 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
             raise _build_unreadable_response_problem(problem) from None
         yield from page
         token = str(pages.continuation_token or "")
-        exceeded = budget.add_page(0, token)
+        exceeded = budget.add_page(0, token)  # 0 bytes: the session limits the size of an answer
         if exceeded:
             raise ProviderProblem(f"Azure does not list the resources completely: {exceeded}.")
         if not token:

@@ -386,7 +386,7 @@ class ObservedSites(FixedIdentity):
         ]
 
     def _describe_not_done(self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()) -> str:
-        """Describe why a change does not count as done."""
+        """Describe why a change does not count as done. `participle` is "made", "changed" or "removed"."""
         differences = enclose(" (", ", ".join(differing), " differ)")
         if "machine_count" in differing:
             differences += (

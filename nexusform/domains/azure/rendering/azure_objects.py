@@ -506,7 +506,8 @@ def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "vmImage": VM_IMAGE,
         **omit_empty({"placementHints": hints}),
     }
-    return {**merge_bodies(merge_bodies(body, _read_opaque_properties(attributes)), build_vm_properties(attributes))}
+    body_with_block = merge_bodies(body, _read_opaque_properties(attributes))
+    return {**merge_bodies(body_with_block, build_vm_properties(attributes))}
 
 
 def group_inputs_by_name(inputs: Iterable[UserInput]) -> dict[tuple[str, ...], list[UserInput]]:

@@ -193,10 +193,10 @@ def _warn_about_renamed_sites(
         for machine in unlisted.get(rack_and_name, ()):
             duplicates.setdefault((site, machine.site, machine.is_certain), []).append(machine.address)
     for (site, old_site, is_certain), addresses in sorted(duplicates.items()):
-        yield _build_site_renamed_warning(site, old_site, addresses, is_certain=is_certain)
+        yield _build_renamed_site_problem(site, old_site, addresses, is_certain=is_certain)
 
 
-def _build_site_renamed_warning(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
+def _build_renamed_site_problem(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
     """Report machines in state at a site of another name: an error if `is_certain`, else a warning."""
     machines = format_count(len(addresses), "machine")
     detail = (
