@@ -500,7 +500,7 @@ def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
         return True
     step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
     # The approval is a condition of the request; a merge patch replaces the whole list of conditions.
-    other_conditions = [dict(each) for each in list_conditions(request) if each.get("type") != "Approved"]
+    other_conditions = [dict(item) for item in list_conditions(request) if item.get("type") != "Approved"]
     approval = {
         "type": "Approved",
         "status": "True",
