@@ -126,12 +126,12 @@ def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, Read
 def _run_prediction(
     prediction: PlanPredictionInput, arguments: PredictArguments, display: PlanDisplay, limits: Sequence[GuardRailLimit]
 ) -> int:
-    """Plan the prediction, check the limits, and return the exit code."""
+    """Plan the changes of the other tool, check the limits, report the plan, and return the exit code."""
     voice = display.reporter
     project = prediction.project
     assert project is not None, "checked by the caller"
     options = PlanOptions(samples=arguments.samples, includes_rejections=arguments.placement_flags.placements == "all")
-    locking = LockOptions(enabled=False, is_exclusive=True)
+    locking = LockOptions(enabled=False, is_exclusive=True)  # no other process can reach this state
     with begin_run(project, "OperationTypePlan", locking, notices=display.notices, records_recovery=False) as run:
         voice.report_diagnostics(run.diagnostics, project.sources)
         if not run.is_ready:

@@ -70,7 +70,7 @@ class ArmItem:
         self.path = path
         self._fields = fields
         self._findings = findings
-        self._properties: Mapping[str, Any] = {}
+        self._properties: Mapping[str, Any] = {}  # needed by the read of the field "properties"
         self._properties = self._read_typed_field("properties", FieldKind.OBJECT, "an object", default={})
 
     def build_path(self, key: str) -> Path:
@@ -132,7 +132,7 @@ class ArmItem:
         return value
 
     def read_texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of strings, () if absent."""
+        """Return a list of strings; () if it is absent, and after a finding if it is invalid."""
         value = self._read_typed_field(key, FieldKind.LIST, "a list of strings", default=[])
         if all(map(_is_valid_unicode_string, value)):
             return tuple(value)
@@ -155,7 +155,7 @@ class ArmItem:
         return _wrap_objects(self.file, self.build_path(key), value, self._findings)
 
     def _read_typed_field(self, key: str, shape: FieldKind, expected: str, default: Any = None) -> Any:
-        """Return a field of the expected shape; the default for an absent one, and for others after a finding."""
+        """Return a field of the expected shape, else the default. A field of another shape is also reported."""
         value = self.read_value(key)
         if shape.is_valid(value):
             return value
@@ -177,7 +177,7 @@ class ArmItem:
 
 
 def iterate_unique_items(items: Iterable[ArmItem], noun: str) -> Iterator[tuple[str, ArmItem]]:
-    """Yield the items with their required name; add a finding for an item without one, and a further one of a name."""
+    """Yield each item with its name. Add a finding for an item without a name, or with the name of an earlier item."""
     names: set[str] = set()
     for name, item in iterate_named_items(items):
         if name in names:

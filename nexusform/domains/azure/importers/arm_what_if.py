@@ -71,14 +71,13 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
 
 
 def _parse_document(file: str, content: bytes, command: str) -> tuple[Mapping[str, Any], Problem | None]:
-    """Parse the document and merge its `properties`, absent in CLI output, into the top level."""
+    """Parse a what-if. Merge its `properties`, absent in CLI output, into the top level. Return {} with a problem."""
     document, problem = parse_json(file, content)
     if problem is not None:
         return {}, problem
     if not isinstance(document, Mapping):
-        detail = (
-            f"this is not a what-if: the top level must be an object, not {describe_type(document)}. Run {command}."
-        )
+        kind = describe_type(document)
+        detail = f"this is not a what-if: the top level must be an object, not {kind}. Run {command}."
         return {}, Problem((), _NOT_A_WHAT_IF, detail, file=file)
     properties = document.get("properties")
     return ({**document, **properties} if isinstance(properties, Mapping) else document), None
@@ -86,9 +85,8 @@ def _parse_document(file: str, content: bytes, command: str) -> tuple[Mapping[st
 
 def _build_missing_list_problem(file: str, list_name: str, command: str) -> Problem:
     """Build the problem for a document without the required list."""
-    return Problem(
-        (), _NOT_A_WHAT_IF, f'this is not a what-if: it has no list "{list_name}". Run {command}.', file=file
-    )
+    detail = f'this is not a what-if: it has no list "{list_name}". Run {command}.'
+    return Problem((), _NOT_A_WHAT_IF, detail, file=file)
 
 
 def _read_changes(
@@ -128,7 +126,7 @@ class _WhatIfChangeReader:
         self._is_stack = is_stack
         self.findings: list[Problem] = []
         self._changes: list[ToolChange] = []
-        self._unsupported_clusters: set[str] = set()
+        self._unsupported_clusters: set[str] = set()  # names of clusters that Azure could not predict
 
     def collect_resource_changes(self, list_name: str, values: Sequence[Any], *, is_potential: bool = False) -> None:
         """Add changes of resources; skip other types, and warn about uncertain changes (all with `is_potential`)."""
@@ -158,9 +156,7 @@ class _WhatIfChangeReader:
             self._add_change(change, change_type, value, path)
 
     def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
-        """Report an id without a readable type. An id with an unevaluated expression ("[...]") is reported if the
-        rest of it names a type read here, or none.
-        """
+        """Report an id without a readable type, but not an expression ("[...]") with only types not read here."""
         if "[" in arm_id:
             # The expression may refer to a deployment, as the source of its values.
             known_text = arm_id.lower().replace("microsoft.resources/deployments", "")
@@ -234,10 +230,11 @@ class _WhatIfChangeReader:
         return tuple(changes)
 
     def report_diagnostics(self, diagnostics: Any) -> None:
-        """Add Azure's own diagnostics as warnings. Resources of nested deployments without expansion are missing."""
+        """Add Azure's own diagnostics as warnings."""
         for diagnostic in list_mappings(diagnostics):
             if diagnostic.get("message"):
                 code = get_text(diagnostic, "code")
+                # The changes lack the resources of a nested deployment if Azure could not expand it.
                 kind = NOT_PREDICTED if code.startswith("NestedDeployment") else "unknown-in-plan"
                 detail = f"Azure says: {code}: {diagnostic['message']}"
                 self._report(get_text(diagnostic, "target"), kind, detail, severity=Severity.WARNING)
@@ -253,14 +250,14 @@ def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     A cluster always precedes its pools, so a cluster with one new pool has a defined order.
     """
     vm_count = sum(change.kind == VMS for change in created)
-    cluster_names = {change.names[0] for change in created if change.kind != VMS}  # of clusters, and of pools
+    cluster_names = {change.names[0] for change in created if change.kind != VMS}  # names[0] of a pool is its cluster
     pools_by_cluster = Counter(change.names[0] for change in created if change.kind == POOLS)
     has_several_owners = vm_count + len(cluster_names) > 1
     return has_several_owners or max(pools_by_cluster.values(), default=0) > 1
 
 
 def _parse_id(arm_id: str) -> tuple[str, tuple[str, ...]]:
-    """Parse type, in lower case, and names from an ARM id in any case; return ("", ()) for scopes and expressions."""
+    """Parse the lower-case type and the names in an ARM id. Return ("", ()) for a scope or an expression ("[...]")."""
     if "[" in arm_id or not _ID.match(arm_id):
         return "", ()
     start = arm_id.lower().rfind("/providers/") + len("/providers/")

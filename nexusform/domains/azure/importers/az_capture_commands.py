@@ -85,7 +85,7 @@ class AzExport(Struct, frozen=True):
     problems: list[Problem] = field(default_factory=list)
 
     def add_file(self, read: Callable[[str], bytes], name: str, kind: str, argument: tuple[str, ...] = ()) -> None:
-        """Read one file; `argument` is the path of the argument that names it."""
+        """Read one file with resources of a kind, or add a problem at `argument`, a path such as ("directory",)."""
         try:
             content = read(name)
         except FileProblem as problem:
@@ -121,15 +121,17 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
 
 
 def is_export_file(name: str) -> bool:
-    """Return True if the name of a file is one of an export (also `agent_pools.core.json`)."""
+    """Return True for a standard file name of an export, such as `racks.json` or `agent_pools.core.json`."""
     return _find_resource_kind_of_file(name) not in (None, ANY)
 
 
 def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[[str], bool]) -> Iterator[str]:
-    """Find export files that are directories, pipes or other special files: `exists` raises FileProblem for them."""
+    """Yield the standard export files present as directories, pipes or other special files. `names` are the regular
+    files of the directory; `exists` raises FileProblem for a special one.
+    """
     base = directory.rstrip("/") or "/"
     for standard in STANDARD_FILES:
-        if standard.name not in names:  # listed ones are regular
+        if standard.name not in names:
             try:
                 exists(f"{base}/{standard.name}")
             except FileProblem:
@@ -182,7 +184,7 @@ CAPTURE_NODES: Final = (
 
 
 def build_future_time_warnings(exported_at: str | None, now: str) -> list[Problem]:
-    """Build a warning if an export is newer than `now`, except for the inaccuracy of clocks; both are RFC 3339."""
+    """Return a warning if an export is later than `now` (both RFC 3339) by more than clocks may differ; else []."""
     export_time, current_time = parse_time(exported_at or ""), parse_time(now)
     if export_time is None or current_time is None or export_time - current_time <= _MAX_CLOCK_DIFFERENCE:
         return []
@@ -251,7 +253,7 @@ def find_uncaptured_kind_warnings(
 
 
 def _warn_about_missing_creation_times(clusters: Sequence[AzCluster]) -> Iterator[Problem]:
-    """Warn of the clusters with several nodes of a pool without a creation time: their order is unknown."""
+    """Warn of clusters with several nodes without a creation time in one pool: the order of these is unknown."""
     without_times: list[AzCluster] = []
     for cluster in clusters:
         pools = [node.pool for node in cluster.nodes if not node.created_at]

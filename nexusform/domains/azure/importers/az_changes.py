@@ -110,10 +110,10 @@ class ResourcesAfterChanges(Struct, frozen=True):
 
 def apply_changes(items: AzResources, changes: Sequence[ToolChange], findings: list[Problem]) -> ResourcesAfterChanges:
     """Apply the changes, in creation order, to the resources of an export."""
-    overlay = _ChangedSite(items, findings)
+    changed_site = _ChangedSite(items, findings)
     for change in changes:
-        overlay.apply_change(change)
-    return overlay.build_result()
+        changed_site.apply_change(change)
+    return changed_site.build_result()
 
 
 class _ChangedSite:
@@ -153,7 +153,7 @@ class _ChangedSite:
         remaining_clusters = [self.bodies[CLUSTERS][owner] for owner in owners if owner in self.bodies[CLUSTERS]]
         cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
         return ResourcesAfterChanges(
-            # Of these clusters an empty list of pools is complete.
+            # Pools of these clusters were removed, so an empty list of their pools is complete.
             items=replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names),
             pools=tuple(self.pools),
             recreated_ids=frozenset(self.recreated_ids),
@@ -193,8 +193,8 @@ class _ChangedSite:
         self.bodies[change.kind][key] = self._update_item(change, key) if exists else self._create_item(change, key)
 
     def _find_id_key(self, change: ToolChange) -> str | None:
-        """Return the lower-case ARM id of the changed object, for a new one a made-up id. Return None after a report of
-        an ambiguous object or a pool without cluster, and for a pool deleted with its cluster.
+        """Return the lower-case ARM id of the changed object; a new one gets a made-up id. Return None for a pool
+        deleted with its cluster. An ambiguous object and a pool without cluster are reported, also with None.
         """
         if change.kind != POOLS:
             return self._find_or_build_id_key(change.kind, change.names[-1], change.id, change)
@@ -212,8 +212,8 @@ class _ChangedSite:
         return None
 
     def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
-        """Return the lower-case ARM id of an object: `arm_id`, else the one found by name, else a made-up one for a new
-        object. Several of one name are distinguished by location; return None, with a report, if several are left.
+        """Return the lower-case ARM id of an object: `arm_id`, else the id found by name, else a made-up one. Among
+        objects of the same name choose by location; report the change and return None if several remain.
         """
         if arm_id:
             return normalize_id(arm_id)
@@ -313,8 +313,8 @@ class _ChangedSite:
         return ArmItem(change.file, (change.address,), body, self.findings)
 
     def _set_location(self, change: ToolChange, body: dict[str, Any]) -> None:
-        """Keep a known location of a new object; if it has none, set the location of the only site. Remove any other,
-        and report the object if the inventory has locations.
+        """Set the location in the body of a new object. A location of the inventory stays. A missing one becomes
+        the one of the only site. Otherwise the body has no location; report this if the inventory has locations.
         """
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:

@@ -103,9 +103,9 @@ class _ExportReader:
         self.known: dict[tuple[str, str], ArmItem] = {}  # the first item by kind and lower-case id
         self.repeated: list[ArmItem] = []  # identical ones read again
         self.export_times: list[tuple[str, Any]] = []  # file and time
-        self.unreadable_kinds: set[str] = set()
-        self.listed_kinds: set[str] = set()
-        self.incomplete_kinds: set[str] = set()
+        self.unreadable_kinds: set[str] = set()  # with an unreadable file
+        self.listed_kinds: set[str] = set()  # with a complete list, possibly empty
+        self.incomplete_kinds: set[str] = set()  # with a truncated list
 
     def read_file(self, name: str, content: bytes, kind: str) -> None:
         """Read the resources of a file. `kind` follows from its name; ANY: the name is unknown, so contents decide."""
@@ -188,9 +188,7 @@ class _ExportReader:
 
 
 def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
-    """Find clusters with captured agent pools but missing in the list of clusters, by name. Azure ignores the case of
-    names, so they are compared in lower case.
-    """
+    """Find clusters with captured agent pools but missing in the list of clusters, by name. Azure ignores its case."""
     if "kubernetes_clusters" not in listed_kinds:
         return ()  # without a list, none is missing in it
     known_names = {str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"]}
@@ -204,7 +202,7 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: 
 
 
 def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Problem]]:
-    """Parse a file: JSON (also several documents, or one per line), or YAML by its suffix."""
+    """Parse a JSON file, or a YAML file by its suffix. Return its data (a list for several documents) and problems."""
     if not name.lower().endswith(_YAML):
         data, problem = parse_json(name, content)
         return data, [] if problem is None else [problem]
@@ -216,8 +214,8 @@ def _parse_json_or_yaml_file(name: str, content: bytes) -> tuple[Any, list[Probl
 
 
 def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
-    """Add a warning about each type of resource not read, and one about all objects of Kubernetes. `unread`: an item by
-    type ("" without one), or by the kind of a Kubernetes object.
+    """Add a warning about each type of resource not read, and one about all objects of Kubernetes. `unread` has one
+    item of each ARM type ("": without a type) and of each Kubernetes kind.
     """
     kubernetes_objects = {name: item for name, item in unread.items() if name and not _has_type(item)}
     for type_name, item in unread.items():
@@ -236,7 +234,7 @@ def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
 def find_resource_kind(item: ArmItem) -> str | None:
     """Find the kind of a resource by its type, else by the type in its id. Return None if it is unknown or missing."""
     if item.read_value("kind") == "Node" and isinstance(item.read_value("metadata"), Mapping):
-        return NODES
+        return NODES  # an object of Kubernetes, not an Azure resource
     type_name = get_text(item.read_value("type")).lower()
     if type_name.startswith(_PROVIDER):
         return KIND_OF_TYPE.get(type_name.removeprefix(_PROVIDER))

@@ -303,7 +303,7 @@ class _SiteImport:
         return records
 
     def _build_node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:
-        """Build the record of one node, and count it; without `node` it is missing on the site, and has no machine."""
+        """Build the record of one node, and count it. Without `node` it is missing on the site: it has no machine."""
         record: dict[str, Any] = {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
@@ -324,7 +324,7 @@ class _SiteImport:
         return {**record, "vm_sku_name": sku.name, **location, "platform_name": node.name}
 
     def _add_capacity_beyond_sku(self, node: AzNode, machine: str, sku: VmSku) -> None:
-        """Record the capacity of a node beyond its VM SKU as occupied, in whole GiB, on the SKU's number of cells."""
+        """Record the capacity of a node beyond its VM SKU as occupied: in whole GiB, in as many cells as of the SKU."""
         excess = AzVmSize(
             cpu_cores=max(node.shape.cpu_cores - sku.host_vcpus, 0),
             memory_gib=max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
@@ -338,11 +338,11 @@ class _SiteImport:
         """Build machine, rack and zone of a VM; None without a placement."""
         if placement is None:
             return {"machine": None, "rack": None, "availability_zone": None}
-        zone = self.zones.get(placement.rack, placement.availability_zone)  # the zone of an unlisted rack is recorded
+        zone = self.zones.get(placement.rack, placement.availability_zone)  # of an unlisted rack: the recorded zone
         return {"machine": placement.machine, "rack": placement.rack, "availability_zone": zone}
 
     def _build_virtual_machines(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
-        """Build the plain VMs, each with its sort key: time of creation, then name."""
+        """Build the VMs outside clusters, each with its sort key: time of creation, then name."""
         # Collect possible targets of placement hints by name; a rack takes precedence, then a machine.
         racks = {rack.name: ("nexus_rack", f"{self.name}/{rack.name}") for rack in self.site.racks}
         machines = {
@@ -401,7 +401,7 @@ class _SiteImport:
         self._add_occupied_machine_capacity(name, placement.machine, shape)
 
     def _add_occupied_machine_capacity(self, name: str, machine: str, shape: AzVmSize) -> None:
-        """Record occupied capacity on a machine."""
+        """Record occupied capacity on a machine, in unknown NUMA cells."""
         entry = {"name": name, **asdict(shape), "numa_cells": max(shape.numa_cells, 1), "cells": None}
         self.occupied.setdefault(machine, []).append(entry)
 
@@ -456,17 +456,15 @@ def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[s
 
 def build_pool_object(cluster_id: str, name: str, pool_arguments: Mapping[str, Any]) -> ImportedSiteObject:
     """Build an agent pool as a separate object, without nodes, from the arguments of its block."""
-    arguments = dict(pool_arguments)
+    arguments, pool_id = dict(pool_arguments), f"{cluster_id}/{name}"
     attributes = {
-        "id": f"{cluster_id}/{name}",
+        "id": pool_id,
         "kubernetes_cluster_id": cluster_id,
         "name": name,
         "node_count": arguments.pop("count"),
         **arguments,
     }
-    return ImportedSiteObject(
-        POOL, f"{cluster_id}/{name}", attributes, {("kubernetes_cluster_id",): (CLUSTER, cluster_id)}
-    )
+    return ImportedSiteObject(POOL, pool_id, attributes, {("kubernetes_cluster_id",): (CLUSTER, cluster_id)})
 
 
 def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> ImportedSiteObject:
@@ -536,7 +534,9 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
 
 
 def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) -> str | None:
-    """Find the owner of a cordon, as recorded before, else by request or message of Azure; None without a cordon."""
+    """Find the owner of a cordon; None without a cordon. The recorded owner of the same cordon stays. Else it is
+    nexusform if requested, Azure if its message reports a degraded machine, and otherwise unknown (OTHER).
+    """
     if record["cordon_status"] != CORDONED_STATUS:
         return None
     was_cordoned = before.get("cordon_status") == CORDONED_STATUS
@@ -549,7 +549,7 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
 
 
 def build_site_note(inventory: AzInventory) -> Values:
-    """Build the note for state of a site: its supplies and its subscription, if known."""
+    """Build the note of a site, private data in the state: its networks and versions, and its subscription if known."""
     subscription = omit_empty({SUBSCRIPTION_KEY: inventory.subscription_id})
     return {**build_site_resources_note(inventory.supplies), **subscription}
 

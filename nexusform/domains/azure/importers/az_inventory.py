@@ -107,7 +107,7 @@ def read_sites(
 def _report_uncaptured_kinds(
     items: AzResources, inventories: Sequence[AzInventory], findings: list[Problem], *, numbers_nodes: bool = True
 ) -> None:
-    """Report kinds missing in the export; optional ones only without errors. `numbers_nodes`: creation times matter."""
+    """Report missing kinds, the optional ones only without errors. `numbers_nodes`: also missing creation times."""
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
         findings += find_uncaptured_kind_warnings(items, inventories, numbers_nodes=numbers_nodes)
@@ -116,7 +116,7 @@ def _report_uncaptured_kinds(
 def read_changed_sites(
     documents: Documents, changes: Sequence[ToolChange], machine_sku_by_id: Mapping[str, str]
 ) -> tuple[tuple[AzSite, ...], ResourcesAfterChanges, tuple[Problem, ...]]:
-    """Read the sites of an export with another tool's changes applied. New VMs have no machine: not reported."""
+    """Read the sites of an export with another tool's changes applied."""
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
     changed = apply_changes(items, changes, findings)
@@ -125,7 +125,7 @@ def read_changed_sites(
         AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at))
         for name, site_items in sorted(changed_items.items())
     ]
-    findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
+    findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]  # new VMs have no machine yet
     return tuple(sites), changed, _sort_and_limit_findings(findings)
 
 
@@ -387,11 +387,11 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
 
 
 def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
-    """Find pools with fewer nodes than their count, if both were captured: initial counts may be outdated."""
+    """Find pools with fewer nodes than their count. Skip clusters and pools with nodes or counts not captured."""
     if not cluster.has_node_list:
         return  # its nodes are unknown
     node_counts = Counter(node.pool for node in cluster.nodes)
-    # Requested number of nodes by pool; without a list of pools only that of the control plane is current.
+    # Requested number of nodes by pool. Without a list of pools, their initial counts may be outdated.
     counts = {CONTROL_PLANE: cluster.control_plane_count}
     if cluster.has_pool_list:
         counts |= {pool.name: pool.count for pool in cluster.pools}

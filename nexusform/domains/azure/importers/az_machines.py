@@ -58,7 +58,7 @@ def find_role_in_sku(sku_id: str | None) -> str | None:
 
 
 def parse_sku_size(sku_id: str | None) -> MachineSku | None:
-    """Parse cores and memory in a SKU id (`Controller_DellR650_8C_128GB_2d8n`) as hardware of one cell, else None."""
+    """Parse cores and memory in a SKU id (`Controller_DellR650_8C_128GB_2d8n`), assuming one cell; None if absent."""
     match = _SIZE_IN_SKU.search(extract_name(sku_id).lower())
     if match is None:
         return None
@@ -96,7 +96,7 @@ def _build_rack(item: ArmItem, name: str, rack_id: str) -> AzRack:
 
 
 def select_compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachine]) -> tuple[AzRack, ...]:
-    """Select the racks without empty aggregator racks, sorted by name."""
+    """Select all racks except aggregator racks without machines, sorted by name."""
     used_racks = {machine.rack for machine in machines}
     selected = []
     for rack in sorted(racks.values(), key=attrgetter("name")):
@@ -118,8 +118,8 @@ class MachineReadOptions(Struct, frozen=True):
 
 
 def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict[str, AzMachine]:
-    """Read the machines by lower-case id; report and skip those without name, rack or slot, and second ones of a name.
-    Return {} for a truncated list, also reported.
+    """Read the machines by lower-case id. Report and skip a machine without name, rack or slot, and a second one of a
+    name. Report a truncated list, and return {}.
     """
     options = replace(options, by_sku_id={key.strip().lower(): sku for key, sku in options.by_sku_id.items()})
     item_list = list(items)
@@ -196,7 +196,7 @@ def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMa
 
 
 def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
-    """Read the facts of a machine, by name of the fact; report absent ones: the machine then counts as not ready."""
+    """Read the facts of a machine by name. Report absent ones; the machine then counts as not ready."""
     facts = get_default_facts()
     absent: list[str] = []
     for fact in EXPORTED_FACTS:
@@ -217,8 +217,9 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
 
 
 def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str]:
-    """Find hardware and role of the server in a slot, from the list of rack SKUs; compute-plane if it is not there."""
-    return rack_skus.get(normalize_id(extract_name(rack.rack_sku_id)), {}).get(slot, (None, COMPUTE))
+    """Find machine SKU and role of the server in a slot of a rack SKU; (None, COMPUTE) if it is not listed there."""
+    servers_by_slot = rack_skus.get(normalize_id(extract_name(rack.rack_sku_id)), {})
+    return servers_by_slot.get(slot, (None, COMPUTE))
 
 
 def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:

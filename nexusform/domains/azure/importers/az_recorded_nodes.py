@@ -61,11 +61,11 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
 
 
 def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Return the recorded nodes with the POOL_ARGUMENTS of clusters and pools in `objects`; None for other pools."""
-    other_pools = collect_recorded_nodes(objects)
+    """Return the recorded nodes by pool, with the POOL_ARGUMENTS of the pool in `objects`; None for a missing one."""
+    pools_of_objects = collect_recorded_nodes(objects)
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
-    for key in dict.fromkeys([*recorded_nodes, *other_pools]):
-        arguments = other_pools.get(key, RecordedPoolNodes()).arguments
+    for key in dict.fromkeys([*recorded_nodes, *pools_of_objects]):
+        arguments = pools_of_objects.get(key, RecordedPoolNodes()).arguments
         if arguments is not None:
             arguments = select_members(arguments, POOL_ARGUMENTS)
         pools[key] = replace(recorded_nodes.get(key, RecordedPoolNodes()), arguments=arguments)
@@ -118,8 +118,8 @@ def _assign_predicted_numbers(
 def locate_vms_on_unlisted_machines(
     sites: Iterable[AzSite], objects: Sequence[Mapping[str, Any]]
 ) -> tuple[AzSite, ...]:
-    """Return the sites with the VMs on unlisted machines placed there, as far as their racks are in `objects` of state:
-    absence in an incomplete list does not mean that a machine was removed.
+    """Return the sites with a placement for VMs on unlisted machines, since an incomplete list may lack an existing
+    machine. The racks of the machines come from `objects` in state; without a rack a VM stays unplaced.
     """
     locations = _collect_recorded_locations(objects)
     located_sites = []
@@ -137,7 +137,7 @@ def locate_vms_on_unlisted_machines(
 
 
 def _locate_vm(vm: _Vm, site: str, locations: Mapping[tuple[str, str], AzVmLocation]) -> _Vm:
-    """Return a VM with the recorded location of its unlisted machine; other VMs, and without a record, as they are."""
+    """Return a VM with the recorded location of its unlisted machine. Without a record the VM is unchanged."""
     location = locations.get((site, vm.unlisted_machine))
     return vm if location is None else replace(vm, placement=location, unlisted_machine="")
 

@@ -5,7 +5,6 @@ are ARM ids as captured, `created_at` is "" if unknown.
 import re
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -196,7 +195,7 @@ class AzInventory(Struct, frozen=True):
         """VMs and nodes on machines that the list of machines lacks."""
         nodes = chain.from_iterable(cluster.nodes for cluster in self.clusters)
         vms: list[AzNode | AzVirtualMachine] = [*nodes, *self.virtual_machines]
-        return list(filter(attrgetter("unlisted_machine"), vms))
+        return [vm for vm in vms if vm.unlisted_machine]
 
 
 def format_names(items: Iterable[Any], max_items: int) -> str:

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Severity
@@ -96,7 +96,7 @@ def _build_network_names(networks: Sequence[_Network]) -> dict[str, str]:
 
 
 def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
-    """Read the runtime version of the only Nexus cluster; None if there is none or several."""
+    """Read the runtime version of the only Nexus cluster and the upgrades offered to it; None if unknown."""
     if len(clusters) != 1:
         return None
     version = clusters[0].read_text("clusterVersion", "")
@@ -115,20 +115,21 @@ def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
     v1.33.4-4.7.0, supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`. Without bundles the minor version counts.
     """
     version = minor.read_text("version", "")
-    first, *bundles = minor.read_text("description", "").split(_BUNDLE_KEY)
+    parts = minor.read_text("description", "").split(_BUNDLE_KEY)  # all parts but the first begin with a name
     parsed = []
     # The end of availability precedes the name of its bundle, the end of support follows it.
-    for text, previous in zip(bundles, [first, *bundles], strict=False):
-        if bundle := _BUNDLE_NAME.match(text):
-            support_end = find_group(_SUPPORT_END, text.partition(_NEXT_BUNDLE)[0])
-            availability_end = find_group(_AVAILABILITY_END, previous.rpartition(_NEXT_BUNDLE)[2])
+    for before_name, from_name in pairwise(parts):
+        if bundle := _BUNDLE_NAME.match(from_name):
+            support_end = find_group(_SUPPORT_END, from_name.partition(_NEXT_BUNDLE)[0])
+            availability_end = find_group(_AVAILABILITY_END, before_name.rpartition(_NEXT_BUNDLE)[2])
             parsed.append((bundle[1], support_end, availability_end))
-    if parsed or version:
-        yield from parsed or [(version, "", "")]
+    if version and not parsed:
+        parsed.append((version, "", ""))
+    yield from parsed
 
 
 def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
-    """Read the networks with their IPv4 host addresses, None without a valid prefix. The platform reserves some."""
+    """Yield id, name and number of IPv4 host addresses of each network; the number is None without a valid prefix."""
     for name, item in iterate_named_items(items):
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
@@ -145,7 +146,7 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     if not kinds:
         return None
     entries: list[tuple[str, str]] = []  # lower-case id, and reason
-    for network in chain.from_iterable(map(items.list_resources, kinds)):
+    for network in (item for kind in kinds for item in items.list_resources(kind)):
         network_id = normalize_id(network.read_text("id", ""))
         entries.append((network_id, _explain_unusable_network(network)))
     types = tuple(kind.replace("_", "") for kind in kinds)  # l3networks for l3_networks
@@ -153,7 +154,7 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
 
 
 def _explain_unusable_network(network: ArmItem) -> str:
-    """Describe the state of a network without success, "" if it is usable or unknown."""
+    """Describe why VMs cannot use a network: its failed state and the message, "" if it is usable or unknown."""
     for state in map(network.read_text, ("provisioningState", "detailedStatus")):
         if state in _UNUSABLE_STATES:
             return f"{state}{enclose(': ', network.read_text('detailedStatusMessage'))}"

@@ -67,7 +67,7 @@ class NodeReading:
         known_names = (pool.name for pool in (*cluster.pools, *initial))  # initial: in the body of the cluster
         # Ids ignore case: take the name as in the body of the pool.
         self.pool = next((name for name in known_names if name.lower() == pool_name.lower()), pool_name)
-        self.is_pool_derived = False
+        self.is_pool_derived = False  # True: derived from the name of the node
         if not self.pool and _is_control_plane(item, name):
             self.pool = CONTROL_PLANE
         elif not self.pool:  # a worker exported before API 2024-07
@@ -94,7 +94,7 @@ class ClusterNodes:
         for name, node in iterate_named_items(item.read_objects("nodes")):
             by_name.setdefault(name, []).append(NodeReading(node, name, cluster, initial))
         self.nodes: list[NodeReading] = []
-        self.duplicates: list[NodeReading] = []
+        self.duplicates: list[NodeReading] = []  # further records of a node name, on other machines
         for records in by_name.values():
             first, *further_records = self._merge_duplicate_nodes(records)
             self.nodes.append(first)
@@ -148,13 +148,15 @@ def report_unlisted_pools(clusters: Iterable[tuple[ClusterNodes, Iterable[AzPool
 
 
 def _is_control_plane(item: ArmItem, name: str) -> bool:
-    """Return True for a node of the control plane, by its role, else by its name: names of workers have `-md-`."""
+    """Return True for a node of the control plane: by its role, or else by its name (workers have `-md-` in theirs)."""
     role = item.read_text("role")  # absent in older exports
     return role.lower() == "controlplane" if role is not None else _WORKER_SUFFIX.search(name) is None
 
 
 def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> str:
-    """Return the pool in a worker's name: by number of an initial pool, else the longest known name, else the rest."""
+    """Return the pool in a worker's name: by number (`-agentpool2-md-`: the second initial pool), else the longest
+    known pool name in it, else the text between cluster name and hash.
+    """
     text = name.lower()
     match = _NUMBERED_POOL.search(text)
     number = int(match[1]) if match is not None else 0  # the initial pools are numbered from 1
@@ -439,7 +441,7 @@ def read_clusters(
 def _read_clusters_with_agent_pools(
     items: Iterable[ArmItem], pools: Mapping[str, list[AzPool]], clusters_with_pool_files: AbstractSet[str]
 ) -> Iterator[tuple[ClusterNodes, list[AzPool] | None]]:
-    """Read every distinct cluster (report others of its name) with its captured agent pools, None without a list."""
+    """Yield every cluster with its captured agent pools, None without a list. Report further clusters of a name."""
     for name, item in iterate_unique_items(items, "cluster"):
         cluster_id = item.read_text("id", name)
         captured = pools.get(normalize_id(cluster_id))
@@ -545,4 +547,5 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
 
 
 def _read_hint(item: ArmItem) -> AzHint:
+    """Read a placement hint; the names are in the order of its fields."""
     return AzHint(*(item.read_text(name, "") for name in ("hintType", "resourceId", "schedulingExecution", "scope")))

@@ -28,7 +28,7 @@ def build_cluster_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """List the pools of a cluster in the order of their blocks."""
+    """Yield name and arguments of each pool of a cluster, in the order of its blocks; sorted if it is unknown."""
     pools = get_mapping(values, "agent_pool")
     for name in values.get("agent_pool_order") or sorted(pools):
         if name in pools:
@@ -36,9 +36,7 @@ def list_pools(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
 
 
 def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the `properties` of an agent pool in an Azure body, from the arguments of an `agent_pool` block (`count`)
-    or of a nexus_agent_pool (`node_count`).
-    """
+    """Build the `properties` of a pool from an `agent_pool` block (`count`) or a nexus_agent_pool (`node_count`)."""
     labels, taints = get_mapping(values, "labels"), get_list(values, "taint")
     settings = get_mapping(values, "upgrade_settings")
     upgrade = {
@@ -61,7 +59,7 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the `properties` of a new pool, with its hugepages: one size; Azure accepts them on creation only."""
+    """Build the `properties` of a new pool. Its hugepages have one size, and Azure accepts them on creation only."""
     declared = get_mapping(values, "kubelet", "extended_resources")  # such as {"hugepages-1Gi": "8Gi"}
     body = build_pool_properties(values)
     for name, (page_bytes, azure_size) in _PAGE_SIZES.items():
@@ -87,12 +85,12 @@ def build_vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"cpuCores": values["cpu_cores"], "memorySizeGB": values["memory_gib"], "storageProfile": {"osDisk": disk}}
 
 
-def build_placement_hints(values: Mapping[str, Any], resource_id: Callable[[str], Any]) -> list[dict[str, Any]]:
-    """Build the placement hints of a VM; `resource_id` maps a nexusform id to the value to write."""
+def build_placement_hints(values: Mapping[str, Any], convert_id: Callable[[str], Any]) -> list[dict[str, Any]]:
+    """Build the placement hints of a VM. `convert_id` converts the nexusform id of a target to the value to write."""
     return [
         {
             "hintType": hint["hint_type"],
-            "resourceId": resource_id(str(hint["resource_id"])),
+            "resourceId": convert_id(str(hint["resource_id"])),
             "schedulingExecution": hint["scheduling_execution"],
             "scope": hint["scope"],
         }
@@ -106,7 +104,7 @@ def _build_zones(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_opaque_body(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the opaque body of an azure block, {} if absent or unknown."""
+    """Return the body in an azure block, sent to Azure as it is; {} if absent or unknown."""
     return dict(get_known_mapping(values, "azure", "body"))
 
 
@@ -164,7 +162,7 @@ def has_requested_values(observed: Any, requested: Any) -> bool:
         if not isinstance(observed, list) or len(observed) != len(requested):
             return False
         return all(_contains_requested_element(observed, element) for element in requested)
-    is_absent = None in (requested, observed) and not requested and not observed
+    is_absent = None in (requested, observed) and not requested and not observed  # None equals "", 0 and False
     return is_absent or bool(observed == requested)
 
 

@@ -109,7 +109,7 @@ def _assign_resources_to_only_site(
 
 
 def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_by_id: Mapping[str, str]) -> str | None:
-    """Find the site of a resource by location (`names`), Nexus cluster, rack or parent; None if unknown."""
+    """Find the site of a resource by location (`names`), Nexus cluster, or rack or parent (`site_by_id`), or None."""
     if kind == "clusters":  # a Nexus cluster names its site
         return item.read_text("name")
     location = read_extended_location(item)

@@ -7,7 +7,7 @@ references of the configuration, across modules.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise, takewhile
+from itertools import pairwise, takewhile
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -61,9 +61,8 @@ def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[ToolChange, ..
     document, problem = parse_json(file, content)
     if problem is not None:
         is_binary = content.startswith(b"PK")  # a saved plan is a zip file
-        detail = (
-            f"this is a saved plan, not its JSON form. {_SHOW_HINT}" if is_binary else f"{problem.detail} {_SHOW_HINT}"
-        )
+        reason = "this is a saved plan, not its JSON form." if is_binary else problem.detail
+        detail = f"{reason} {_SHOW_HINT}"
         return (), [Problem((), _NOT_A_PLAN, detail, file=file, line=problem.line, column=problem.column)]
     reason = _explain_invalid_plan(document)
     if reason:
@@ -128,7 +127,7 @@ class _PlanReader:
             self._report("", NOT_PREDICTED, detail, is_warning=True)
 
     def _report_unread_type(self, value: Mapping[str, Any]) -> None:
-        """Report a change of an unread type with effects on placement. It is an error if no other change is read."""
+        """Report a change of a type not read but with effects on placement: as a warning if other changes are read."""
         change, tool_type = get_mapping(value, "change"), get_text(value, "type")
         type_name = get_text(get_mapping(change, "after") or get_mapping(change, "before"), "type").partition("@")[0]
         is_unread = tool_type in _UNREAD and type_name.lower() in _UNREAD[tool_type]
@@ -159,7 +158,7 @@ class _PlanReader:
         dependencies: dict[str, list[str]] = {}
         for change in change_list:
             # A dependency without a change was reported.
-            dependencies[change.address] = list(filter(by_address.__contains__, change.dependencies))
+            dependencies[change.address] = [address for address in change.dependencies if address in by_address]
         if find_cycles(dependencies, position):
             self._report("configuration", SHAPE, "its resources refer to each other in a cycle.")
             return ()
@@ -212,7 +211,7 @@ class _PlanReader:
         )
 
     def _read_body(self, entry: _ResourceChange) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
-        """Return the body, and the reason of each unknown value by path; report a malformed body and return {}, {}."""
+        """Return the body, and the reason of each unknown value by path. Report a malformed body; return {} and {}."""
         body, unknown = entry.values.get("body"), get_value_at_path(entry.change, "after_unknown", "body")
         if isinstance(body, str):
             try:
@@ -266,7 +265,7 @@ class _PlanReader:
         return ""
 
     def _is_created_after(self, entry: _ResourceChange, other: _ResourceChange) -> bool:
-        """Return True if the entry's block depends on the other's, within one instance of each common module."""
+        """Return True if the entry's block depends on the other's, within the same instance of each shared module."""
         if entry.block == other.block or other.block not in self.references.find_dependencies(entry.block):
             return False
         shared_instances = _count_shared_modules(entry.modules, other.modules)
@@ -278,7 +277,7 @@ class _PlanReader:
 
 
 def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
-    """Count the module instances common to two paths, from the root."""
+    """Count the equal first steps of two module paths."""
     shared = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
     return len(list(shared))
 
@@ -328,9 +327,9 @@ def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -
 
 
 def _describe_wrong_field(name: str, expected: str, value: Any, excerpt: str = "") -> str:
-    return (
-        f'its "{name}" must be {expected} and is {excerpt or ("missing" if value is None else describe_type(value))}.'
-    )
+    """Describe a wrong field by the type of its value, or by an excerpt of the value."""
+    description = excerpt or ("missing" if value is None else describe_type(value))
+    return f'its "{name}" must be {expected} and is {description}.'
 
 
 def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
@@ -375,11 +374,11 @@ class _ReferenceIndex:
     """References between the resource blocks of a configuration, across modules."""
 
     def __init__(self, configuration: Any) -> None:
-        self.malformed: list[tuple[str, str]] = []
+        self.malformed: list[tuple[str, str]] = []  # path and problem of each malformed part
         root = get_value_at_path(configuration, "root_module")
-        self._blocks: dict[Block, Mapping[str, Any]] = {}
-        self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}
-        self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
+        self._blocks: dict[Block, Mapping[str, Any]] = {}  # resources by module path and address
+        self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}  # outputs of each module by its path
+        self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}  # `module` block of each module by its path
         self._index_module(path=(), module=self._check_part_type("root_module", root, Mapping, default={}))
         self._dependencies: dict[Block, frozenset[Block]] = {}  # of blocks read before
 
@@ -398,7 +397,7 @@ class _ReferenceIndex:
             self._index_module((*path, name), inner)
 
     def _check_part_type(self, path: str, part: Any, kind: type, default: Any) -> Any:
-        """Return a part of the expected type; `default` if absent or malformed (recorded: the order depends on it)."""
+        """Return a part of the expected type, else `default`. A malformed part is recorded: the order depends on it."""
         if part is None or isinstance(part, kind):
             return part or default
         expected = "a list" if kind is list else "an object"
@@ -406,7 +405,7 @@ class _ReferenceIndex:
         return default
 
     def find_blocks(self, block: Block, argument: str) -> set[Block]:
-        """Find the blocks referenced by an argument of a block."""
+        """Find the blocks referenced by an argument of a block, or by for_each, the source of each.value in it."""
         resource = self._blocks.get(block, {})
         expression = get_value_at_path(resource, "expressions", argument)
         names = [*_list_references(expression), *_list_references(resource.get("for_each_expression"))]
@@ -421,11 +420,11 @@ class _ReferenceIndex:
         return dependencies
 
     def _find_direct_dependencies(self, block: Block) -> set[Block]:
-        """Find the blocks in the expressions and depends_on of a block and of its modules."""
+        """Find the blocks in the expressions and depends_on of a block, and in the depends_on of its modules."""
         path, _ = block
         resource = self._blocks.get(block, {})
-        parts = map(resource.get, ("expressions", "for_each_expression", "count_expression"))
-        names = list(chain.from_iterable(map(_list_references, parts)))
+        parts = [resource.get(name) for name in ("expressions", "for_each_expression", "count_expression")]
+        names = [reference for part in parts for reference in _list_references(part)]
         blocks = self._resolve_references_to_blocks(path, [*names, *list_texts(resource, "depends_on")])
         for depth in range(len(path), 0, -1):
             call = self._calls.get(path[:depth], {})
@@ -460,7 +459,7 @@ class _ReferenceIndex:
         return blocks
 
     def _list_output_references(self, path: tuple[str, ...], output: str) -> list[tuple[tuple[str, ...], str]]:
-        """List the references of a module output; without an output, all resources of the module."""
+        """List the references of a module output as (module path, name). If it is not declared, list all resources."""
         declaration = self._outputs.get(path, {}).get(output)
         if isinstance(declaration, Mapping):
             names = _list_references(declaration.get("expression"))

@@ -97,7 +97,7 @@ def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Pr
 
 
 def verify_absence_in_azure(settings: Mapping[str, Any], requests: Sequence[ReadRequest]) -> None:
-    """Raise ProviderProblem unless these unlisted objects do not exist in Azure."""
+    """Raise ProviderProblem if one of these unlisted objects exists in Azure."""
     from nexusform.domains.azure.providers.azure_subscription import AzureSubscription, verify_absence
 
     with ExitStack() as exit_stack:
@@ -105,7 +105,7 @@ def verify_absence_in_azure(settings: Mapping[str, Any], requests: Sequence[Read
 
 
 def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[str, bytes]]]:
-    """Read the current bodies of a subscription, by kind as files of an export. Raises ProviderProblem."""
+    """Read the resources of a subscription as files (name, content) of an export, by kind. Raises ProviderProblem."""
     from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
     with ExitStack() as exit_stack:
@@ -113,8 +113,8 @@ def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[s
 
 
 def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """List the URLs to which settings send the environment's credentials: the named subscription, unless the
-    environment names the same. Raises ProviderProblem.
+    """List the URLs receiving the environment's credentials because of these settings: the named subscription. Return
+    () if the environment names the same one. Raises ProviderProblem.
     """
     from nexusform.domains.azure.providers.azure_subscription import read_endpoint
 

@@ -53,22 +53,22 @@ _CORDON_ARGUMENTS: Final = frozenset({"cordoned", "cordon_status", "evacuate", "
 
 
 def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
-    """Build the request of an action. Azure's safeguards apply; Replace has the body of the azure block."""
+    """Build the request of a machine action. Its body has default fields and those of the azure block."""
     action = str(planned["action"])
-    verb, body, expected = _REQUESTS[action]
-    further = get_mapping(planned, "azure", "body")
+    verb, default_body, expected = _REQUESTS[action]
+    block_body = get_mapping(planned, "azure", "body")
     return ArmChange(
         verb=verb,
         target=ArmTarget(MACHINES, extract_resource_group(arm_id), (arm_id.rpartition("/")[2],)),
-        body={**body, **further} if body is not None else None,  # None: the action takes no body
+        body=None if default_body is None else {**default_body, **block_body},  # None: the action takes no body
         expected=expected,
         time_limit=ACTION_KINDS[action].minutes * 60.0,
     )
 
 
 def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> ChangeResult:
-    """Run an action to its end and return its result for state. Raises ProviderProblem; after an accepted action
-    without success, with attributes for the state and the result Failed.
+    """Run an action to its end and return its result for state. Raises ProviderProblem. If an accepted action fails,
+    the problem has the attributes for the state, with the result Failed.
     """
     planned = dict(request.planned_attributes)
     started = read_clock()
@@ -78,13 +78,12 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
     run = find_action_run(arm.get_body(change.target), change.verb, marker="")
-    return ChangeResult(
-        record_result(planned, str(run.get("startTime") or started), str(run.get("endTime") or read_clock()), SUCCEEDED)
-    )
+    start, end = str(run.get("startTime") or started), str(run.get("endTime") or read_clock())
+    return ChangeResult(record_result(planned, start, end, SUCCEEDED))
 
 
 def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any]:
-    """Find the newest run of an action in a body; {} if not newer than `marker`, the start of an earlier one or ""."""
+    """Find the newest run of an action. Return {} if none is newer than `marker`, the start of an earlier run or ""."""
     action_name = verb.value.replace("_", "")
     matching = []
     for run in list_mappings(body, "properties", "actionStates"):
@@ -136,7 +135,7 @@ class MachineActionClient(ArmClient):
             was_sent = True  # the operation is unknown: its run decides
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait only for an action with a visible effect; the operation decides about others."""
+        """Wait for the visible effect of an action. An action without one (`expected` None) is done with its run."""
         if change.expected is not None:
             super()._wait_until_visible(change, step, etag_before, succeeded=succeeded)
 
@@ -167,7 +166,7 @@ class MachineActionClient(ArmClient):
 
 
 def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
-    """Build the request of an action. It does not stop workloads: nodes are drained in their clusters."""
+    """Build the request that cordons or uncordons a machine. Its VMs keep running: clusters drain their own nodes."""
     target = ArmTarget(MACHINES, extract_resource_group(arm_id), (request.name,))
     if request.action is CordonAction.UNCORDON:
         return ArmChange(ArmOperation.UNCORDON, target, expected={_STATUS: UNCORDONED})

@@ -141,7 +141,7 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
 
 
 def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
-    """Build the VM-releasing part of a step: of the changes to its final object, the deletions and count reductions."""
+    """Build the VM-releasing changes of a step: deletions and count reductions on the way to its final object."""
     for change in build_azure_changes(replace(request, planned=request.final_attributes, is_release=False), context):
         if change.verb is ArmOperation.DELETE:
             yield change
@@ -155,9 +155,9 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
         _require_azure_block(target, values)
     if kind == CLUSTER:
         properties = build_cluster_properties(values)
-        opaque = {name: get_mapping(read_opaque_body(pool), "properties") for name, pool in list_pools(values)}
+        azure_blocks = {name: get_mapping(read_opaque_body(pool), "properties") for name, pool in list_pools(values)}
         properties["initialAgentPoolConfigurations"] = [
-            merge_bodies(opaque[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
+            merge_bodies(azure_blocks[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
         ]
     elif kind == POOL:
         properties = build_new_pool_properties(values)
@@ -168,7 +168,7 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
 
 
 def _build_create_change(target: ArmTarget, properties: Values, values: Values, common_fields: Values) -> ArmChange:
-    """Build a create request: nexusform's properties over the body of the azure block."""
+    """Build a create request: `properties` over the body of the azure block, over `common_fields`."""
     body = merge_bodies(merge_bodies(common_fields, read_opaque_body(values)), {"properties": properties})
     return ArmChange(ArmOperation.CREATE, target, body)
 
@@ -254,8 +254,8 @@ def compute_max_unavailable(values: Values, count: int) -> int:
 def _build_update(
     target: ArmTarget, expected: Values, prior: Values, planned: Values, reduction: Values | None = None
 ) -> Iterator[ArmChange]:
-    """Build the update of an existing resource: `expected`, the changed properties, and the changed part of its azure
-    block; nothing without changes. `reduction`: as of ArmChange.
+    """Build the update of an existing resource: its changed properties (`expected`) and the changed part of its azure
+    block. Yield nothing without changes. `reduction`: the properties with a lower number of VMs.
     """
     recorded, requested = read_opaque_body(prior), read_opaque_body(planned)
     block_changes = diff_request_bodies(recorded, requested)
@@ -299,7 +299,7 @@ def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple
 
 
 def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context: SiteContext) -> Iterator[ArmChange]:
-    """Build changes of a VM: a move re-creates it, a release only deletes it."""
+    """Build changes of a VM: a move re-creates it. Without a new machine it is only deleted."""
     old_machine, new_machine = prior.get("machine"), planned.get("machine")
     if old_machine == new_machine:
         yield from _build_update(target, expected={}, prior=prior, planned=planned)  # only of the azure block

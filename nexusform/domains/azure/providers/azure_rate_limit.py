@@ -68,10 +68,10 @@ def read_environment_rate_limit() -> RequestRateLimit | None:
 
 def build_rate_limit_policies(subscription_id: str) -> list[Any]:
     """Build the SDK pipeline policies for the rate limit; they also apply to retries. Raises ProviderProblem."""
-    budget = read_environment_rate_limit()
-    if budget is None:
+    rate_limit = read_environment_rate_limit()
+    if rate_limit is None:
         return []  # no limit is set
-    wait_for_slot = budget.wait_for_slot
+    wait_for_slot = rate_limit.wait_for_slot
     from azure.core.pipeline.policies import SansIOHTTPPolicy
 
     class RateLimitPolicy(SansIOHTTPPolicy[Any, Any]):

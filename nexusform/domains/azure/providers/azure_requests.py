@@ -57,7 +57,7 @@ class ArmTarget(Struct, frozen=True):
 
     def build_path(self, subscription_id: str) -> str:
         """Return the ARM id."""
-        parts = "/".join(f"{t}/{name}" for t, name in zip(_TYPES[self.kind], self.names, strict=True))
+        parts = "/".join(f"{kind}/{name}" for kind, name in zip(_TYPES[self.kind], self.names, strict=True))
         return f"/subscriptions/{subscription_id}/resourceGroups/{self.group}/providers/Microsoft.NetworkCloud/{parts}"
 
     @property
@@ -113,7 +113,7 @@ class ArmChange(Struct, frozen=True):
 
     @property
     def operation_name(self) -> str:
-        """Verb and marker, as recorded for a resumed step."""
+        """Verb and marker (start of the newest earlier run of an action), as recorded for a resumed step."""
         return f"{self.verb}@{self.marker}" if self.marker else self.verb.value
 
     def build_body(self, observed: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -167,8 +167,8 @@ class RetryLater(Exception):
 
     def __init__(self, message: str, seconds: float | None, *, may_be_sent: bool) -> None:
         super().__init__(message)
-        self.seconds = seconds
-        self.may_be_sent = may_be_sent
+        self.seconds = seconds  # requested delay, None if not reported
+        self.may_be_sent = may_be_sent  # Azure may have received the request
 
 
 class ArmClient:
@@ -228,7 +228,7 @@ class ArmClient:
                 raise self._build_problem(change, problem, was_sent=was_sent) from None
 
     def _build_recorded_failure(self, failure: AzureChangeFailed, step: ChangeRequest) -> ProviderProblem:
-        """Return a failure with its record for state (the change is repeated later), or as it is if it needs none."""
+        """Return a failure with a record in state for a later retry, or as it is if the change needs no record."""
         change = failure.change
         if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
             return failure  # a failed creation is tainted; the object itself shows a failed deletion or action
@@ -384,7 +384,7 @@ class ArmClient:
         return self._record_operation(responses[-1].http_response, target, operation, step)
 
     def _record_operation(self, response: Any, target: ArmTarget, operation: str, step: ChangeRequest) -> str:
-        """Record a sent request and the operation URL of its response; return the URL, "" for none."""
+        """Record a sent request (`operation`: verb and path) with the URL to poll; return the URL, "" for none."""
         self._possibly_sent.add(target)
         url = str(response.headers.get("Azure-AsyncOperation") or response.headers.get("Location", ""))
         if not self._is_url_of_arm_endpoint(url):
@@ -439,7 +439,7 @@ class ArmClient:
         return location
 
     def _build_problem(self, change: ArmChange, problem: Any, *, was_sent: bool) -> ProviderProblem:
-        """Build the problem for an SDK error. A change already sent continues in Azure, so it is a StepPending."""
+        """Build the problem for an SDK error: ProviderProblem if Azure rejects an unsent change, else StepPending."""
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)

@@ -142,7 +142,7 @@ class AzureSiteProvider(ObservedSites):
         self._index: _ArmIndex | None = None
 
     def list_warnings(self) -> list[Problem]:
-        """Collect warnings about the sites, and about servers to delete nodes."""
+        """Collect warnings about the sites, and about unverified Kubernetes API servers used to delete nodes."""
         return [*super().list_warnings(), *build_unverified_server_warnings(self._kubeconfig_trust)]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
@@ -234,7 +234,7 @@ class AzureSiteProvider(ObservedSites):
         return [*problems, *self._report_machines_to_cordon(requests)]
 
     def _plan_changes(self, request: ChangeRequest, planned_vms: AbstractSet[str]) -> list[ArmChange]:
-        """Plan the Azure changes of a step. `planned_vms` are the VMs of the plan. Raises ProviderProblem."""
+        """Plan the Azure changes of a step. `planned_vms` are ids of VMs in the plan. Raises ProviderProblem."""
 
         def find_arm_id(object_id: str) -> str:
             return object_id if object_id in planned_vms else self._find_hint_arm_id(object_id)  # it may not exist yet
@@ -511,9 +511,7 @@ class _ArmIndex(Struct, frozen=True):
     common_fields: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add_site(self, site: AzSite) -> None:
-        """Add the objects of a site. Placement hints may refer to its racks, machines and VMs. All objects of the site
-        are at the location of its machines.
-        """
+        """Add the objects of a site, the possible targets of placement hints, and the fields common to its objects."""
         inventory = site.inventory
         for cluster in inventory.clusters:
             cluster_id = f"{site.name}/{cluster.name}"
@@ -527,6 +525,7 @@ class _ArmIndex(Struct, frozen=True):
         for machine in inventory.machines:
             self.hint_targets[f"{site.name}/{machine.rack}/{machine.name}"] = machine.id
             body = self.machines.get(normalize_id(machine.id), {})
+            # All objects of a site are at the location of its machines.
             if body.get("extendedLocation") and site.name not in self.common_fields:
                 self.common_fields[site.name] = omit_empty({name: body.get(name) for name in _COMMON_FIELDS})
 
@@ -542,7 +541,7 @@ def _get_owner_id(request: ChangeRequest) -> str:
 
 
 def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:
-    """Return True if all VMs planned on a machine are observed on one; after a failed change, also all other nodes."""
+    """Return True if each VM planned on a machine is observed on one. After a failed change no node may be missing."""
     observed, planned = observation.answer.attributes, request.planned_attributes
     if request.key.type == VM:
         return bool(observed.get("machine")) or not planned.get("machine")

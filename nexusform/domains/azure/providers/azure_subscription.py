@@ -99,7 +99,7 @@ class AzureSubscription:
         self._exit_stack = exit_stack
         self._client_lock = Lock()
         self._connected_client: Any = None
-        self.documents: Documents = {}
+        self.documents: Documents = {}  # bodies of resources by kind, once read
 
     @property
     def identity(self) -> dict[str, str]:
@@ -144,7 +144,7 @@ class AzureSubscription:
         return _encode_documents(self.documents)
 
     def parse_sites(self, documents: Documents) -> tuple[tuple[AzSite, ...], list[Problem]]:
-        """Parse the sites of given bodies, and findings about them."""
+        """Parse the sites in documents (resource bodies by kind), and findings about them."""
         from nexusform.domains.azure.importers.az_inventory import read_sites
 
         sites, findings = read_sites(_encode_documents(documents), self._machine_sku_by_id)
@@ -182,6 +182,7 @@ class AzureSubscription:
 
 
 def _encode_documents(documents: Documents) -> dict[str, list[tuple[str, bytes]]]:
+    """Return the bodies of each kind as a JSON file of an export, named like the kind."""
     return {kind: [(kind, json.dumps(bodies).encode())] for kind, bodies in documents.items()}
 
 
@@ -196,7 +197,7 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
             raise _build_unreadable_response_problem(problem) from None
         yield from page
         token = str(pages.continuation_token or "")
-        exceeded = budget.add_page(0, token)
+        exceeded = budget.add_page(0, token)  # 0 bytes: the session limits the size of an answer
         if exceeded:
             raise ProviderProblem(f"Azure does not list the resources completely: {exceeded}.")
         if not token:
@@ -375,7 +376,7 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
 
 
 def _find_reason_of_omission(arm: ArmClient, target: ArmTarget, listed_group: str) -> str:
-    """Return why a resource may exist though not listed (`listed_group`: only this group was), "" if it does not."""
+    """Return why an unlisted resource may exist, "" if it does not. `listed_group`: the only listed one, "" for all."""
     from azure.core.exceptions import AzureError, HttpResponseError
 
     try:

@@ -59,7 +59,7 @@ def determine_progress(
 def _build_record_of_busy_change(
     request: ReadRequest, busy: Sequence[Body], changes: Mapping[str, ArmChange]
 ) -> dict[str, Any]:
-    """Build the record of a change in progress, if possible of a change of the interrupted step (`changes`: by id)."""
+    """Build the record of a change in progress, preferably one of the interrupted step (`changes`, by resource id)."""
     body = next((candidate for candidate in busy if normalize_id(str(candidate.get("id"))) in changes), busy[0])
     arm_id = str(body.get("id"))
     change = changes.get(normalize_id(arm_id))
@@ -99,7 +99,7 @@ def _update_record(
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return code and message of a change that failed or lacks nodes (texts by pool), None after a success."""
+    """Return code and message of a change failed or with missing nodes (`missing_counts`: texts by pool), else None."""
     state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:
@@ -172,4 +172,4 @@ def _find_failure_record(
 
 def _extract_names_from_id(arm_id: str) -> list[str]:
     """Return the names in an ARM id: cluster, then pool if any."""
-    return arm_id.rpartition("/providers/")[2].split("/")[2::2]
+    return arm_id.rpartition("/providers/")[2].split("/")[2::2]  # of NAMESPACE/TYPE/NAME[/TYPE/NAME]

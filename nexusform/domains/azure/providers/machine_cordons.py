@@ -59,9 +59,10 @@ def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
 
 def find_machine_record(request: ChangeRequest, machine_id: str) -> Values:
     """Find the recorded observation of a machine of a step; {} if there is none."""
-    records = get_mapping(request.private_note, OBSERVED_KEY)
-    record: Values = records if request.key.type == MACHINE else get_mapping(records, machine_id.rpartition("/")[2])
-    return record
+    records: Values = get_mapping(request.private_note, OBSERVED_KEY)
+    if request.key.type != MACHINE:  # a rack has records by machine name
+        records = get_mapping(records, machine_id.rpartition("/")[2])
+    return records
 
 
 class _RequestedState(NamedTuple):

@@ -76,7 +76,7 @@ def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) 
 
 
 def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[str]:
-    """Find the existing nodes with another node in their place in the plan, by platform name."""
+    """Return the platform names of nodes to re-create: the plan has a new node under the same nexusform name."""
     planned_nodes = get_mapping(request.planned, "nodes")
     return [
         str(node["platform_name"])
@@ -146,9 +146,10 @@ def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapp
 
 
 def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem]:
-    """Yield a warning for each kubeconfig for node deletions on an unverified server."""
+    """Yield a warning for each kubeconfig (used to delete nodes) of an unverified server."""
     directory = read_variable(KUBECONFIGS_VARIABLE)
-    for path in sorted(Path(directory).glob("*.yaml")) if directory else ():
+    paths = sorted(Path(directory).glob("*.yaml")) if directory else []
+    for path in paths:
         try:
             detail = read_account([path], trust=trust).explain_unverified_server()
         except KubeconfigProblem:
@@ -205,7 +206,7 @@ def _is_confirmed(answer: ApiResponse) -> bool:
         document = parse_json(answer.content)
     except ValueError:
         return False
-    return get_text(document, "kind") in ("Node", "Status")
+    return get_text(document, "kind") in ("Node", "Status")  # of an answer about a node
 
 
 def _read_api_error_message(answer: ApiResponse) -> str:

@@ -105,10 +105,10 @@ class ObservedSites(FixedIdentity):
         self._recorded = tuple(objects)
         self._managed.update(managed)
         pools = [str(known["id"]) for known in self._recorded if "kubernetes_cluster_id" in known]
-        self._record_separate_pools(ObjectKey(_POOL, pool, creation=0) for pool in pools)
+        self._record_separate_pools(ObjectKey(_POOL, pool, creation=0) for pool in pools)  # only type and id count
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
-        """Read the objects; nodes keep their numbers in state. Raises ProviderProblem, also if a missing one exists."""
+        """Read the objects; nodes keep recorded numbers. Raises ProviderProblem, also if an unlisted object exists."""
         self._record_separate_pools(request.key for request in requests)
         objects = self._build_objects([request.known_attributes for request in requests])
         machine_names = _collect_machines_by_rack(objects.values())
@@ -139,7 +139,8 @@ class ObservedSites(FixedIdentity):
         self._record_separate_pools([key])
         if key.type in _STATE_ONLY_TYPES:
             return  # Azure has no such object
-        exists = (key.type, key.id) in self._build_objects([request.prior_attributes])
+        observed_objects = self._build_objects([request.prior_attributes])
+        exists = (key.type, key.id) in observed_objects
         if exists or not self._has_complete_list_for_object(key):  # an incomplete list may lack an existing object
             raise ManualStepPending(self._describe_not_done(request, "removed"))
         self._verify_absence([ReadRequest(key, request.prior_attributes, private_note=request.private_note)])
@@ -152,7 +153,7 @@ class ObservedSites(FixedIdentity):
         return None if item is None else (ObjectKey(resource_type, object_id, creation=0), item.attributes)
 
     def list_workload_ids(self) -> frozenset[tuple[str, str]]:
-        """Return type and id of all clusters and plain VMs. Raises ProviderProblem."""
+        """Return type and id of all clusters, and of all VMs outside clusters. Raises ProviderProblem."""
         return frozenset(key for key in self._build_objects([]) if key[0] in (_CLUSTER, "nexus_virtual_machine"))
 
     def _build_objects(
@@ -172,6 +173,7 @@ class ObservedSites(FixedIdentity):
         return {(item.type, item.id): item for item in extract_pools(site_objects, self._list_separate_pools())}
 
     def _record_separate_pools(self, keys: Iterable[ObjectKey]) -> None:
+        """Record the pools with a block of their own: they are objects outside their cluster."""
         with self._lock:
             self._separate_pools.update(key.id for key in keys if key.type == _POOL)
 
@@ -213,7 +215,7 @@ class ObservedSites(FixedIdentity):
         return ReadResult(attributes, is_observed=True, note=note)
 
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
-        """Read an object known only to state; a site gets observed supplies, and its update strategy if configured."""
+        """Read an object known only to the state. The note of a site is observed, and a configured update strategy."""
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
         if site is None or not recorded:  # another type or a site missing in the source, or a new object
@@ -255,7 +257,7 @@ class ObservedSites(FixedIdentity):
         return key.type != _CLUSTER or self._find_cluster(key) is None
 
     def _find_site(self, key: ObjectKey, *types: str) -> AzSite | None:
-        """Find the site of an object by its name in the id; None without one, and for a type not in `types`."""
+        """Find the site named first in an object's id. Return None for an unlisted site, or a type not in `types`."""
         return self._read_sites().get(key.id.partition("/")[0]) if key.type in types else None
 
     def _find_cluster(self, key: ObjectKey) -> AzCluster | None:
@@ -297,8 +299,8 @@ class ObservedSites(FixedIdentity):
         from nexusform.domains.azure.providers.site_warnings import SiteWarningBuilder
 
         warnings = SiteWarningBuilder(self.source, self._sites, self._unobserved, self._managed).build_warnings()
-        future_times = map(self._build_future_time_warnings, self._sites.values())
-        return [*warnings, *dict.fromkeys(chain.from_iterable(future_times))]
+        future_times = [warning for site in self._sites.values() for warning in self._build_future_time_warnings(site)]
+        return [*warnings, *dict.fromkeys(future_times)]  # each once
 
     def list_captures(self) -> list[tuple[str, str]]:
         """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
@@ -384,7 +386,7 @@ class ObservedSites(FixedIdentity):
         ]
 
     def _describe_not_done(self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()) -> str:
-        """Describe why a change does not count as done."""
+        """Describe why a change does not count as done. `participle` is "made", "changed" or "removed"."""
         differences = enclose(" (", ", ".join(differing), " differ)")
         if "machine_count" in differing:
             differences += (
@@ -498,7 +500,7 @@ def find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any] |
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cluster or pool with other nodes."""
-    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}  # a pool's is an argument
+    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}  # an argument of a pool, so it stays
     return {**attributes, "nodes": nodes, **count}
 
 

@@ -47,7 +47,7 @@ class SiteWarningBuilder:
     ) -> None:
         self.source = source
         self.sites = sites
-        self.unobserved = unobserved
+        self.unobserved = unobserved  # ids of objects in state without a complete list, by site and type
         self.managed = managed
 
     def build_warnings(self) -> list[Problem]:
@@ -157,9 +157,8 @@ class SiteWarningBuilder:
         count = owners.total()
         if not count:
             return
-        owner_counts = format_first_items(
-            [f"{name}: {number:,}" for name, number in sorted(owners.items())], _MAX_NAMES
-        )
+        texts = [f"{name}: {number:,}" for name, number in sorted(owners.items())]
+        owner_counts = format_first_items(texts, _MAX_NAMES)
         yield (
             f"{format_count(count, 'VM')} on {site.name} {select_word_form(count, 'belongs', 'belong')} to no resource "
             f"({owner_counts}). {select_word_form(count, 'Its', 'Their')} capacity counts as used. `nexusform import "

@@ -8,7 +8,6 @@ them. VMs of a pool without a known order are taken in the order with most hits.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
 from typing import Final, TypeAlias
 
 from msgspec import Struct, field
@@ -158,8 +157,10 @@ class _SiteReplayer:
             self._place_observed_vm(vm)
 
     def _build_demand(self, vm: ObservedVm) -> Demand:
+        """Build the demand of a VM with the next number of its pool."""
         number = self.numbers[vm.cluster, vm.pool]
-        return Demand(VmName(vm.cluster, vm.cluster, vm.pool, number), vm.sku, vm.constraints)
+        name = VmName(owner=vm.cluster, cluster=vm.cluster, pool=vm.pool, number=number)
+        return Demand(name, vm.sku, vm.constraints)
 
     def _place_observed_vm(self, vm: ObservedVm) -> None:
         """Place a VM on its real machine with unknown cells."""
@@ -375,6 +376,7 @@ def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, Vm
 
 
 def _build_placement(location: AzVmLocation) -> Placement:
+    """Build the placement of a VM in unknown cells. A rack without a zone counts as a zone of its own."""
     return Placement(location.machine, location.rack, location.availability_zone or location.rack, cells=())
 
 
@@ -412,7 +414,7 @@ def summarize_site(site: AzSite) -> CapturedSite:
         compute=len(compute),
         clusters=len(inventory.clusters),
         vms=node_count + len(inventory.virtual_machines),
-        closed=tuple(filter(itemgetter(1), rejections)),
+        closed=tuple((name, reason) for name, reason in rejections if reason),
         skus=tuple((sku_id, sku, count) for (sku_id, sku), count in sorted(skus.items())),
         unplaced=tuple(vm.name for vm in _list_vms(inventory) if vm.placement is None),
         exported_at=inventory.exported_at,

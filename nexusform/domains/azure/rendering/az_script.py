@@ -83,7 +83,7 @@ def convert_to_cli_arguments(value: Any) -> Any:
 
 
 def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -> Iterator[str]:
-    """Find the parts of a body without an argument of the command."""
+    """Yield the flags without an argument of the `az` command of a kind and verb."""
     supported = ARGUMENTS[kind, verb]
     yield from (name for name in flags if name not in supported)
     # An attachment has no argument for its allocation method; only the default (Dynamic) was dropped before.
@@ -142,10 +142,10 @@ class _ScriptWriter:
     def __init__(self, objects: PlannedAzureResources) -> None:
         self.objects = objects
         self.variables: dict[UserInput, str] = {}  # name by input, in order of first use
-        self.unsupported: list[str] = []
+        self.unsupported: list[str] = []  # descriptions of values without an argument of a command
 
     def render_variables(self) -> Iterator[str]:
-        """Render the checks of environment variables to set: the script ends with their meaning if one is missing."""
+        """Render a check of each variable: `: "${NAME:?MEANING}"` ends the script with MEANING if NAME is not set."""
         for inputs in group_inputs_by_name(self.variables).values():
             for variable in inputs:
                 entry_suffix = enclose(" (", variable.entry, ")")  # in place of the full stop
@@ -246,13 +246,13 @@ class _ScriptWriter:
             if name == _TAGS:  # names of tags are user data, not arguments of the command
                 keys = [_quote_shell_word(_quote_shorthand(key, _KEY)) for key in members]
             words = map(self._render_value_as_shell_word, members.values())
-            return " ".join([flag, *map("{}={}".format, keys, words)])
+            return " ".join([flag, *(f"{key}={word}" for key, word in zip(keys, words, strict=True))])
         if name == "sshKeyValues" and isinstance(value, list):
             return " ".join([flag, *map(self._render_value_as_shell_word, value)])
         return f"{flag} {self._render_value_as_shell_word(value)}"
 
     def _render_value_as_shell_word(self, value: Any) -> str:
-        """Render a value as a shell word, lists and objects in the CLI's shorthand."""
+        """Render a value as a shell word, lists and objects in the CLI's shorthand, inputs as shell variables."""
         words: list[str] = []
         pieces = _render_shorthand(value, is_top_level=True)
         for is_text, group in groupby(pieces, lambda piece: isinstance(piece, str)):
@@ -275,7 +275,7 @@ class _ScriptWriter:
 
 
 def _quote_shell_word(text: str) -> str:
-    """Quote a string for the shell, as readable as possible."""
+    """Quote a string for the shell; in double quotes if it has apostrophes and no special characters."""
     return f'"{text}"' if "'" in text and not _SPECIAL.search(text) else shlex.quote(text)
 
 
@@ -309,7 +309,7 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
 
 
 def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:
-    """Quote a string for the shorthand unless it matches `plain_pattern` (None: always quote)."""
+    """Quote a string for the shorthand unless it matches `plain_pattern` (None: always). An apostrophe becomes '/."""
     return text if plain_pattern and plain_pattern.fullmatch(text) else "'" + text.replace("'", "'/") + "'"
 
 

@@ -91,7 +91,7 @@ class AzureResource(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Names joined to an identifier; for a VM the name of its block, since samples use it."""
+        """Identifier: the joined names. A VM has the name of its block, since its predicted location depends on it."""
         if (match := _VM_ADDRESS.fullmatch(self.address)) is not None:
             return match[1]
         text = _INVALID_NAME_CHARACTERS.sub("_", "_".join(self.names)).strip("_")
@@ -236,7 +236,7 @@ def _find_recreated_nodes(
 
 
 def _find_cluster(change: Change, clusters: Mapping[str, Change]) -> Change:
-    """Find the change of a pool's cluster by its id; for other objects, or without it in the plan, their own change."""
+    """Find the change of a pool's cluster. For another object, or without the cluster in the plan, return `change`."""
     return clusters.get(str(_get_attributes(change).get("kubernetes_cluster_id")), change)
 
 
@@ -255,7 +255,7 @@ def _get_attributes(change: Change) -> Mapping[str, Any]:
 
 
 def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
-    """Find the machines of a rack or machine block with another state after the change: cordon, evacuate, uncordon."""
+    """Yield the machines of a rack or machine block for the change to cordon, evacuate or uncordon."""
     if change.after is None:
         return  # a removed machine stays as it is
     kind = change.address.type
@@ -351,9 +351,7 @@ def _build_vm_change(vm: AzureResource, before: Mapping[str, Any], after: Mappin
 def _build_cluster_update(
     cluster: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureResource]:
-    """Build the update of the cluster itself, if any, then those of its pools, removed ones last. `is_observed`: the
-    cluster exists in Azure.
-    """
+    """Yield the update of a cluster itself, if any, then of its pools, removed ones last. `is_observed`: it exists."""
     changed: dict[str, Any] = {}
     if before.get("kubernetes_version") != after.get("kubernetes_version"):
         changed["kubernetesVersion"] = after.get("kubernetes_version")
@@ -406,8 +404,8 @@ def _build_pool_change(
 
 def _build_block_update(resource: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any]) -> AzureResource:
     """Return an update with the changed part of the azure block."""
-    extra = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
-    changed = {**get_mapping(extra, "properties"), **resource.update_properties}
+    block_changes = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
+    changed = {**get_mapping(block_changes, "properties"), **resource.update_properties}
     # Tags are one value: tags not sent are removed.
     has_changed_tags = _read_tags(before) != _read_tags(after)
     return replace(resource, update_properties=changed, update_tags=_read_tags(after) if has_changed_tags else {})
@@ -436,8 +434,8 @@ def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any
 
 
 def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the body of a new cluster: inputs for missing values, then the arguments, then the azure blocks of cluster
-    and pools. Arguments of pools precede their azure blocks.
+    """Build the body of a new cluster: user inputs for missing values, over them the arguments, then the azure block.
+    In a pool the arguments take precedence over its azure block.
     """
     description = "Ids of the CNI networks, by cluster."
     body = {
@@ -448,9 +446,9 @@ def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
             "cniNetworkId": UserInput(("cni", "network", "ids"), str(attributes["name"]), description),
         },
     }
-    opaque = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
+    azure_blocks = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
     initial = "initialAgentPoolConfigurations"
-    pools = [{**merge_bodies(pool, opaque[pool["name"]]), **pool} for pool in body[initial]]
+    pools = [{**merge_bodies(pool, azure_blocks[pool["name"]]), **pool} for pool in body[initial]]
     return {**merge_bodies(body, _read_opaque_properties(attributes)), initial: pools}
 
 
@@ -487,13 +485,13 @@ def _replace_by_inputs(attributes: Mapping[str, Any], inputs: Mapping[Path, User
 
 
 def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
-    """Return the attributes before an update, its unchanged secrets replaced by inputs as after it; else {}."""
+    """Return the attributes before an update, {} for another action. Unchanged secrets become inputs, as after it."""
     if change.action is not Action.UPDATE:
         return {}
     before, after = get_mapping(change.before), change.after
     inputs = _build_secret_inputs(change).items()
     unchanged = {path: secret for path, secret in inputs if get_part(before, path) == get_part(after, path)}
-    return _replace_by_inputs(before, unchanged)  # else they seem changed
+    return _replace_by_inputs(before, unchanged)  # in both, so that they do not seem changed
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
@@ -508,7 +506,8 @@ def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "vmImage": VM_IMAGE,
         **omit_empty({"placementHints": hints}),
     }
-    return {**merge_bodies(merge_bodies(body, _read_opaque_properties(attributes)), build_vm_properties(attributes))}
+    body_with_block = merge_bodies(body, _read_opaque_properties(attributes))
+    return {**merge_bodies(body_with_block, build_vm_properties(attributes))}
 
 
 def group_inputs_by_name(inputs: Iterable[UserInput]) -> dict[tuple[str, ...], list[UserInput]]:

@@ -87,11 +87,10 @@ def _check_properties_of_recreations(objects: PlannedAzureResources) -> Iterator
 
 
 def _check_exported_objects(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
-    """Report objects unknown to Azure, and scheduler settings absent in every body."""
+    """Warn of VNFs, unknown to Azure, and of scheduler settings, not part of any exported resource."""
     if vnfs:
-        detail = (
-            f"{format_first_items(vnfs, 5)}: a VNF is created by its VNF manager, not by Azure. It is not exported."
-        )
+        names = format_first_items(vnfs, 5)
+        detail = f"{names}: a VNF is created by its VNF manager, not by Azure. It is not exported."
         yield build_warning("missing-in-export", detail)
     for change in plan.changes:
         scheduler = get_mapping(change.after, "scheduler")
@@ -143,7 +142,7 @@ class _DocumentWriter:
 
     def __init__(self, objects: PlannedAzureResources) -> None:
         self.objects = objects
-        self.inputs: list[UserInput] = []
+        self.inputs: list[UserInput] = []  # referenced variables, in order of use
         self.labels: dict[str, AzureResource] = {}  # created resources by label of their block
         for resource in objects.created:
             self.labels[_choose_free_label(resource, self.labels)] = resource
@@ -177,7 +176,7 @@ class _DocumentWriter:
         return self._add_dependency_on_previous_block(block, f"azapi_update_resource.{label}")
 
     def _add_dependency_on_previous_block(self, block: dict[str, Any], address: str) -> dict[str, Any]:
-        """Return the block with a dependency on the previous one."""
+        """Return the block with a dependency on the previous block. The next block depends on this one (`address`)."""
         if self.previous:
             block["depends_on"] = [self.previous]
         self.previous = address

@@ -55,7 +55,7 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     )
     for title, items, is_finding in lists:
         if items:
-            lines = tuple(map("- {}".format, items))
+            lines = tuple(f"- {item}" for item in items)
             sections.append(Section(title, lines, is_finding=is_finding))
     if result.rules:
         sections.append(_build_rules_section(result.rules))
@@ -64,7 +64,7 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     if predictions.new_count:
         new_lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
         if predictions.wrong_certain:
-            new_lines += [_WRONG_CERTAIN, *map("- {}".format, predictions.wrong_certain[:_MAX_ROWS])]
+            new_lines += [_WRONG_CERTAIN, *(f"- {text}" for text in predictions.wrong_certain[:_MAX_ROWS])]
         sections.append(Section("Verified now", tuple(new_lines), is_finding=bool(predictions.wrong_certain)))
     unchecked = (result.absent, result.uncaptured, result.unfinished)
     has_findings = any((misses, result.violated_rules, predictions.wrong_certain, *unchecked))
@@ -120,7 +120,7 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
     """Build the section of separation rules, checked against current placement."""
     rows: list[Row] = []
     for rule in rules:
-        is_broken = rule.satisfied != "always"
+        is_broken = rule.satisfied != "always"  # "never" or "sometimes"
         rows.append(Row((str(rule.address), rule.scope, "broken" if is_broken else "holds"), is_finding=is_broken))
     table = Table(("Separation rule", "Scope", "Observed on"), tuple(rows))
     return Section("Separation rules", table=table, is_finding=any(row.is_finding for row in rows))
@@ -156,7 +156,7 @@ def _build_replay_section(replay: SiteReplay) -> Section:
 
 
 def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
-    """Build the section of verified predictions on a site, by subject and certainty class."""
+    """Build the section of verified predictions on a site, by subject and class of predicted share (10 % each)."""
     score = compute_score(record)
     rows: list[Row] = []
     for (subject, percent), class_score in sorted(record.items()):
@@ -225,7 +225,7 @@ def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings:
     """Build the report of captured inventory: figures of each site, then the findings. The report counts as a finding,
     too, if a section lists machines closed to new VMs, or VMs on no machine.
     """
-    sections = list(chain.from_iterable(map(_build_sections, sites)))
+    sections = [section for site in sites for section in _build_sections(site)]
     if findings:
         lines = tuple(f"- {finding.summary}: {finding.detail}" for finding in findings)
         sections.append(Section("Findings", lines, is_finding=True))

@@ -83,7 +83,7 @@ class SchedulerSettings(Struct, frozen=True):
     def attributes(self) -> dict[str, Any] | None:
         """Attributes of the scheduler block, None without settings."""
         arguments = {"tie_break_seed": self.seed, "rack_spread": self.rack_spread or None}
-        return arguments if set(arguments.values()) != {None} else None
+        return arguments if any(value is not None for value in arguments.values()) else None
 
 
 class PlanPredictionInput(Struct, frozen=True):
@@ -114,7 +114,7 @@ class _SiteComparison(Struct, frozen=True):
 def open_plan_prediction(
     location: CommandContext, inventory: str, path: str, read_changes: ReadChanges, scheduler: SchedulerSettings
 ) -> Iterator[PlanPredictionInput]:
-    """Yield the prediction of another tool's plan on an inventory, valid inside the block; after errors none."""
+    """Yield the prediction of another tool's plan, valid inside the block. After an error it has only diagnostics."""
     try:
         changes, problems = _read_external_plan_changes(path, read_changes, location.confinement)
         site = _read_inventory(location, inventory)

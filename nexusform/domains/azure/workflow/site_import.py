@@ -193,10 +193,10 @@ def _warn_about_renamed_sites(
         for machine in unlisted.get(rack_and_name, ()):
             duplicates.setdefault((site, machine.site, machine.is_certain), []).append(machine.address)
     for (site, old_site, is_certain), addresses in sorted(duplicates.items()):
-        yield _build_site_renamed_warning(site, old_site, addresses, is_certain=is_certain)
+        yield _build_renamed_site_problem(site, old_site, addresses, is_certain=is_certain)
 
 
-def _build_site_renamed_warning(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
+def _build_renamed_site_problem(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
     """Report machines in state at a site of another name: an error if `is_certain`, else a warning."""
     machines = format_count(len(addresses), "machine")
     detail = (
@@ -316,7 +316,7 @@ def import_site(
 
 
 def _format_site_counts(site: ImportedSite) -> str:
-    """Format the counts of a site: its racks, machines and clusters; VMs imported, without a machine, and occupied."""
+    """Format the counts of racks, machines and clusters, and of VMs: imported, without machine, only used capacity."""
     types = [item.type for item in site.objects]
     parts = [
         format_count(types.count("nexus_rack"), "rack"),
@@ -446,4 +446,4 @@ def is_azure_source(source_name: str) -> bool:
 def _read_provider_settings(block: ProviderBlock, schema: BlockSchema) -> Mapping[str, Any]:
     """Read the literal settings of a provider block."""
     body, _ = build_prepared_body(block.body, schema, block.span)
-    return body.evaluate(EMPTY_SCOPE)[0]
+    return body.evaluate(EMPTY_SCOPE)[0]  # the plain values

@@ -82,7 +82,7 @@ def reconcile_site(
 
 
 def run_site_replays(run: Run, directory: str) -> ReconcileResult:
-    """Run the replays of the sites in state against the observed VMs. Writes nothing."""
+    """Place all observed VMs of the sites in state again, and compare their machines. Writes nothing."""
     try:
         return _Reconciler(run, *_read_sites_and_build_provider(run.project.context, directory)).run_replays()
     except DiagnosticsError as rejection:

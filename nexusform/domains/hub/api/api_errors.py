@@ -67,7 +67,7 @@ class ApiErrorCause(Struct, frozen=True):
     @property
     def text(self) -> str:
         """Field and message as text."""
-        return f"{self.field}: {self.message}".removeprefix(": ")
+        return f"{self.field}: {self.message}".removeprefix(": ")  # only the message without a field
 
 
 class ApiError(Exception):

@@ -104,6 +104,7 @@ class CollectionCache:
         return version
 
     def _cache_object(self, body: dict[str, Any]) -> None:
+        """Store a received object by its name, and by its placement. The caller holds the lock."""
         name = get_namespaced_name(body)
         self._bodies[name] = body
         self._by_placement.setdefault(get_parent_placement(body), {})[name] = body
@@ -123,8 +124,8 @@ class HubCache:
         self._lock = Lock()
 
     def find_cache(self, path: str) -> tuple[CollectionCache | None, ObjectName]:
-        """Return the active cache for the object at a path, if any, and its name. A cache of a fleet kind is for all
-        namespaces, another for one namespace to limit its size.
+        """Return the active cache for the object at a path (None without one), and the name of the object. A cache of a
+        fleet kind has all namespaces. Another cache has one namespace, to limit its size.
         """
         collection, _, object_name = path.rpartition("/")
         head, _, namespaced_part = collection.partition("/namespaces/")

@@ -137,9 +137,9 @@ class HubClient:
         self._send_slots = Semaphore(_MAX_CONCURRENT)
         self._webhook_failed_at: float | None = None  # start of webhook timeouts in dry runs
         self._has_answered = False
-        self._step = local()  # of this thread: report of silence, and deadline
+        self._step = local()  # for the step of each thread: report of silence, and deadline of retries
         self.clock_skew = 0.0  # seconds of the local clock ahead of the hub's
-        self._sends_date = False
+        self._sends_date = False  # True: its responses have a Date header
         self.is_closed = False
 
     def close(self) -> None:
@@ -158,14 +158,14 @@ class HubClient:
             del self._step.deadline, self._step.report
 
     def read_time(self, objects: Iterable[Mapping[str, Any]] = ()) -> datetime:
-        """Return the time of the hub's clock, in UTC. A hub behind a proxy without Date headers is as late as the
-        newest heartbeat of the members among its `objects`.
+        """Return the time of the hub's clock, in UTC. Without Date headers (a proxy may drop them), it is the newest
+        heartbeat of the members in `objects`, if any.
         """
         return self._find_newest_heartbeat(objects) or datetime.now(UTC) - timedelta(seconds=self.clock_skew)
 
     def measure_heartbeat_age(self, objects: Iterable[Mapping[str, Any]]) -> float:
-        """Return the age of the newest heartbeat by the local clock, in seconds; 0 with Date headers, or without
-        heartbeats. If it is old, the members are dead, or the local clock is ahead of the hub's.
+        """Return the age of the newest heartbeat by the local clock, in seconds. It is 0 with Date headers, or without
+        heartbeats. If it is large, the members are dead, or the local clock is ahead of the hub's.
         """
         heartbeat = self._find_newest_heartbeat(objects)
         return (datetime.now(UTC) - heartbeat).total_seconds() if heartbeat is not None else 0.0
@@ -191,7 +191,7 @@ class HubClient:
         if not path:
             return None
         try:
-            return self._require_named_object(path, self._request("GET", path, query)[1])
+            return self._require_named_object(path, self._request("GET", path, query)[1])  # [1]: the object
         except ApiError as api_error:
             if api_error.kind is not ApiErrorKind.NOT_FOUND:
                 raise
@@ -210,6 +210,7 @@ class HubClient:
     def _send_patch(
         self, path: str, manager: str, body: Mapping[str, Any], content_type: str, *, dry_run: bool, **query: str
     ) -> dict[str, Any]:
+        """Send a patch of an object and return the object in the answer. Raises ApiError and HubProblem."""
         query = {"fieldManager": manager, "fieldValidation": "Strict", **query, **_DRY_RUN_QUERIES[dry_run]}
         return self._require_named_object(path, self._request("PATCH", path, query, body, content_type)[1])
 
@@ -297,13 +298,13 @@ class HubClient:
             raise HubProblem(f"{self.server} cannot be watched: {problem}.") from None
 
     def list_group_versions(self) -> list[str]:
-        """Return the preferred version of each API group. Raises ApiError and HubProblem."""
+        """Return the preferred version of each API group, such as `apps/v1`. Raises ApiError and HubProblem."""
         groups = list_mappings(self._request_if_found("GET", "/apis", query={}), "groups")
         return list(filter(None, (get_text(group, "preferredVersion", "groupVersion") for group in groups)))
 
     def get_api_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
-        """Return the kinds of a group and version with plural and whether they are namespaced; empty if not
-        served. Raises ApiError and HubProblem.
+        """Return the kinds of a group and version with plural and is_namespaced: {"Pod": ("pods", True)}. Return {} if
+        the version is not served. Raises ApiError and HubProblem.
         """
         with self._discovery_lock:  # concurrent steps request the same kinds
             if version not in self._kinds:
@@ -332,7 +333,7 @@ class HubClient:
     ) -> dict[str, Any] | None:
         """Send a request and return the object of its answer, None for status 404. Raises ApiError and HubProblem."""
         try:
-            return self._request(method, path, query, body)[1]
+            return self._request(method, path, query, body)[1]  # the object of the answer
         except ApiError as api_error:
             if api_error.status != 404:
                 raise
@@ -388,7 +389,7 @@ class HubClient:
         """Read the credentials again, once for all threads rejected with the former ones. Raises HubProblem."""
         with self._credentials_lock:
             if self._client is expired_client and not self.is_closed:
-                self._client = _open_account(self._location)[1]
+                _, self._client = _open_account(self._location)
                 self._expired_clients.append(expired_client)
 
     def _send_request(self, client: ApiClient, request: ApiRequest) -> tuple[ApiResponse, dict[str, Any]]:
@@ -431,7 +432,7 @@ class HubConnection(Struct):
         self.location = replace(self.location, trust=replace(self.location.trust, is_url_allowed=is_url_allowed))
 
     def connect(self) -> HubClient:
-        """Return the client. Raises HubProblem."""
+        """Return the client, opened by the first call. Raises HubProblem."""
         with self._lock:
             if self._client is None:
                 self._client = HubClient(self.location, self.timing)

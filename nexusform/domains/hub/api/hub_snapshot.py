@@ -87,9 +87,7 @@ def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
 
 
 class _ReadScope(Struct, frozen=True):
-    """Scope of a read: `namespaces` suffice for a tenant, `optional` kinds are read with
-    permission only; the others become `skipped`.
-    """
+    """Scope of a read: `namespaces` of a tenant, and `optional` kinds, `skipped` if there is no permission for them."""
 
     namespaces: Sequence[str]
     optional: Sequence[str]
@@ -201,7 +199,7 @@ def read_selected_objects(
 def _group_by_collection(
     hub: HubClient, selectors: Sequence[Mapping[str, str]], dumped_keys: set[ObjectKey]
 ) -> dict[str, list[Mapping[str, str]]]:
-    """Return the selectors by the path of their collection, without selectors of dumped objects."""
+    """Return the selectors by the path of their collection, without those for objects in the dump (`dumped_keys`)."""
     grouped: dict[str, list[Mapping[str, str]]] = {}
     for selector in selectors:
         namespace = selector["namespace"]  # "" for a cluster-scoped kind

@@ -65,7 +65,7 @@ class ContentVerifier:
     def __init__(self, hub: HubClient, step: ChangeRequest, coordination: ApplyCoordination) -> None:
         self._hub, self._step, self._coordination = hub, step, coordination
         self._planned = step.planned_attributes
-        self._differences: dict[int, str | None] = {}  # of resource snapshots, by index
+        self._differences: dict[int, str | None] = {}  # by index of the resource snapshot; "": none, None: unknown
 
     def describe_outdated(self, progress: PlacementProgress) -> str:
         """Return a message if the latest resource snapshot has older objects than applied; "" otherwise."""
@@ -117,6 +117,7 @@ class ContentVerifier:
 
     @property
     def _is_run_managed(self) -> bool:
+        """Whether staged runs roll out the placement, not the hub itself."""
         return has_external_rollout(build_hub_objects(self._step.key.type, self._planned)[0].body)
 
     def _find_index_to_verify(self, progress: PlacementProgress) -> int | None:
@@ -139,8 +140,10 @@ class ContentVerifier:
         snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]  # the latest two
         if len(snapshots) < 2:
             return 0  # no previous one
-        before, after = ({(item.title, compute_body_hash(item)) for item in each.objects} for each in snapshots)
-        return len({title for title, _ in before ^ after})  # pairs of title and hash
+        pairs = [{(item.title, compute_body_hash(item)) for item in snapshot.objects} for snapshot in snapshots]
+        before, after = pairs
+        changed_pairs = before ^ after  # a changed object has a pair of title and hash in each
+        return len({title for title, _ in changed_pairs})
 
     def _find_snapshot_difference(self, index: int) -> str | None:
         """Return how a resource snapshot differs from the plan: "" for not at all, None without permission."""
@@ -180,7 +183,7 @@ class ContentVerifier:
         index: int,
         placement: tuple[str, str] | None = None,
     ) -> VerificationResult:
-        """Add missing Works and clusters with unplanned objects in Works. `placement`: (namespace, name), else own."""
+        """Add missing Works and clusters with unplanned objects in Works. `placement`: (namespace, name), None: own."""
         works = list_works(self._hub, *(placement or get_identity(self._step.key.type, self._planned)[1:]))
         verification = replace(verification, not_verified=describe_missing_works(resources, works))
         for cluster, difference in find_wrong_works(resources, works or ()):
@@ -354,11 +357,11 @@ def _list_stages(run: Body) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the stages of a run: name, and clusters in the order of the starts of their updates."""
     for stage in list_mappings(run, "status", "stagesStatus"):
         starts: dict[str, str] = {}  # time of the start by cluster
-        for item in list_mappings(stage, "clusters"):
-            conditions = list_mappings(item, "conditions")
-            times = [get_text(each, "lastTransitionTime") for each in conditions if each.get("type") == "Started"]
+        for cluster in list_mappings(stage, "clusters"):
+            conditions = list_mappings(cluster, "conditions")
+            times = [get_text(item, "lastTransitionTime") for item in conditions if item.get("type") == "Started"]
             # Before its start a cluster has "~", sorted after every time.
-            starts[str(item.get("clusterName"))] = next(iter(times), "~")
+            starts[str(cluster.get("clusterName"))] = times[0] if times else "~"
         yield str(stage.get("stageName")), sorted(starts, key=starts.__getitem__)
 
 
@@ -372,6 +375,7 @@ def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[
 
 
 def _build_prediction(subject: str, name: str, predicted: str, observed: str, *, chance: float) -> VerifiedPrediction:
+    """Build the verified prediction of one fact (share 1.0). `chance`: the probability to guess it."""
     text = f"{name}: predicted: {predicted}; observed: {observed}"
     return VerifiedPrediction(subject, share=1.0, chance=chance, was_correct=predicted == observed, text=text)
 
@@ -381,11 +385,11 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
     predicted = note.get(PREDICTED_EVICTION)
     if not isinstance(predicted, Mapping):
         return ()
-    predicts_execution = predicted.get("executed") is True
+    predicts_execution, is_certain = predicted.get("executed") is True, predicted.get("certain") is True
     result = f"blocked ({reason})" if reason else "executed"
     prediction = _EVICTION_RESULTS[predicts_execution]
     text = f"{name}: predicted to be {prediction} ({predicted.get('message')}), but was {result}"
-    is_correct, is_certain = predicts_execution == (not reason), predicted.get("certain") is True
-    return (
+    is_correct = predicts_execution == (result == "executed")
+    return (  # of two possible results one is predicted: share 1.0, chance 0.5
         VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, was_correct=is_correct, is_certain=is_certain, text=text),
     )

@@ -5,7 +5,6 @@ others, so predictions use both, and foreign fields are reported but not overwri
 import copy
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from shlex import quote
 from typing import Any, Final
 
@@ -77,11 +76,12 @@ def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
     """Return True if the manager owns exactly the sent fields, with their values: another apply changes nothing.
     `existing` is the object on the hub. With nothing owned, that is so if only the identity is sent.
     """
-    owned_paths = set(chain.from_iterable(map(_list_managed_field_paths, list_applied_fields(existing, manager))))
+    applied_fields = list_applied_fields(existing, manager)
+    owned_paths = {path for fields in applied_fields for path in _list_managed_field_paths(fields)}
     if not owned_paths:
         return is_identity_only(sent_body)
     if any(get_part(sent_body, path) != get_part(existing, path) for path in owned_paths):
-        return False  # owned list elements have the path (), the whole object
+        return False  # also for an owned list element: its path (), the whole object, always differs
     # Each sent path, or one above it, has to be owned.
     for path in _list_sent_paths(sent_body):
         prefixes = [path[:end] for end in range(1, len(path) + 1)]
@@ -97,7 +97,7 @@ def is_identity_only(sent_body: Body) -> bool:
 
 def find_own_fields(existing: Body, manager: str) -> set[Path]:
     """Return the paths applied by a manager; a list with owned elements counts as a whole."""
-    return set(chain.from_iterable(map(_list_owned_paths, list_applied_fields(existing, manager))))
+    return {path for fields in list_applied_fields(existing, manager) for path in _list_owned_paths(fields)}
 
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
@@ -140,7 +140,7 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
     if parent and not names:
         yield parent
     for name in names:
-        if not name.startswith("f:"):  # paths do not tell list elements apart
+        if not name.startswith("f:"):  # a path cannot name a list element
             yield ()
         else:
             yield from _list_managed_field_paths(get_mapping(fields, name), (*parent, name[2:]))
@@ -161,9 +161,7 @@ def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
 
 
 def find_released_fields(sent_body: Body, existing: Body, manager: str) -> dict[Path, tuple[str, ...]]:
-    """Return the fields no longer applied by a manager, each with its other owners. A field without other owners is
-    removed by the apply; others stay.
-    """
+    """Return the fields no longer applied by a manager, each with its other owners. An apply removes those without."""
     released: dict[Path, tuple[str, ...]] = {}
     for path in sorted(find_own_fields(existing, manager)):
         if get_part(sent_body, path) is None and get_part(existing, path) is not None:
@@ -257,7 +255,7 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
 
 
 def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
-    """Return True if a field differs from its default, as far as its kind is known."""
+    """Return True if a field differs from its default, or if the defaults of its kind are unknown."""
     fleet_object = RESOURCE_TYPES[type_name].build_fleet_object
     if type_name == MANIFEST_TYPE or fleet_object is None:
         return True  # its defaults are unknown
@@ -267,7 +265,7 @@ def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
 
 
 def _convert_spec_to_arguments(type_name: str, spec: Body) -> dict[str, Any]:
-    """Return a part of a spec as arguments."""
+    """Convert a part of a spec to arguments of a type, as the spec of an object with any name."""
     kind = KINDS_BY_TYPE[type_name]
     head = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": kind, "metadata": {"name": "any"}}
     text = json.dumps({**head, "spec": spec})
@@ -308,9 +306,7 @@ def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, A
 
 
 def is_recreated(type_name: str, hub_object: HubObject, body: Body, note: Mapping[str, Any]) -> bool:
-    """Return True if an object has another uid than recorded. Members never count: after leaving and joining
-    again they are the same.
-    """
+    """Return True if an object has another uid than recorded; False for a member, since it may leave and join again."""
     recorded_uid = get_recorded_uid(type_name, hub_object, note)
     return bool(recorded_uid) and type_name != MEMBER_TYPE and get_uid(body) not in ("", recorded_uid)
 

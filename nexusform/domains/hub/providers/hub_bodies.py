@@ -63,7 +63,7 @@ class HubObject(Struct, frozen=True):
 
 
 def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
-    """Return the hub objects of a resource in order, with defaults as sent. An approval, made by the hub, is a path."""
+    """Return the hub objects of a resource in order, with defaults as sent. An approval is the path of an object."""
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
         return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]
@@ -122,8 +122,8 @@ def _fill_missing_defaults(parts: Iterable[Body], defaults: Mapping[str, Any]) -
 
 
 def _add_placement_defaults(spec: Body) -> None:
-    """Add the defaults of a placement in place: of the rollout strategy, and of lists owned as a whole."""
-    _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)
+    """Add the hub's defaults to a placement in place: to its strategy, its policy, and the objects in its lists."""
+    _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)  # malformed parts are skipped
     _fill_missing_defaults(list_objects([spec.setdefault("strategy", {})]), {"type": "RollingUpdate"})
     policy = spec.get("policy")
     _fill_missing_defaults(list_objects([policy]), {"placementType": "PickAll"})
@@ -270,8 +270,8 @@ def get_spec_schema(type_name: str) -> BlockSchema:
     """Return the part of a type's schema in the spec of its objects."""
     schema = RESOURCE_TYPES[type_name].schema
     shape = API_KINDS[KINDS_BY_TYPE[type_name]].spec.fields
-    attributes = {name: each for name, each in schema.attributes.items() if convert_to_camel_case(name) in shape}
-    return BlockSchema(attributes, schema.blocks)
+    names = [name for name in schema.attributes if convert_to_camel_case(name) in shape]
+    return BlockSchema({name: schema.attributes[name] for name in names}, schema.blocks)
 
 
 def _fill_schema_defaults(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import chain
 from shlex import quote
 from typing import Any, Final
@@ -203,7 +202,7 @@ class HubDryRun:
             yield self._build_rejection_problem(hub, api_error, hub_object, request)
 
     def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any]:
-        """Return the body of an object on the hub, as listed before or read now; {} if it does not exist."""
+        """Return the body of an object on the hub, listed before or read now. Return {} if it does not exist."""
         path = find_object_path(hub, hub_object)
         return get_mapping(self._existing[path] if path in self._existing else hub.get(path))
 
@@ -235,7 +234,7 @@ class HubDryRun:
         return Severity.ERROR if self._options.validate_changes == "require" else Severity.WARNING
 
     def _build_skipped_checks_warning(self, numbers: Sequence[int], reason: str) -> list[Finding]:
-        """Return one warning for the plan at its first change, or an error if dry runs are required; [] for none."""
+        """Return one warning, at the first change, or an error if dry runs are required. Return [] without changes."""
         if not numbers:
             return []
         detail = f"Server-side dry run skipped for {format_count(len(numbers), 'change')}: {reason.rstrip('.')}."
@@ -402,7 +401,7 @@ class HubDryRun:
 
 
 def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
-    """Yield one warning for all changes with errors, or dependent on one, at the first of them (number, change)."""
+    """Yield one warning, at the first change, about all changes with errors or dependent on one (index, change)."""
     if invalid:
         change_count = format_count(len(invalid), "change")
         causes = [f"{request.address} ({request.skip_reason})" for _, request in invalid]
@@ -540,7 +539,7 @@ def _index_selections(placements: Iterable[Body]) -> SelectionIndex:
             for selector in list_mappings(placement, "spec", "resourceSelectors")
         )
         for selected in list_mappings(placement, "status", "selectedResources"):
-            group, kind, namespace, name = map(partial(get_text, selected), ("group", "kind", "namespace", "name"))
+            group, kind, namespace, name = (get_text(selected, key) for key in ("group", "kind", "namespace", "name"))
             index.setdefault((group, kind, namespace, name), []).append(placement)
             if includes_content and _is_namespace(selected):
                 all_in_namespace = ("", "", name, "")  # the key of all objects in the namespace
@@ -585,7 +584,7 @@ def _describe_selections(hub_object: HubObject, index: SelectionIndex) -> Iterat
     _group, _kind, namespace, _name = hub_object.identity
     placements = [*index.get(hub_object.identity, ())]
     if namespace:
-        placements += index.get(("", "", namespace, ""), ())
+        placements += index.get(("", "", namespace, ""), ())  # the key of all objects in a namespace
     placements_by_key = {_get_key(placement): placement for placement in placements}
     for (kind, *namespace_and_name), placement in placements_by_key.items():
         clusters = format_first_items(_list_clusters(placement), _MAX_NAMES)

@@ -57,7 +57,7 @@ class FleetHubProvider:
         self._coordination = ApplyCoordination()
 
     def set_permissions(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
-        """Set the operator's permissions for the run."""
+        """Set the operator's permissions for the run. `allows` returns True for the URL of an allowed server."""
         self._options = replace(self._options, allows_dry_run=allows, takes_ownership=take_ownership)
         self._connection.allow_servers(allows)
 
@@ -125,7 +125,7 @@ class FleetHubProvider:
     def describe_identity(self, identity: Values) -> str:
         """Describe the hub for the head of a plan: `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`."""
         hub = self._connection.connect()
-        uid = next(iter(get_mapping(identity, "uids").values()), "")
+        uid = next(iter(get_mapping(identity, "uids").values()), "")  # of the first namespace
         version = enclose("KubeFleet ", identity.get("version"))
         parts = (f"uid {uid[:_UID_DIGITS] or 'unknown'}", f"read {datetime.now(UTC):%H:%M:%S}", version)
         return f"hub {hub.context or hub.server} ({join_texts(parts)})"
@@ -162,13 +162,13 @@ class FleetHubProvider:
             return find_object(self._connection.connect(), self._options, resource_type, object_id)
 
     def needs_arguments(self, resource_type: str) -> bool:
-        """Return True for manifests: their block names several objects."""
+        """Return True for a type imported by arguments of its block, not by an id: a manifest has several objects."""
         return resource_type == MANIFEST_TYPE
 
     def find_configured_object(
         self, resource_type: str, arguments: Mapping[str, Any]
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
-        """Return the objects of a manifest for import. Raises ProviderProblem."""
+        """Return a manifest for import, with the hub's objects named in its arguments. Raises ProviderProblem."""
         with convert_hub_errors():
             return find_manifest(self._connection.connect(), self._options, resource_type, arguments)
 
@@ -182,7 +182,7 @@ class FleetHubProvider:
         return findings
 
     def set_plan_responses(self, responses: Mapping[str, str]) -> None:
-        """Store the figures read by data blocks when the plan to be applied was made."""
+        """Store the figures of members (such as free capacity) read by data blocks when the plan was made."""
         self._plan_figures = read_plan_figures(responses)
 
     def describe_dry_run(self) -> str:
@@ -233,8 +233,11 @@ def _list_namespaces(attributes: Values) -> Iterator[str]:
     """Yield the namespaces of an object in state: of a manifest's objects, and its own."""
     for entry in list_mappings(attributes, "objects"):
         is_namespace = (entry.get("group"), entry.get("kind")) == ("", "Namespace")
-        yield from filter(None, [entry.get("name") if is_namespace else entry.get("namespace")])
-    yield from filter(None, [get_text(attributes, "namespace")])
+        namespace = entry.get("name") if is_namespace else entry.get("namespace")
+        if namespace:
+            yield namespace
+    if own_namespace := get_text(attributes, "namespace"):
+        yield own_namespace
 
 
 def _read_namespace_uid(hub: HubClient, namespace: str) -> str:

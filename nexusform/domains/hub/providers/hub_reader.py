@@ -116,7 +116,8 @@ def read_objects(
 ) -> tuple[list[ReadResult], HubReadFindings]:
     """Read many objects; return answers and findings. Raises ApiError and HubProblem."""
     reader, findings = _HubObjectReader(hub, requests), HubReadFindings()
-    return [_read_object(reader, options, request, findings) for request in requests], findings
+    answers = [_read_object(reader, options, request, findings) for request in requests]  # each adds its findings
+    return answers, findings
 
 
 def _read_object(
@@ -376,8 +377,8 @@ def describe_pending_work(type_name: str, body: Values) -> str:
     if type_name in RUN_TYPES:
         progress = check_run_progress(body, requests=())
         return "" if progress.has_ended else progress.message
-    is_pending = type_name == EVICTION_TYPE and not read_eviction_result(body)[0]
-    return "the hub has not processed it yet" if is_pending else ""
+    is_completed, _reason = read_eviction_result(body)
+    return "the hub has not processed it yet" if type_name == EVICTION_TYPE and not is_completed else ""
 
 
 def is_deletion_in_progress(request: ReadRequest) -> bool:

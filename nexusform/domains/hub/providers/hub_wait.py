@@ -337,7 +337,7 @@ def _describe_unobserved_change(
     elapsed: float,
     describe_outdated: Callable[[PlacementProgress], str],
 ) -> str:
-    """Return why a hub without pending work may not have observed the change yet; "" if it has, or after a timeout."""
+    """Return why a hub without pending work may not have observed the change yet. After a timeout it is final: ""."""
     planned = get_mapping(predicted, "bindings")
     if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):  # runs choose the content
         if is_latest_snapshot_outdated(planned, progress.latest_snapshot):
@@ -376,7 +376,7 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
-    """Return True if status and bindings suffice: the hub rolls it out, and status and plan name snapshots."""
+    """Return True if status and bindings suffice: without staged runs, and if status and plan name snapshots."""
     requirements = (
         planned,
         has_been_scheduled(placement),
@@ -473,7 +473,7 @@ class ApplyCoordination(Struct):
 
     @contextmanager
     def track_approval(self, request: str) -> Iterator[None]:
-        """Record a request while a step waits for it; a failed step grants nothing."""
+        """Record an approval request as granted by a step of this apply. A failed step undoes that."""
         self.granted_requests.add(request)
         try:
             yield
@@ -500,7 +500,7 @@ def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
         return True
     step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
     # The approval is a condition of the request; a merge patch replaces the whole list of conditions.
-    other_conditions = [dict(each) for each in list_conditions(request) if each.get("type") != "Approved"]
+    other_conditions = [dict(item) for item in list_conditions(request) if item.get("type") != "Approved"]
     approval = {
         "type": "Approved",
         "status": "True",

@@ -45,7 +45,7 @@ def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
 
 
 def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
-    """Return the path of an object, after new kinds are read. Raises ProviderProblem for an unserved kind."""
+    """Return the path of an object. Read the kinds again for an unserved kind; raise ProviderProblem if it stays so."""
     path = find_object_path(hub, hub_object)
     if not path:
         hub.forget_api_kinds(str(hub_object.body.get("apiVersion")))
@@ -115,7 +115,7 @@ def get_uid(body: Body | None) -> str:
 
 
 def describe_deletion_blockers(body: Body) -> str:
-    """Return the blockers of a deletion as the end of a sentence: finalizers, content of a namespace; "" for none."""
+    """Return the end of a sentence about the blockers of a deletion (finalizers, content of a namespace), or ""."""
     blockers = enclose(", held by ", ", ".join(list_texts(body, "metadata", "finalizers")))
     for condition in list_conditions(body):
         if condition.get("status") == "True" and condition.get("type") in _NAMESPACE_CONDITIONS:
@@ -210,9 +210,7 @@ def describe_missing_member(hub_object: HubObject) -> str:
 
 
 def suggest_azure_command(hub_object: HubObject) -> str:
-    """Return the Azure command to change a member's labels after a denial by an Azure hub, as the rest of a sentence;
-    "" for other objects.
-    """
+    """Return the Azure command to change a member's labels after a denial, as the end of a sentence; else ""."""
     metadata = get_mapping(hub_object.body, "metadata")
     labels = get_mapping(metadata, "labels")
     if hub_object.body.get("kind") != "MemberCluster" or not labels:
@@ -260,7 +258,7 @@ def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
 
 @contextmanager
 def convert_lost_connection(address: str) -> Iterator[None]:
-    """Raise StepPending for a connection lost during a step: its result is unknown, so it is not done, nor failed."""
+    """Raise StepPending for a connection lost during a step, since the result of the step is unknown."""
     try:
         yield
     except HubProblem as problem:
@@ -274,7 +272,7 @@ def convert_lost_connection(address: str) -> Iterator[None]:
 
 @contextmanager
 def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
-    """Raise StepPending for a rejected read after a write: the object exists, so the step is not done, nor failed."""
+    """Raise StepPending for a rejected read after a write: the object exists, but the step is not verified."""
     try:
         yield
     except ApiError as api_error:

@@ -108,7 +108,8 @@ class OverrideRollout:
             index = getattr(placement.bindings.get(cluster), "resource_snapshot", None)
             if index not in objects:
                 continue  # its objects are unknown
-            bound_snapshots = set(filter(own_pattern.fullmatch, list_override_names(get_mapping(binding, "spec"))))
+            names = list_override_names(get_mapping(binding, "spec"))
+            bound_snapshots = {name for name in names if own_pattern.fullmatch(name)}
             expected = {self._snapshot} if self._is_override_for_cluster(cluster, objects[index]) else set()
             if bound_snapshots != expected:
                 yield cluster, f" {'does not have it yet' if expected else 'still has it'}"

@@ -77,7 +77,7 @@ class VerificationResult(Struct, frozen=True):
 
     def add_wrong_content(self, clusters: Iterable[str], index: int, difference: str) -> VerificationResult:
         """Return the result with clusters at a resource snapshot with other objects than predicted. Clusters
-        with right content do not count, since no decision was open.
+        with the predicted content do not count, since there was no decision to predict.
         """
         subject = CONTENT_PREDICTION
         states = (f"at resource snapshot {index}", "there with other content")  # predicted and observed

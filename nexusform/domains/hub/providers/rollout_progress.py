@@ -112,7 +112,8 @@ def build_placement_manifests(placement_objects: ObservedPlacementObjects) -> tu
 
 def read_placement_export(placement_objects: ObservedPlacementObjects) -> ObservedPlacement | None:
     """Read a placement with its objects like an export; None if it is in deletion or malformed."""
-    return next(iter(read_placements(build_placement_manifests(placement_objects)).values()), None)
+    placements = read_placements(build_placement_manifests(placement_objects))  # of one placement, or none
+    return next(iter(placements.values()), None)
 
 
 def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict[str, dict[str, Any]]:
@@ -128,9 +129,7 @@ def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict
 
 
 def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[str]:
-    """Return the failures predicted by a placement's plan as messages, `ams1: Applied False, ApplyFailed`. They equal
-    the messages about observed failures.
-    """
+    """Return the predicted failures of a placement like those observed: `ams1: Applied False, ApplyFailed`."""
     failures: set[str] = set()
     for status in list_mappings(planned, "placement_statuses"):
         for condition in list_mappings(status, "conditions"):
@@ -314,7 +313,7 @@ def _find_latest(snapshots: Sequence[Body]) -> Body | None:
 
 
 def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None:
-    """Return the index of the latest resource snapshot, of a partial read by the status; None without one."""
+    """Return the index of the latest resource snapshot, None without one. A partial read has it in the status only."""
     if placement_objects.is_partial:
         return get_observed_index(placement_objects.placement)
     latest = _find_latest(placement_objects.snapshots)

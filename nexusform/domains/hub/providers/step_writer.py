@@ -137,7 +137,8 @@ class HubStepWriter(Struct, frozen=True):
             return
         if self.options.is_read_only:
             # The remaining objects are for another tool to delete.
-            self._raise_until_changed_externally(list(filter(self._read_existing, hub_objects)), "delete")
+            existing = [hub_object for hub_object in hub_objects if self._read_existing(hub_object)]
+            self._raise_until_changed_externally(existing, "delete")
             return
         for hub_object in reversed(hub_objects):
             self._delete_object(hub_object)
@@ -189,7 +190,7 @@ class HubStepWriter(Struct, frozen=True):
         if self._type_name in RUN_TYPES:
             kind, namespace, name = get_identity(self._type_name, self._planned)
             path = KINDS[kind].build_path(name, namespace)
-            with self.coordination.track_run(path):  # its approvals learn its end
+            with self.coordination.track_run(path):  # steps of its approvals wait until it ends
                 return self._write_resource()
         return self._write_resource()
 
@@ -213,7 +214,7 @@ class HubStepWriter(Struct, frozen=True):
         return result
 
     def _write_and_wait(self, hub_objects: Sequence[HubObject]) -> ChangeResult:
-        """Write the objects, delete those removed from a manifest, and wait for the result."""
+        """Write the objects, delete those removed from a manifest (the last one first), and wait for the result."""
         written = self._write_objects(hub_objects)
         if self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
@@ -485,7 +486,7 @@ def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *,
     bindings: dict[str, Any] = {}
     for cluster, observed in progress.bindings.items():
         bindings[cluster] = dict(observed)
-        # With staged runs, a run of the same apply may continue the rollout.
+        # With staged runs, a run of the same apply may continue the rollout: its predicted values stay.
         if is_run_managed and predicted.get(cluster):
             bindings[cluster] |= {name: predicted[cluster][name] for name in ("state", "resource_snapshot")}
     paths = tuple(("bindings", cluster) for cluster in bindings)

@@ -58,7 +58,7 @@ _SCHEMA: Final = BlockSchema(
 
 
 def build_id(attributes: Mapping[str, Any]) -> str:
-    """Return the context if it is set."""
+    """Return the context of the kubeconfig as id, "hub" if it is not set."""
     return str(attributes.get("context") or "hub")
 
 
@@ -138,7 +138,7 @@ def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def is_heartbeat_age_unknown(dump: Mapping[str, Any]) -> bool:
-    """Return whether the members of a hub without a clock are either dead, or alive by an earlier clock."""
+    """Return True if the newest heartbeat is far from the local time: the members are dead, or the clocks differ."""
     return abs(float(dump.get("heartbeat_age", 0))) > _MAX_HEARTBEAT_AGE
 
 

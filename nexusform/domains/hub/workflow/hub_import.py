@@ -151,7 +151,7 @@ def _read_hub_objects_to_import(
 
 
 def _choose_label(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> str:
-    """Return a label for a new block, with a number if it is used already; `names` counts the uses of labels."""
+    """Return a label for a new block, numbered if it was used before. `names` counts the uses of each label."""
     valid_text = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
     label = re.sub(r"^(?![A-Za-z])", "_", valid_text)  # "_" before anything but a letter
     names[type_name, label] += 1
@@ -160,7 +160,7 @@ def _choose_label(type_name: str, object_id: str, names: Counter[tuple[str, str]
 
 
 def _find_block(configuration: Configuration, type_name: str, object_id: str) -> ResourceBlock | None:
-    """Return the existing block of an object of the hub, by its id; None without one, or with count or for_each."""
+    """Return the block of an object by the object's id. Return None without a block, or with count or for_each."""
     for block in configuration.root.resources.values():
         is_single = (block.mode, block.type, block.count, block.for_each) == ("managed", type_name, None, None)
         if is_single and _build_object_id(block) == object_id:
@@ -169,9 +169,7 @@ def _find_block(configuration: Configuration, type_name: str, object_id: str) ->
 
 
 def _build_object_id(block: ResourceBlock) -> str:
-    """Return the id from literal arguments of a block: NAME, or NAMESPACE/NAME. The name defaults to the label, also
-    for an expression that is no literal.
-    """
+    """Return the id from literal arguments of a block: NAME, or NAMESPACE/NAME. Else the name is the block's label."""
     expressions = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
     namespace = str(getattr(expressions.get("namespace"), "value", ""))  # only a literal has a value
     name = str(getattr(expressions.get("name"), "value", block.name))

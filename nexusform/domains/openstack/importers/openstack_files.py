@@ -64,14 +64,14 @@ def _build_problem(detail: str, kind: str = INVALID, severity: Severity = Severi
 
 
 def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
-    """Return the rows with column names such as `resource_class`; [], and a problem, for an invalid table."""
+    """Return the rows of a table with column names such as `resource_class`. Report an invalid table and return []."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as problem:
         problems.append(_build_problem(f"{name}.json is not JSON: {problem}. Capture it again."))
         return []
     rows = document if isinstance(document, list) else [document]  # `show` prints one object
-    if list_objects(rows) != rows:
+    if list_objects(rows) != rows:  # some elements are no objects
         problems.append(_build_problem(f"{name}.json is not a list of objects. Print it with -f json."))
         return []
     return [{key.lower().replace(" ", "_").replace("-", "_"): value for key, value in row.items()} for row in rows]
@@ -131,7 +131,7 @@ def _read_host_details(hostname: str, nodes: Mapping[str, Mapping[str, Any]]) ->
 
 
 def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None:
-    """Return the host of a hypervisor: of the same name, else the only one with its first label, else None."""
+    """Return the host named like a hypervisor, else the only one with its first label (`a` of `a.b`), else None."""
     if hostname in services:
         return hostname
     labels = [host for host in services if host.split(".")[0] == hostname.split(".", maxsplit=1)[0]]
@@ -273,14 +273,14 @@ def _add_usage_without_server(
 
 
 def _split_names(value: Any) -> Sequence[str]:
-    """Return a list of names: a list, or a text with commas (older clients)."""
+    """Return the names in a list, or in a text with commas (older clients)."""
     if isinstance(value, list):
         return list(map(str, value))
     return split_list(str(value or ""))
 
 
 def _read_properties(value: Any) -> dict[str, str]:
-    """Return properties: an object, or a text such as `a='b', c='d'` (older clients)."""
+    """Return the properties in an object, or in a text such as `a='b', c='d'` (older clients)."""
     if isinstance(value, Mapping):
         return {str(key): str(item) for key, item in sorted(value.items())}
     properties = {}
@@ -337,7 +337,7 @@ def format_cpus(numbers: Iterable[int]) -> str:
 
 
 def _parse(value: Any) -> Any:
-    """Return the document of a text; other values are documents already."""
+    """Parse a JSON text; return any other value (parsed before) as it is."""
     return json.loads(value) if isinstance(value, str) and value else value
 
 

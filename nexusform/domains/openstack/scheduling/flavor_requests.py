@@ -6,7 +6,7 @@ ImagePropertiesFilter of Nova 34.0.
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import chain, count, product, takewhile
+from itertools import chain, product
 from typing import Final
 
 from msgspec import Struct
@@ -153,7 +153,7 @@ def _select_property(properties: Mapping[str, str], image: Mapping[str, str], ke
 
 
 def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], secure_boot: str) -> str:
-    """Return a property with an unpredicted effect on placement, or ""."""
+    """Return a property with an unpredicted effect: `secure_boot` if required, or one with a prefix. Else return ""."""
     if properties.get(secure_boot) == "required":
         return f"{secure_boot}=required"
     return next((name for name in properties if name.startswith(prefixes)), "")
@@ -249,14 +249,15 @@ def _parse_numa_cells(
 
 
 def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:
-    """Return the properties key.0, key.1 and so on. Raises ValueError if both flavor and image have key.0."""
+    """Return the values of key.0, key.1 and so on, until one is missing. Raises ValueError if both have key.0."""
     first_name = f"{key}.0"
     if first_name in properties and first_name in image:
         raise ValueError(_format_property_conflict(key))
-    values = properties if first_name in properties else image
-    # Names are counted from 0; the first missing one ends the list.
-    names = takewhile(values.__contains__, (f"{key}.{number}" for number in count()))
-    return [values[name] for name in names]
+    source = properties if first_name in properties else image
+    values: list[str] = []
+    while (name := f"{key}.{len(values)}") in source:
+        values.append(source[name])
+    return values
 
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
@@ -276,7 +277,7 @@ def _parse_page_size_text(text: str) -> int | None:
     match = re.fullmatch(r"([0-9]{1,18})(?:([KMGT]?)B)?", text)
     if match is None:
         raise ValueError(_format_invalid_property(_PAGE_SIZE, text))
-    return int(int(match[1]) * _KIB_BY_UNIT[match[2]])
+    return int(int(match[1]) * _KIB_BY_UNIT[match[2]])  # number and unit; no unit is KiB
 
 
 def _parse_cpus(text: str, key: str) -> frozenset[int]:
@@ -355,7 +356,7 @@ def select_host_properties(properties: Mapping[str, str]) -> dict[str, str]:
 def find_unpredicted_property(properties: Mapping[str, str]) -> str:
     """Return why no host can be predicted for an image, or ""."""
     unpredicted = _find_unpredicted(properties, _UNPREDICTED_IMAGE_PROPERTIES, "os_secure_boot")
-    return unpredicted and f"the image has {unpredicted}, and its effect is not predicted"
+    return f"the image has {unpredicted}, and its effect is not predicted" if unpredicted else ""
 
 
 def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequence[str]]) -> str:
@@ -365,6 +366,6 @@ def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequ
     """
     selected = select_host_properties(properties)
     requested_values = set(selected.values())
-    if not selected or any(map(requested_values.issubset, supported)):
+    if not selected or any(requested_values.issubset(instance) for instance in supported):
         return ""
     return "the host does not support " + ", ".join(f"{name}={value}" for name, value in selected.items())

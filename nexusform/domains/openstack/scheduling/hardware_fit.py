@@ -26,7 +26,7 @@ class MemoryPages(Struct, frozen=True):
     reserved: int = 0
 
     def can_fit(self, memory_mib: int, *, is_free: bool) -> bool:
-        """Return whether memory fits in free pages, or in all pages."""
+        """Return whether memory fits in free pages (`is_free`), or else in all pages; it has to be whole pages."""
         pages = self.total - self.used - self.reserved if is_free else self.total
         return memory_mib * _KIB <= pages * self.size_kib and memory_mib * _KIB % self.size_kib == 0
 
@@ -170,7 +170,7 @@ def _fit_guest_cells(
 def _sort_host_cells(
     cells: Sequence[HostCell], request: NumaRequest, devices_by_cell: Mapping[int | None, int], *, has_devices: bool
 ) -> Sequence[HostCell]:
-    """Sort the host cells, if the VM needs fewer: by PCI devices (most first only if `has_devices`), CPUs, memory."""
+    """Sort host cells unless all are needed: by PCI devices (most first if `has_devices`, else last), CPUs, memory."""
     if len(cells) == len(request.cells):
         return cells  # like Nova: all are used anyway
     ordered = sorted(cells, key=lambda cell: cell.free_memory_mib, reverse=True)  # later sorts keep the order of ties

@@ -95,17 +95,16 @@ class NovaHostUsage(Struct, frozen=True):
 
     def fit_numa(self, request: FlavorRequest, attempts: int = 1) -> list[GuestCell] | None:
         """Return the NUMA cells of a VM, None if they do not fit. `attempts`: number of candidates tried by Nova."""
-        ratios = HostRatios(
-            get_resource(self.host, VCPU).allocation_ratio, get_resource(self.host, MEMORY).allocation_ratio
-        )
+        vcpus, memory = get_resource(self.host, VCPU), get_resource(self.host, MEMORY)
+        ratios = HostRatios(vcpus.allocation_ratio, memory.allocation_ratio)
         devices_by_cell: Counter[int | None] = Counter()
         for pool in self.pools:
             devices_by_cell[pool.numa_node] += pool.count
-        has_devices = (lambda cells: self.take_devices(request.devices, cells) is not None) if request.devices else None
-        return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, has_devices, attempts)
+        can_take = (lambda cells: self.take_devices(request.devices, cells) is not None) if request.devices else None
+        return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, can_take, attempts)
 
     def take_devices(self, requests: Sequence[PciDeviceRequest], cells: Sequence[int] = ()) -> list[DevicePool] | None:
-        """Return the PCI devices left by requests, None if there are too few."""
+        """Return the PCI devices left by requests, None if there are too few. `cells`: the host cells of the VM."""
         return allocate_pci_devices(self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells})
 
     def add(self, request: FlavorRequest) -> NovaHostUsage:
@@ -138,7 +137,7 @@ class UsageTable:
         self._hosts = hosts
         self._requests = requests
         self._servers = servers
-        self._usages: dict[tuple[str, ...], NovaHostUsage] = {}
+        self._usages: dict[tuple[str, ...], NovaHostUsage] = {}  # by records: name of a host, then of its VMs
 
     def get_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
         """Return the use of a host (the first record) with the VMs of the other records. Results are cached."""
@@ -177,7 +176,7 @@ class UsageTable:
         return usage.add(self._requests.get(flavor, FlavorRequest()))
 
     def build_record(self, key: str) -> str:
-        """Return the record of a server of the inventory, "" if only its size counts."""
+        """Return the record ("server KEY") of a server of the inventory, "" if only its size counts."""
         server = self._servers[key]
         request = self._requests.get(server.sku_name, FlavorRequest())
         is_recorded = any((server.dedicated_vcpus, server.numa_cells, request.needs_host_details))

@@ -112,7 +112,7 @@ def build_server(values: Mapping[str, Any]) -> NovaServer:
 
 def split_list(text: str) -> list[str]:
     """Return the parts of a text with commas, without blanks and without empty parts."""
-    return list(filter(None, map(str.strip, text.split(","))))
+    return [part for part in map(str.strip, text.split(",")) if part]
 
 
 def parse_cpus(text: str | None) -> Iterator[int]:

@@ -112,7 +112,7 @@ def build_machine(host: NovaHost, slot: int) -> Machine:
 
 
 def build_server_sku(server: NovaServer, record: str) -> VmSku:
-    """Return the size of a server of the inventory; the record has its dedicated CPUs."""
+    """Return the size of a server without emulator threads (0) and dedicated CPUs: `record` counts these."""
     return VmSku(server.name, server.vcpus, 0, convert_to_gib(server.memory_mib), server.disk_gib, record=record)
 
 
@@ -328,7 +328,7 @@ def _compute_free(host: NovaHost, resource_class: str, used: int) -> float:
 
 
 def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
-    """Count the VMs on a host of the demand's soft groups."""
+    """Count the VMs on a host in the demand's soft server groups, either of affinity or of anti-affinity."""
     return sum(
         dict(hint.vms_by_machine).get(machine, 0)
         for hint in demand.hints
@@ -362,7 +362,7 @@ _WEIGHERS: Final = (
 
 
 def _normalize_weights(figures: Sequence[float], minimum: float) -> list[float]:
-    """Scale the figures to 0 to 1, as nova.weights.normalize; all 0 if they are equal."""
+    """Scale the figures to 0 (`minimum`, -inf: the lowest one) to 1, as nova.weights.normalize; all 0 if equal."""
     lowest, highest = min(figures) if minimum == -inf else minimum, max(figures)
     if lowest == highest:
         return [0.0] * len(figures)
@@ -442,7 +442,7 @@ class NovaSite(NamedTuple):
         }
 
     def list_flavors_with_images(self) -> list[tuple[Flavor, str]]:
-        """Return the flavors, alone and with the images with requests."""
+        """Return each flavor with "" (no image), and with the name of each image with requests."""
         images = [name for name, properties in self.images.items() if select_image_requests(properties)]
         return list(product(self.flavors, ("", *images)))
 
