@@ -350,9 +350,9 @@ def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
     return f"{subject}: {'; '.join(parts)}{colon}{reason}"
 
 
-def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
+def list_scheduled_pods(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
     """Return the pods of a state on nodes, with the labels of their workloads."""
-    hosted_workloads: list[ScheduledPod] = []
+    scheduled_pods: list[ScheduledPod] = []
     for object_pods in list_prior_pods(state.instances, registries, collect_prior_members(state.instances, registries)):
         workloads = collect_workloads(object_pods.manifests).by_key
         for key, existing_pods in object_pods.workloads.items():
@@ -363,8 +363,8 @@ def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[Sc
                 node = parse_pod_record(values).node
                 if node:
                     pod = ScheduledPod(object_pods.cluster_id, node, spec.namespace, name, dict(spec.labels))
-                    hosted_workloads.append(pod)
-    return hosted_workloads
+                    scheduled_pods.append(pod)
+    return scheduled_pods
 
 
 def compute_state_demand(

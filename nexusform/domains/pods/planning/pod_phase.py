@@ -461,7 +461,7 @@ class PodPhase(PodsByCluster):
                 decisions.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
         return decisions
 
-    def list_with_inputs(self) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
+    def list_inputs_and_outcomes(self) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
         """Yield the input of each first prediction once, with the address of the object and the outcome of its pods."""
         # By the id of the input: objects predicted together share one.
         pods_by_input: dict[int, tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]] = {}
@@ -497,7 +497,7 @@ class PodPhase(PodsByCluster):
         lost_pods = self._base_lost_pods.get(cluster.id, frozenset())
         return replace(self.build_input(cluster), existing_pods=existing_pods, lost_pods=lost_pods)
 
-    def list_scheduled_workloads(self) -> list[ScheduledPod]:
+    def list_scheduled_pods(self) -> list[ScheduledPod]:
         """Return all pods with a node after the plan."""
         pods: list[ScheduledPod] = []
         for (_, cluster_id), object_pods in self._object_pods.items():
