@@ -298,7 +298,7 @@ class PodPhase(PodsByCluster):
         self._base_pods[cluster_id] = base_pods | new_pods
 
     def _update_unchanged_specs(self, object_pods: ObjectPods, cluster_id: str) -> None:
-        """Set the current spec on pods in state with an unchanged template."""
+        """Set the current spec on pods in state with an unchanged template, or an unknown one (None)."""
         for workload in object_pods.workloads:
             prior_template = object_pods.prior_templates.get(workload.key)
             if prior_template in (None, workload.pod.template):
@@ -411,7 +411,7 @@ class PodPhase(PodsByCluster):
 
     @property
     def warnings(self) -> list[tuple[str, str, WorkloadWarning]]:
-        """All risks with the address of the object and the cluster's name."""
+        """Warnings about pods, each with the address of its object and the name of the cluster."""
         risks: list[tuple[str, str, WorkloadWarning]] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
             risks += [(address, self.clusters[cluster_id].name, warning) for warning in object_pods.warnings]
@@ -448,7 +448,7 @@ class PodPhase(PodsByCluster):
                 yield address, cluster_id, missing_names
 
     def find_planned_pods(self, address: str, name: str) -> list[PlannedPod]:
-        """Return the decisions on an object's pods of this name, cluster by cluster."""
+        """Return the predicted pods of an object with this name, one per cluster, each with the facts to explain it."""
         decisions: list[PlannedPod] = []
         for (object_address, cluster_id), object_pods in self._object_pods.items():
             if object_address != address or object_pods.inputs is None:
