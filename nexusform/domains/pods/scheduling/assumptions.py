@@ -258,7 +258,7 @@ def _find_surplus_pods_by_node(
 
 
 def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene with other random choices."""
+    """Yield the scene with other random choices: another seed, and another order of pods with equal ages."""
     for number in range(samples):
         pods = _shuffle_eviction_ages(scene, number)
         yield "at another tie", replace(scene, seed=scene.seed + 1 + number, existing_pods=pods)
@@ -321,7 +321,7 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
     """Return orders of arrival of workloads (`keys`, in order of creation), each with its condition as a text.
 
     The first orders are by creation, and by the number of controllers between an object and its pods (hops). Then each
-    workload with such controllers arrives first, or last.
+    workload with such controllers, or with claims to create first (`claiming_keys`), arrives first, or last.
     """
     rankings: list[tuple[str, tuple[str, ...]]] = []
     for order in (keys, sorted(keys, key=pod_orders.count_controller_hops)):
@@ -366,7 +366,7 @@ def _list_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator
             yield "if removed pods terminate slowly", slow_scene
 
 
-def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the coming taints of unready nodes."""
     if not scene.unready_nodes:
         return  # no taint is coming
@@ -379,13 +379,13 @@ def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tupl
     yield f"once {name} has its taint", replace(scene, cluster=replace(scene.cluster, nodes=tuple(nodes)))
 
 
-def _list_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_with_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
     # No values: every image has one size. Other images keep their values, unknown images (None) stay unknown.
     for size, values in zip(("smallest", "largest"), scene.cluster.extreme_image_values, strict=False):
         nodes: list[Node] = []
         for node in scene.cluster.nodes:
-            images = node.images and {name: values.get(name, node.images[name]) for name in node.images}
+            images = {name: values.get(name, node.images[name]) for name in node.images} if node.images else node.images
             nodes.append(replace(node, images=images))
         cluster = replace(scene.cluster, nodes=tuple(nodes))
         yield f"if the {size} size of its image counts", replace(scene, cluster=cluster)
@@ -410,7 +410,7 @@ def _mark_pod_recovered(pod: ExistingPod) -> ExistingPod:
 
 
 def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bool:
-    """Return whether no pod of the current template can start, for permanent reasons."""
+    """Return whether all pods of the current template are stuck, and all stuck pods for permanent reasons."""
     return has_stuck_template(workload, pods) and all(
         pod.condition.stuck_reason in ("", *_PERMANENT_REASONS) for pod in pods
     )
@@ -425,8 +425,8 @@ def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
 
 
 def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene under other facts, each with its assumption as a text: first at later times. Then pods of equal
-    or unknown start have other orders (at most `samples`).
+    """Yield other scenes, each with its assumption as a text. The first scenes are 1 and 24 hours later. Then pods with
+    equal or unknown start times are in other orders (at most `samples`).
     """
     conditions = [pod.condition for pod in scene.existing_pods]
     latest_change = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
@@ -472,8 +472,8 @@ def _list_newer_versions(scene: PredictionScenario, samples: int) -> Iterator[tu
 ASSUMPTIONS: Final[tuple[PredictionAssumption, ...]] = (
     PredictionAssumption("Pending pods of others", _list_scenarios_with_waiting_pods),
     PredictionAssumption("terminating pods", _list_scenarios_after_terminations),
-    PredictionAssumption("nodes that are not ready", _list_with_coming_taints),
-    PredictionAssumption("image sizes", _list_image_sizes),
+    PredictionAssumption("nodes that are not ready", _list_scenarios_with_coming_taints),
+    PredictionAssumption("image sizes", _list_scenarios_with_image_sizes),
     PredictionAssumption("pods that are not ready", _list_readiness_changes),
     PredictionAssumption("start times", _change_time_and_pod_order),
     PredictionAssumption("the end of removed pods", _list_slow_terminations),

@@ -338,7 +338,7 @@ class PodPredictor:
         elif rollout.is_needed:
             verdicts = rollout.resume(verdicts)
             self._recreate_evicted()
-        verdicts |= rollout.list_pending_verdicts()  # pods of former templates without a node
+        verdicts |= rollout.request_pending_pods()  # pods of former templates without a node
 
         by_number = progress.requested_pods
         for number, verdict in verdicts.items():
@@ -477,7 +477,7 @@ class PodPredictor:
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
-        """Evict pods after tolerationSeconds, even repeatedly, if another node is better; then retry waiting pods."""
+        """Evict pods after tolerationSeconds if another node is better, then retry waiting pods, until no pod moves."""
         if not any(taints.select_taints(node, taints.NO_EXECUTE) for node in self.nodes.values()):
             return  # no toleration expires
         for _ in range(_MOST_EVICTIONS):

@@ -206,7 +206,7 @@ class _PreemptionTrial:
 
 
 def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
-    """Return the sort key of a pod: the higher priority first, then the earlier start; others make it stable."""
+    """Return the sort key of a pod: the higher priority first, then the earlier start. The rest breaks ties."""
     return (-pod.spec.priority, pod.age, pod.workload, pod.number)
 
 
@@ -242,14 +242,14 @@ def select_covered_pods(budget: PodDisruptionBudget, pods: Iterable[ExistingPod]
 
 
 def has_budget(budget: PodDisruptionBudget, pod: ExistingPod) -> bool:
-    """Return whether a budget applies to the eviction of a pod and has not been charged for it yet."""
+    """Return whether a budget covers a pod and has not been charged for its eviction yet."""
     return budget.name not in pod.charged_budgets and is_pod_covered(budget, pod.spec)
 
 
 def count_expected_pods(
     budget: PodDisruptionBudget, workloads: Iterable[Workload], unmanaged_pods: Iterable[ExistingPod]
 ) -> int:
-    """Count the expected pods under a budget: replicas of workloads except DaemonSets (not scaled), unmanaged pods."""
+    """Count the pods expected by a budget: the replicas of its workloads (DaemonSets have none) and unmanaged pods."""
     expected_count = len(select_covered_pods(budget, unmanaged_pods))
     for workload in workloads:
         if workload.kind != "DaemonSet" and is_pod_covered(budget, workload.pod):

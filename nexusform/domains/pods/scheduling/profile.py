@@ -186,7 +186,7 @@ _PERMANENT_RULES: Final = frozenset(rule.name for rule in NODE_FILTERS) | _POD_R
 
 
 def can_preempt(rejection: Rejection) -> bool:
-    """Return whether the removal of pods may be sufficient to make a node feasible."""
+    """Return whether the preemption of pods may make a node feasible despite this rejection."""
     return rejection.rule not in _PERMANENT_RULES and rejection.reason not in PERMANENT_REASONS
 
 

@@ -176,7 +176,7 @@ class SchedulingSession:
             self._cells[node_index].release(pod.spec)
 
     def _is_terminating_slowly(self, pod: ExistingPod) -> bool:
-        """Return whether a removed pod holds its capacity for now: none (0), all (1), or half of them by a digest."""
+        """Return whether a removed pod holds its capacity for now: none (0), all (1), or half of them (a seed)."""
         if self.slow_terminations in (0, 1):
             return self.slow_terminations == 1
         text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
@@ -222,7 +222,7 @@ class SchedulingSession:
 
     def _mark_uncertain_nodes(self, scheduler: PodSpecScheduler, choice: BestNodes) -> None:
         """Mark the possible nodes of an uncertain choice: all feasible ones, or the tied ones if ties alone decide."""
-        is_cut_short = choice.feasible_nodes > self._scored_node_limit
+        is_cut_short = choice.feasible_nodes > self._scored_node_limit  # kube-scheduler scores only some of them
         if self._uncertain_nodes or is_cut_short or self._find_doubt(scheduler, choice):
             self._uncertain_nodes |= scheduler.facts.mask
             return

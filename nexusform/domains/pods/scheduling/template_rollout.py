@@ -106,8 +106,8 @@ class _PodReplacement(Struct, frozen=True):
         numbers = list_numbers(self.state.remaining_pods)
         for pod in list(self.state.remaining_pods):
             self._remove_pod(pod)
-        # Those rejected by a quota or on admission.
-        self.state.uncreated = len(numbers) - sum(map(self._create_pod, numbers))
+        creations = [self._create_pod(number) for number in numbers]
+        self.state.uncreated = creations.count(False)  # rejected by a quota or on admission
 
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
@@ -295,7 +295,7 @@ class TemplateRollout:
         self._session = session
         self._quota_usage = quota_usage
         self._progress = progress
-        self._waiting_verdicts: dict[int, PodVerdict] = {}
+        self._waiting_verdicts: dict[int, PodVerdict] = {}  # on pending pods of former templates, by number
         # Scaling may create a pod of a former template and the rollout delete it at once: its number is free again.
         self._spare_numbers: list[int] = []
 
@@ -431,7 +431,7 @@ class TemplateRollout:
             progress.pods_to_place.append(new_pod)
         return final_verdicts
 
-    def list_pending_verdicts(self) -> dict[int, PodVerdict]:
+    def request_pending_pods(self) -> dict[int, PodVerdict]:
         """Request the pods of former templates still without a node, and return their verdicts by number."""
         progress = self._progress
         progress.pods_to_place += progress.pending_outdated_pods
