@@ -164,7 +164,7 @@ def _build_demand(size: int, existing_size: int, all_claims: Claims, existing_cl
     """
     unsized_claim = next((name for name, claim in all_claims.items() if claim.size is None), "")
     unknown_sizes = tuple(item.possible_existing_size for item in existing_claims.values() if item.is_bound is None)
-    return ClaimDemand(size, size - existing_size, unsized_claim, unknown_sizes)
+    return ClaimDemand(size, size - existing_size, unsized_claim=unsized_claim, unverified_sizes=unknown_sizes)
 
 
 def compute_planned_storage_demand(

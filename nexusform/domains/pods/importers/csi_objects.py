@@ -35,12 +35,10 @@ class CsiStorageCapacity(Struct, frozen=True):
 
 
 class CsiLimits(Struct, frozen=True):
-    """Limits by node and driver, attached volumes (node, driver, volume), the drivers with free storage to check, and
-    the free storage by class.
-    """
+    """Limits by node and driver, attached volumes, drivers with free storage to check, and free storage by class."""
 
     maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    attachments: tuple[tuple[str, str, str], ...] = ()
+    attachments: tuple[tuple[str, str, str], ...] = ()  # node, driver, volume
     checked_drivers: frozenset[str] = frozenset()
     capacities: Mapping[str, list[CsiStorageCapacity]] = field(default_factory=dict)
 

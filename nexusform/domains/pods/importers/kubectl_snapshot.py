@@ -403,8 +403,8 @@ def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelecto
     """Return the selector for kube-scheduler's default spreading: the labels equal in all pods of a controller."""
     if kind not in _SPREAD_KINDS:
         return None  # kube-scheduler spreads no other pods by default
-    own_labels = {key: value for key, value in labels.items() if key not in _POD_LABELS}
-    return LabelSelector(tuple(sorted(own_labels.items()))) if own_labels else None
+    shared_labels = {key: value for key, value in labels.items() if key not in _POD_LABELS}
+    return LabelSelector(tuple(sorted(shared_labels.items()))) if shared_labels else None
 
 
 def _build_pod(

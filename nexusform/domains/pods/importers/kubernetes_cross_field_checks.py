@@ -114,7 +114,7 @@ def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
 def _check_job(spec: Node) -> Iterator[CheckFailure]:
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
-    if isinstance(pod.data, dict) and (policy.is_absent or policy.data in ("", "Always")):
+    if isinstance(pod.data, dict) and (policy.is_absent or policy.data in ("", "Always")):  # Always is the default
         yield (policy, ".template.spec.restartPolicy", "must be OnFailure or Never in a Job.")
     yield from _check_template_mounts(spec)
 
@@ -162,9 +162,9 @@ def _check_environment_variable(variable: Node) -> Iterator[CheckFailure]:
 
 
 def _check_value_source(source: Node) -> Iterator[CheckFailure]:
-    count = sum(not node.is_absent for _, node in source.list_fields())
-    if count != 1 and isinstance(source.data, dict):
-        yield source, "", f"must name one source of the value, not {count}."
+    present_keys = [key for key, node in source.list_fields() if not node.is_absent]
+    if len(present_keys) != 1 and isinstance(source.data, dict):
+        yield source, "", f"must name one source of the value, not {len(present_keys)}."
 
 
 def _check_probe(probe: Node) -> Iterator[CheckFailure]:

@@ -365,7 +365,7 @@ def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts
 
 
 def _get_effective_requests(container: Fields, is_reported: bool) -> Amounts:
-    """Return the requests of a container; a limit without a request is its own request."""
+    """Return the requests of a container; a limit is the default of a request. `is_reported`: problems are known."""
     resources = container.get_mapping("resources")
     limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
     return limits | _parse_quantities(resources.get_mapping("requests"), is_reported)

@@ -135,7 +135,7 @@ class _SchemaValidator:
             yield from self._check_items(node, shape, path)
 
     def _check_items(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
-        """Check the items of a list, or of a mapping with free keys."""
+        """Check the items of a list, or the values of a mapping with any keys (such as labels)."""
         assert shape.items is not None
         if shape.kind is FieldKind.LIST:
             for number, item in enumerate(node.list_items()):
@@ -188,7 +188,7 @@ class _SchemaValidator:
         if data == "" and shape.kind in (FieldKind.TEXT, FieldKind.AMOUNT):
             return
         violation = validate_value(data, shape, node.position.source_text)
-        is_secret = self._manifest.kind == "Secret"  # what it holds is not for the screen
+        is_secret = self._manifest.kind == "Secret"  # its values must not be shown
         if violation is not None:
             detail = f"must be {shape.kind.value}." if is_secret else violation.detail
             yield self._build_problem(node, f"{path} {detail}")
@@ -316,7 +316,7 @@ _NAMED_MAXIMUMS: Final = {"": MAX_INT32, "L": MAX_INT64}
 
 @cache
 def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
-    """Return the rules by type and field, without the value types."""
+    """Return the rules in `_RULES` by type and field. Their kind is ANY: the schemas have the types of values."""
     table: dict[str, dict[str, FieldShape]] = {}
     for line in _RULES.replace("\n    ", " ").splitlines():  # continued lines are indented
         name, *fields = line.split(" ")

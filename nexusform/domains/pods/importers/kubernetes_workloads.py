@@ -121,7 +121,7 @@ def _collect_autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, 
     autoscalers: dict[tuple[str, str, str], list[Manifest]] = {}
     for manifest in select_manifests(manifests, "autoscaling", "HorizontalPodAutoscaler"):
         target = get_mapping(manifest.body, "spec", "scaleTargetRef")
-        if get_text(target, "apiVersion").rpartition("/")[0] in ("apps", "extensions", ""):
+        if get_text(target, "apiVersion").rpartition("/")[0] in ("apps", "extensions", ""):  # not a custom resource
             key = (manifest.namespace, get_text(target, "kind"), get_text(target, "name"))
             autoscalers.setdefault(key, []).append(manifest)
     return autoscalers
@@ -367,7 +367,7 @@ def _report_unpredicted_pods(spec: Fields, key: str, cause: str) -> None:
 
 
 def _limit_pods(spec: Fields, key: str, pods: int) -> int:
-    """Return a number of pods; 1, and a finding, above the maximum of one cluster."""
+    """Return a number of pods. A number above the maximum of one cluster is reported, and replaced by 1."""
     if pods <= MAX_PODS:
         return pods
     spec.report(key, f"is {pods:,}; a Kubernetes cluster is built for at most {MAX_PODS:,} pods.")

@@ -64,7 +64,7 @@ class ClusterPodCapacity:
     def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
         self.pods = pods
         self.cluster = cluster
-        self.waiting_pods: WaitingPods = {}
+        self.waiting_pods: WaitingPods = {}  # predictions with additional nodes, shared by all objects
 
     @cached_property
     def is_certain(self) -> bool:
@@ -284,7 +284,8 @@ def compute_search_limit(inputs: PredictionInput) -> int:
     need another number, and each number is a prediction: the limit is lower with many workloads.
     """
     pods = sum(workload.replicas for workload in inputs.workloads)
-    return min(_MAX_NODES, max(1, pods), max(_MIN_NODES, _MAX_WORKLOAD_NODES // max(1, len(inputs.workloads))))
+    limit_by_workloads = max(_MIN_NODES, _MAX_WORKLOAD_NODES // max(1, len(inputs.workloads)))
+    return min(_MAX_NODES, max(1, pods), limit_by_workloads)
 
 
 def _find_fewest_nodes(

@@ -143,7 +143,7 @@ class ClaimedDevices:
         """Return free devices of a node for every unallocated claim; None if some claim finds none."""
         open_claims = self._select_unallocated(claims)
         all_uses = chain.from_iterable(self._uses.values())
-        used_devices = {use.device for use in all_uses if not use.has_admin_access}
+        used_devices = {use.device for use in all_uses if not use.has_admin_access}  # admin access leaves it free
         return self._allocator.allocate(node, self._pools[node.name], open_claims, used_devices)
 
     def _select_unallocated(self, claims: Iterable[DeviceClaim]) -> Sequence[DeviceClaim]:

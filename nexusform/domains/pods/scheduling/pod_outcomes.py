@@ -134,7 +134,7 @@ class WorkloadForecast(Struct, frozen=True):
 
     @property
     def has_rejected_pods(self) -> bool:
-        """Whether a quota or the admission rejects pods, on any number of nodes."""
+        """Whether a quota or admission rejects pods, on any number of nodes. Deferred pods only wait for other pods."""
         return self.uncreated > self.deferred
 
 
@@ -250,7 +250,7 @@ def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
         return True  # the node lacks the topology key
     if counter.counts_itself:
         return False  # its count changes with the pods to place
-    skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count()
+    skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count()  # with the pod
     return skew > counter.constraint.max_skew
 
 

@@ -48,8 +48,8 @@ class _NodeBucket:
     __slots__ = ("nodes_by_score", "size")
 
     def __init__(self) -> None:
-        self.nodes_by_score: dict[int, set[int]] = {}
-        self.size = 0
+        self.nodes_by_score: dict[int, set[int]] = {}  # by usage score
+        self.size = 0  # number of nodes
 
     def put_all(self, nodes: list[int], score: int) -> None:
         """Put nodes with one usage score into the bucket."""

@@ -176,7 +176,7 @@ def should_run_daemon(pod: PodSpec, node: Node) -> bool:
 
 
 def should_keep_daemon(pod: PodSpec, node: Node) -> bool:
-    """Return whether the DaemonSet controller keeps such a pod on a node: only evicting taints remove it."""
+    """Return whether the DaemonSet controller keeps such a pod on a node. Of taints, only NoExecute ones remove it."""
     is_permitted = not any(rule.find_rejection(pod, node) for rule in _KEPT_DAEMON_FILTERS)
     return is_permitted and taints.find_evicting_taint(pod, node) is None
 

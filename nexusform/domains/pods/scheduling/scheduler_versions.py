@@ -78,7 +78,7 @@ def _has_negative_selector(term: PodTerm) -> bool:
 
 
 def _extend_term_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
-    """Return the terms; those with a negative selector (see above) now select all namespaces."""
+    """Return the terms. Those selecting a namespace without any label now select all namespaces."""
     return tuple(
         replace(term, namespace_selector=LabelSelector()) if _has_negative_selector(term) else term for term in terms
     )

@@ -115,7 +115,7 @@ class SchedulingSession:
         self.assign_numa_cells()
 
     def assign_numa_cells(self) -> None:
-        """Assign NUMA cells to the running pods again, sorted by workload and number: their order is unknown."""
+        """Assign NUMA cells to the running pods again, by workload and number, as their real order is unknown."""
         for node_index, node in enumerate(self.cluster.nodes):
             if node.cells:
                 cells = self._cells[node_index] = NodeNumaCells(node)
@@ -176,7 +176,7 @@ class SchedulingSession:
             self._cells[node_index].release(pod.spec)
 
     def _is_terminating_slowly(self, pod: ExistingPod) -> bool:
-        """Return whether a removed pod holds its capacity for now: none (0), all (1), or half of them (a seed)."""
+        """Return whether a removed pod still holds its capacity: none does (0), all do (1), or a random half (seed)."""
         if self.slow_terminations in (0, 1):
             return self.slow_terminations == 1
         text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
@@ -227,7 +227,7 @@ class SchedulingSession:
             self._uncertain_nodes |= scheduler.facts.mask
             return
         for node in choice.tied_nodes:
-            self._uncertain_nodes |= 1 << node
+            self._uncertain_nodes |= 1 << node  # set its bit
 
     def _add_doubt(
         self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes = _NO_CHOICE
@@ -431,7 +431,7 @@ class SchedulingSession:
         """Remove the evicted pods and the slowly terminating ones with their capacity, held until now."""
         self.remove_lingering_pods()
         for eviction, node in self._slow_evictions:
-            self._pods_by_node[node][eviction.pod.identity] = eviction.pod
+            self._pods_by_node[node][eviction.pod.identity] = eviction.pod  # else its volumes are not released
             self.remove_pod(eviction.pod)
             self.evictions.append(eviction)
         self._slow_evictions = []

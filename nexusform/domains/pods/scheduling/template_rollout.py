@@ -184,7 +184,7 @@ class _PodReplacement(Struct, frozen=True):
                 return
 
     def _count_removable_pods(self) -> int:
-        """Return how many old pods, not ready, may be deleted within max unavailable, if all others become ready."""
+        """Return how many unready old pods may be deleted: max unavailable is kept once all other pods are ready."""
         workload, state = self.workload, self.state
         minimum = workload.replicas - workload.max_unavailable
         return max(0, state.pod_count - minimum - state.unavailable_count)
@@ -533,6 +533,7 @@ class DaemonRollout:
         return PodToPlace(number, pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
 
     def _record_verdict(self, pod: PodToPlace, verdict: PodVerdict) -> None:
+        """Record a new pod with the verdict on it. A pod without a node counts as waiting."""
         self._progress.pods_to_place.append(pod)
         self._verdicts[pod.number] = verdict
         self._waiting_count += not verdict.node

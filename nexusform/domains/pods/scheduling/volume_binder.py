@@ -77,7 +77,7 @@ class VolumeBinder:
             self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_pod_claims_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
-        """Bind the unbound claims of a pod, smallest first, to volumes reachable from its node."""
+        """Bind the unbound claims of a pod, smallest first, to volumes reachable from its node, else to new volumes."""
         for claim in sorted(self._list_unbound_claims(spec, number), key=attrgetter("size")):
             if not self._bind_prebound(claim):
                 fitting = self._select_unused(self._list_fitting_volumes(claim))
@@ -282,6 +282,6 @@ class AttachedVolumes:
             yield driver, name
         for claim in spec.list_claims(number):
             volume = self._binder.find_volume(claim)
-            driver = claim.driver if volume is None else volume.driver  # else the driver of its class
+            driver = claim.driver if volume is None else volume.driver  # `claim.driver`: that of its class
             if driver:
                 yield driver, claim.name
