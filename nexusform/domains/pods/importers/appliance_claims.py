@@ -159,8 +159,8 @@ def compute_storage_demand(claims: Claims) -> ClaimDemand:
 
 
 def _build_demand(size: int, existing_size: int, all_claims: Claims, existing_claims: Claims) -> ClaimDemand:
-    """Return the demand of `all_claims`: `size` bytes after the plan. Of these, `existing_size` may be on the appliance
-    already. `existing_claims` are the claims with a volume, or possibly with one.
+    """Return the demand of `all_claims`: `size` bytes after the plan, compared with `existing_size` bytes possibly on
+    the appliance already. `existing_claims` are the claims with a volume, or possibly with one.
     """
     unsized_claim = next((name for name, claim in all_claims.items() if claim.size is None), "")
     unknown_sizes = tuple(item.possible_existing_size for item in existing_claims.values() if item.is_bound is None)

@@ -85,7 +85,7 @@ class ClusterPodCapacity:
         ).session
 
     def compute_maximum_replicas(self, workloads: Sequence[Workload], running: int) -> int | None:
-        """Return the number of `running` pods and further ones of a workload; None for several, or one with claims."""
+        """Return `running` plus the further pods of the only scalable workload; None without one, or with claims."""
         scalable = [workload for workload in workloads if workload.kind in _SCALABLE_KINDS]
         if len(scalable) != 1 or scalable[0].pod.claims:
             return None

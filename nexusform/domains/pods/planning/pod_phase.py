@@ -448,7 +448,7 @@ class PodPhase(PodsByCluster):
                 yield address, cluster_id, missing_names
 
     def find_planned_pods(self, address: str, name: str) -> list[PlannedPod]:
-        """Return the predicted pods of an object with this name, one per cluster, each with the facts to explain it."""
+        """Return the predicted pods of an object with this name, cluster by cluster, with their prediction's input."""
         decisions: list[PlannedPod] = []
         for (object_address, cluster_id), object_pods in self._object_pods.items():
             if object_address != address or object_pods.inputs is None:

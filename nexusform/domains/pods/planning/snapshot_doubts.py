@@ -163,7 +163,7 @@ def find_pods_in_doubt(
 
 
 def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind: str) -> str:
-    """Return why a workload may not have the configured pods; "" without a reason. `observed_count`: its pods today."""
+    """Return why a workload may not have the configured pods; "" without a reason. `observed_count`: its live pods."""
     if workload.has_orphans:
         return ORPHANS
     if scaler_kind:

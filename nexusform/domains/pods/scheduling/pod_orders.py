@@ -86,7 +86,7 @@ class ArrivalOrder(Struct, frozen=True):
         return start + (earlier_count + delay) * pace * slowness
 
     def compute_positions(self, workload: Workload, numbers: Sequence[int]) -> dict[int, int]:
-        """Return the position of each pod of a workload in the order of arrival. Different pods are shuffled."""
+        """Return the position of each pod in the order of arrival, by its number. Different pods are shuffled."""
         if not self.sample or not has_differing_concurrent_pods(workload):
             return {number: number for number in numbers}  # in the order of their numbers
         shuffled_numbers = sorted(numbers, key=lambda number: self._hash_arrival_order(f"{workload.key}|{number}"))

@@ -283,7 +283,7 @@ class PodSpecScheduler:
             self._insert_node(node, self._compute_usage_score(node))
 
     def list_buckets(self) -> Iterator[Iterator[int]]:
-        """Yield the feasible nodes with capacity, in groups of nodes with equal scores and domains."""
+        """Yield the feasible nodes with capacity, in groups of nodes alike for all rules apart from their usage."""
         return map(_NodeBucket.list_nodes, self._get_domain_buckets().values())
 
     def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _NodeBucket]:

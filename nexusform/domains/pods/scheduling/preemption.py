@@ -211,7 +211,7 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
 
 
 def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
-    """Return whether other victims are as good: among pods of equal priority and age, one with another template."""
+    """Return whether the choice is arbitrary: some pods of equal priority and age, but several templates, remain."""
     rank_pod = attrgetter("spec.priority", "age")
     victims_by_rank = group_by(victims, rank_pod)
     pods_by_rank = group_by(lower_priority_pods, rank_pod)

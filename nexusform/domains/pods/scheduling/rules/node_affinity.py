@@ -42,7 +42,7 @@ def _collect_named_nodes(pod: PodSpec) -> set[str] | None:
 
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason if nodeSelector or all required terms reject a node, unless its name alone excludes it."""
+    """Return a reason if nodeSelector or all required terms reject a node, unless its name already excludes it."""
     return None if is_node_affinity_satisfied(pod, node) or find_unnamed_node_rejection(pod, node) else REASON
 
 
