@@ -151,7 +151,7 @@ def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> Claim
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
-    """Return a ResourceSlice: devices of one pool, and amounts shared by them, by names of counter set and counter."""
+    """Return a ResourceSlice: the devices of one pool, and the amounts shared by them (by counter set and counter)."""
     spec = get_mapping(manifest.body, "spec")
     pool = get_mapping(spec, "pool")
     return ResourceSlice(

@@ -270,7 +270,7 @@ class ObjectPods(Struct):
         self.removed_outcomes = [_set_outcome_certainty(outcome, doubts) for outcome in self.removed_outcomes]
 
     def update_warnings(self, warnings: Sequence[WorkloadWarning]) -> None:
-        """Set the warnings of the newest prediction; keep valid preemptions, and all evictions, of earlier ones."""
+        """Set the warnings of the newest prediction. Of earlier warnings, keep valid preemptions and all evictions."""
         repeated_keys = {(warning.workload, warning.kind) for warning in warnings}
         preempting_workloads = {pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims}
         kept_preemptions: list[WorkloadWarning] = []

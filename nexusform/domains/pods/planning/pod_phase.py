@@ -434,7 +434,7 @@ class PodPhase(PodsByCluster):
         return clusters
 
     def list_missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
-        """Yield the namespaces of objects that are missing on a cluster: object address, cluster id, namespaces."""
+        """Yield the namespaces used by an object and missing on a cluster: (object address, cluster id, namespaces)."""
         known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
         for key, object_pods in self._object_pods.items():
             # An object outside the targets (-target) has no manifests in this plan.

@@ -347,7 +347,7 @@ class PodPredictor:
             progress.placeable_range = PlaceablePodRange(running, running, is_exact=True)
 
     def _compute_running_range(self, progress: WorkloadProgress) -> PlaceablePodRange:
-        """Return how many pods can run, before placement; of daemons and gated pods, only the kept ones count."""
+        """Return how many pods can run, before placement. Of daemons and gated pods, only the kept ones count."""
         spec = progress.workload.pod
         kept_count = len(progress.kept_pods) + len(progress.outdated_pods)
         if not progress.pods_to_place or progress.is_daemon or spec.gates:

@@ -131,7 +131,7 @@ class SchedulingSession:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
     def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> PodSpecScheduler:
-        """Return the scheduler of a spec, the last one if it still applies; `volume_needs`: those of its own claims."""
+        """Return the scheduler of a spec: the last one if it still applies, else a new one. `volume_needs`: its own."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
         if scheduler is not None and scheduler.is_current(group, volume_needs):

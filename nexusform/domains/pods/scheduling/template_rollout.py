@@ -245,7 +245,7 @@ class SurgeCapacityCheck:
         self._quota_usage = QuotaUsage(cluster.quotas)
 
     def find_obstacle(self, workload: Workload) -> str:
-        """Return why one more pod, of another template, does not fit next to all existing ones; "" if it may."""
+        """Return why one more pod of another template does not fit next to all existing pods; "" if it may fit."""
         if self._session is None:
             self._session = SchedulingSession(self._cluster, self._existing_pods, DEFAULT_SEED)
             for pod in self._existing_pods:
