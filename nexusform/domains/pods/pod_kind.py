@@ -31,7 +31,7 @@ class PodLocation(ObjectLocation, frozen=True):
 
 
 def _list_pods(values: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """Yield the pods in the values of an object as `workload/pod`; the values of some kinds are by cluster first."""
+    """Yield the pods in nested values as `workload/pod`. The outer keys are workloads, or for some kinds clusters."""
     if not isinstance(values, Mapping):
         return  # no pods are known
     if "node" in values and "machine" in values:  # the record of a pod
@@ -42,7 +42,7 @@ def _list_pods(values: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def _build_document(location: PodLocation) -> dict[str, Any]:
-    """Return a location for JSON output; the state of a pod without a node is in `node_or_state`."""
+    """Return a location for JSON output. `state` is Scheduled for a pod with a node, else such as Pending or Failed."""
     return {
         "cluster": location.cluster,
         "node": location.node,

@@ -54,7 +54,7 @@ class CheckTimeExceeded(Exception):
 def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
     """Compare the nodes planned for pods with the decisions of kube-scheduler. Raises ProgramCheckProblem."""
     fleet = find_planned_fleet(result)
-    predictions = list(fleet.pods.list_with_inputs()) if fleet is not None else []
+    predictions = list(fleet.pods.list_inputs_and_outcomes()) if fleet is not None else []
     has_timed_out = False
     # A pod without a trigger has no decision in this plan.
     total = sum(bool(outcome.trigger) for _, pods in predictions for _, outcome in pods.values())

@@ -22,9 +22,9 @@ from nexusform.domains.pods.planning.manifest_blocks import (
     compute_state_demand,
     create_pod_phase,
     find_missing_namespaces,
-    list_hosted_workloads,
     list_manifest_diagnostics,
     list_pod_risk_warnings,
+    list_scheduled_pods,
     plan_fleet_objects,
 )
 from nexusform.domains.pods.planning.pod_phase import PodPhase
@@ -108,7 +108,7 @@ def _build_fleet_contribution(
         observed_attributes=outcome.observed_attributes,
         step_order=outcome.step_order,
         diagnostics=diagnostics,
-        list_workloads=pods.list_scheduled_workloads,
+        list_workloads=pods.list_scheduled_pods,
         find_disruptions=pods.find_disruptions,
         collect_claims=pods.compute_storage_demand,
         collect_findings=collect_findings,
@@ -131,4 +131,4 @@ def _get_row_key(row: PlacementChange) -> tuple[object, ...]:
     return (row.address, row.kind, row.pool, row.object)
 
 
-PHASES: Final = DomainPhases(_plan_fleet, _plan_removal, list_hosted_workloads, compute_state_demand, find_lost_rows)
+PHASES: Final = DomainPhases(_plan_fleet, _plan_removal, list_scheduled_pods, compute_state_demand, find_lost_rows)

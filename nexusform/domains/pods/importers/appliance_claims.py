@@ -39,13 +39,13 @@ class ApplianceClaim(Struct, frozen=True):
 
     @property
     def final_size(self) -> int:
-        """Bytes used in the end: a volume never shrinks."""
+        """Bytes after the plan: the larger of request and current capacity, as a volume never shrinks."""
         return max(self.size or 0, self.capacity or 0)
 
     @property
     def possible_existing_size(self) -> int:
-        """Bytes that may be part of an existing volume."""
-        if self.is_bound is False:  # None: not observed
+        """Bytes of the volume, 0 if it does not exist yet. An unobserved claim (`is_bound` None) may have one."""
+        if self.is_bound is False:
             return 0
         return self.final_size if self.capacity is None else self.capacity
 
@@ -95,7 +95,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
     def list_ephemeral_claims(
         self, manifest: Manifest, spec: Fields, pod_counts: Mapping[str, int]
     ) -> Iterator[tuple[str, ApplianceClaim]]:
-        """Yield the ephemeral claims of each pod of a workload by a name: `namespace/kind/name-number-volume`."""
+        """Yield the ephemeral claims of the pods of a workload, each by a name: `namespace/kind/name-number-volume`."""
         pod = spec if manifest.kind == "Pod" else spec.get_mapping("template").get_mapping("spec")
         for volume in pod.list_mappings("volumes"):
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
@@ -130,7 +130,7 @@ class _ApplianceClaimReader(Struct, frozen=True):
         if spec.get_text("volumeName") or claim_name in self.storage.reserved_volumes:
             capacity = _parse_bytes(status.get_mapping("capacity"))
             return ApplianceClaim(size, capacity, is_bound=True, owner=owner)
-        is_bound = False if claim_name in self.observed_names else self.is_bound
+        is_bound = False if claim_name in self.observed_names else self.is_bound  # False: observed without a volume
         return ApplianceClaim(size, is_bound=is_bound, owner=owner)
 
     def is_on_appliance(self, claim: Fields) -> bool:
@@ -159,12 +159,12 @@ def compute_storage_demand(claims: Claims) -> ClaimDemand:
 
 
 def _build_demand(size: int, existing_size: int, all_claims: Claims, existing_claims: Claims) -> ClaimDemand:
-    """Return the demand of `all_claims`: `size` bytes after the plan, and those beyond `existing_size`, the bytes
-    possibly on the appliance already. `existing_claims` are the claims with a possible volume.
+    """Return the demand of `all_claims`: `size` bytes after the plan, compared with `existing_size` bytes possibly on
+    the appliance already. `existing_claims` are the claims with a volume, or possibly with one.
     """
     unsized_claim = next((name for name, claim in all_claims.items() if claim.size is None), "")
     unknown_sizes = tuple(item.possible_existing_size for item in existing_claims.values() if item.is_bound is None)
-    return ClaimDemand(size, size - existing_size, unsized_claim, unknown_sizes)
+    return ClaimDemand(size, size - existing_size, unsized_claim=unsized_claim, unverified_sizes=unknown_sizes)
 
 
 def compute_planned_storage_demand(

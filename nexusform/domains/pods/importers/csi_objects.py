@@ -35,18 +35,18 @@ class CsiStorageCapacity(Struct, frozen=True):
 
 
 class CsiLimits(Struct, frozen=True):
-    """Limits by node and driver, attached volumes (node, driver, volume), the drivers with free storage to check, and
-    the free storage by class. Volumes of `unattached_drivers` need no attachment to a node (attachRequired: false).
+    """Limits by node and driver, attached volumes, drivers with free storage to check, and free storage by class.
+    Volumes of `unattached_drivers` need no attachment to a node (attachRequired: false).
     """
 
     maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    attachments: tuple[tuple[str, str, str], ...] = ()
+    attachments: tuple[tuple[str, str, str], ...] = ()  # node, driver, volume
     checked_drivers: frozenset[str] = frozenset()
     capacities: Mapping[str, list[CsiStorageCapacity]] = field(default_factory=dict)
     unattached_drivers: frozenset[str] = frozenset()
 
     def list_storage_terms(self, storage_class: str, size: int) -> tuple[NodeSelectorTerm, ...] | None:
-        """Return the nodes with enough free storage of a class (any of the terms), None for all."""
+        """Return the terms of the nodes with `size` bytes of free storage of a class; None: all nodes, (): none."""
         terms: list[NodeSelectorTerm] = []
         for capacity in self.capacities.get(storage_class, ()):
             if capacity.size >= size:
@@ -90,8 +90,8 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
 
 
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
-    """Return the storage of a CSIStorageCapacity: the size of its largest possible volume, and its nodes (term None:
-    all). Without such a size, its whole capacity counts. Return None without a valid selector or amount.
+    """Return the size of the largest volume of a CSIStorageCapacity, and the term of its nodes (None: all). Without a
+    maximumVolumeSize, its capacity counts. Return None without a valid selector or amount.
     """
     fields = Fields(manifest, [], manifest.body)
     selector = parse_selector(fields, "nodeTopology")
@@ -104,32 +104,32 @@ def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
 
 
 def find_csi_provisioner(storage_class: Manifest | None) -> str:
-    """Return the CSI driver of a class, "" without a class."""
+    """Return the CSI driver of a class, also for an in-tree provisioner (replaced by a driver); "" without a class."""
     name = get_text(storage_class.body, "provisioner") if storage_class is not None else ""
     return _MIGRATED_DRIVERS.get(name, name)
 
 
 def find_volume_driver(volume: Manifest) -> str:
-    """Return the CSI driver of a PersistentVolume, "" for other volumes."""
+    """Return the CSI driver of a PersistentVolume, also of an in-tree volume (replaced by a driver); "" without one."""
     spec = get_mapping(volume.body, "spec")
-    in_tree = next((driver for key, driver in _MIGRATED_DRIVERS.items() if key in spec), "")
-    return str(get_value_at_path(spec, "csi", "driver") or in_tree)
+    in_tree_driver = next((driver for key, driver in _MIGRATED_DRIVERS.items() if key in spec), "")
+    return str(get_value_at_path(spec, "csi", "driver") or in_tree_driver)
 
 
 def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> AttachLimits:
-    """Return the limits of nodes, and their attached CSI volumes: node, driver and claim (or volume without one)."""
-    attachments: list[tuple[str, str, str]] = []
-    for node, driver, name in csi.attachments:
-        volume = volumes.get(name)
+    """Return the limits of nodes, and the CSI volumes attached to them. Volumes are named by their claim, if any."""
+    attachments: list[tuple[str, str, str]] = []  # node, driver, claim or volume
+    for node, driver, volume_name in csi.attachments:
+        volume = volumes.get(volume_name)
         if volume is None or not get_value_at_path(volume.body, "spec", "csi"):
             continue  # as in kube-scheduler, only existing CSI volumes count
         claim = get_mapping(volume.body, "spec", "claimRef")
-        claim_name = f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else name
+        claim_name = f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else volume_name
         attachments.append((node, driver, claim_name))
     return AttachLimits(csi.maximums, tuple(attachments))
 
 
 def has_unknown_storage(manifests: Iterable[Manifest]) -> bool:
-    """Return whether drivers check free storage, and no object about it is listed."""
+    """Return whether a CSI driver limits volumes by free storage, but no CSIStorageCapacity shows the free storage."""
     csi = collect_csi_objects(manifests)
     return bool(csi.checked_drivers) and not csi.capacities

@@ -82,11 +82,11 @@ def add_claims(pod: PodSpec, volumes: PodVolumes, devices: PodDeviceClaims) -> P
 
 
 def collect_device_objects(manifests: Iterable[Manifest]) -> DeviceObjects:
-    """Return the objects about devices; the first of a name counts."""
+    """Return the objects of resource.k8s.io by full name. Of several with the same name, the first counts."""
     by_kind: dict[str, dict[str, Manifest]] = {kind: {} for kind in (_SLICE, _CLAIM, _TEMPLATE, _CLASS)}
     for manifest in manifests:
         if manifest.group == _GROUP and manifest.kind in by_kind:
-            by_kind[manifest.kind].setdefault(_get_key(manifest), manifest)
+            by_kind[manifest.kind].setdefault(_get_full_name(manifest), manifest)
     problems = chain.from_iterable(map(_list_slice_problems, by_kind[_SLICE].values()))
     return DeviceObjects(
         classes=by_kind[_CLASS],
@@ -97,7 +97,7 @@ def collect_device_objects(manifests: Iterable[Manifest]) -> DeviceObjects:
     )
 
 
-def _get_key(manifest: Manifest) -> str:
+def _get_full_name(manifest: Manifest) -> str:
     return f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name
 
 
@@ -119,10 +119,10 @@ def _list_used_features(title: str, fields: Mapping[str, Any], features: Iterabl
 def collect_device_inventory(
     manifests: Iterable[Manifest], observed_objects: Iterable[Manifest] = ()
 ) -> DeviceInventory:
-    """Return the devices of a cluster and its allocated claims. Allocations are those of observed claims."""
+    """Return the devices of the ResourceSlices in `manifests`, and the devices allocated to observed ResourceClaims."""
     slices = {item.name: item for item in select_manifests(manifests, _GROUP, _SLICE)}
     allocations = {
-        _get_key(item): _list_allocated_devices(item.body)
+        _get_full_name(item): _list_allocated_devices(item.body)
         for item in select_manifests(observed_objects, _GROUP, _CLAIM)
         if get_value_at_path(item.body, "status", "allocation") is not None
     }
@@ -151,7 +151,7 @@ def list_allocated_claims(names: Iterable[str], objects: DeviceObjects) -> Claim
 
 
 def _parse_slice(manifest: Manifest) -> ResourceSlice:
-    """Return a ResourceSlice: devices of one pool, and amounts shared by them, by names of counter set and counter."""
+    """Return a ResourceSlice: the devices of one pool, and the amounts shared by them (by counter set and counter)."""
     spec = get_mapping(manifest.body, "spec")
     pool = get_mapping(spec, "pool")
     return ResourceSlice(
@@ -185,7 +185,7 @@ def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
 
 
 def _parse_counters(fields: Mapping[str, Any], key: str, name_key: str) -> dict[tuple[str, str], int]:
-    """Return the amounts of a list of counter sets by the names of counter set and counter."""
+    """Return the amounts by counter set and counter. The sets are listed under `key`, their names under `name_key`."""
     return {
         (str(counter_set.get(name_key)), name): _parse_amount(counter)
         for counter_set in list_mappings(fields, key)
@@ -194,7 +194,7 @@ def _parse_counters(fields: Mapping[str, Any], key: str, name_key: str) -> dict[
 
 
 def _parse_attribute(value: Any) -> Attribute | None:
-    """Return type and value of a device attribute, None if its type is unknown."""
+    """Return type and value of a device attribute, such as ("string", "a100"); None if its type is unknown."""
     fields = get_mapping(value)
     return next(((kind, fields[kind]) for kind in _ATTRIBUTE_KINDS if isinstance(fields.get(kind), (str, int))), None)
 
@@ -203,11 +203,11 @@ def _parse_amount(value: Any) -> int:
     try:
         return parse_device_quantity(str(get_value_at_path(value, "value")))
     except ValueError:
-        return 0
+        return 0  # absent or invalid
 
 
 def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...] | None:
-    """Return the nodes of a slice or a device: a term for its one node, None for all nodes, or terms (() = none)."""
+    """Return the terms of the nodes with access to a slice or device; None for all nodes, () for none."""
     if fields.get("nodeName"):
         return (NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (str(fields["nodeName"]),)),)),)
     if fields.get("allNodes") is True:
@@ -243,11 +243,12 @@ def parse_device_claims(
 
 class _DeviceClaimReader:
     def __init__(self, objects: DeviceObjects, *, is_complete: bool) -> None:
-        self._objects, self._is_complete = objects, is_complete
+        self._objects = objects
+        self._is_complete = is_complete  # all objects of the cluster are known: a missing one does not exist
         self.problems: list[str] = []
 
     def parse_reference(self, namespace: str, reference: Fields) -> DeviceClaim:
-        """Return the claim of one entry of a pod's resourceClaims: an existing one, or the pod's own by a template."""
+        """Return the claim for an entry of a pod's resourceClaims: a named claim, or the pod's own by a template."""
         name = reference.get_text("resourceClaimName")
         is_own = not name
         kind, objects, spec_path = "resourceclaim", self._objects.claims, ["spec"]
@@ -255,7 +256,7 @@ class _DeviceClaimReader:
             name = reference.get_text("resourceClaimTemplateName")
             kind, objects, spec_path = "resourceclaimtemplate", self._objects.templates, ["spec", "spec"]
         key = f"{namespace}/{name}"
-        claim_name = reference.get_text("name") if is_own else key  # the name of an own claim is that within the pod
+        claim_name = reference.get_text("name") if is_own else key  # an own claim has a name within the pod only
         if key not in objects:
             error = f'{kind}.resource.k8s.io "{name}" not found'
             if not self._is_complete:  # the object may exist: the claim is not evaluated, and has no error
@@ -266,8 +267,8 @@ class _DeviceClaimReader:
         return self._parse_claim(claim_name, objects[key], spec, is_own=is_own)
 
     def _parse_claim(self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool) -> DeviceClaim:
-        """Return the claim of an object or a template (`manifest`) with its first error; `is_own`: one for each pod.
-        Facts about it not evaluated by this program are recorded in `self.problems`.
+        """Return the claim of an object or template (`manifest`) with its first error. `is_own`: each pod gets its own
+        claim. Facts not evaluated by this program are added to `self.problems`.
         """
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
@@ -287,7 +288,7 @@ class _DeviceClaimReader:
         return DeviceClaim(name, is_own, tuple(requests), tuple(constraints), error=first_error)
 
     def _parse_request(self, title: str, request: Mapping[str, Any], errors: list[str]) -> DeviceRequest:
-        """Return a request of a claim: several alternatives (firstAvailable), or one (exactly); add its errors."""
+        """Return a request of a claim, and add its errors to `errors`. Alternatives: firstAvailable, else exactly."""
         name = get_text(request, "name")
         first_available = list_mappings(request, "firstAvailable")
         alternatives: list[DeviceSubRequest] = []
@@ -348,11 +349,9 @@ class _DeviceClaimReader:
 
 
 def find_claim_names(body: Mapping[str, Any]) -> list[str]:
-    """Return the names of the ResourceClaims of a pod from kubectl: those in its spec, those created from a template,
-    and the one for extended resources.
-    """
-    references = [*list_mappings(body, "spec", "resourceClaims")]  # without a name for a template
+    """Return the names of a live pod's ResourceClaims, those from templates and for extended resources included."""
+    references = [*list_mappings(body, "spec", "resourceClaims")]  # a reference to a template has no claim name
     references += list_mappings(body, "status", "resourceClaimStatuses")
     names = [reference.get("resourceClaimName") for reference in references]
     names.append(get_value_at_path(body, "status", "extendedResourceClaimStatus", "resourceClaimName"))
-    return sorted(set(map(str, filter(None, names))))
+    return sorted({str(name) for name in names if name})

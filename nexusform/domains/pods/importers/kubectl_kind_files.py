@@ -44,7 +44,7 @@ def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
 def list_dump_errors(
     directory: str | None, context: ReadContext, *, ignored_message: str | None = None
 ) -> Iterator[Problem]:
-    """Yield a warning for each failed list of kubectl, with its message; not for messages with `ignored_message`."""
+    """Yield a warning with kubectl's message for each kind not listed, but not messages with `ignored_message`."""
     if directory is None:
         return  # files are named instead
     base = directory.rstrip("/")

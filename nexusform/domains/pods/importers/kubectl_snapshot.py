@@ -151,7 +151,7 @@ class KubectlSnapshot(Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether objects missing here do not exist."""
+        """Whether objects missing here do not exist. A shorter kubectl command (without Namespaces) lists few kinds."""
         return NAMESPACE not in self.missing_kinds
 
 
@@ -168,9 +168,10 @@ class KubectlOutput(Struct):
     findings: list[Problem] = field(default_factory=list)
 
     def list_unlisted_kinds(self) -> list[str]:
-        """Return the kinds without an object here, except those listed by `COMMAND` if it made the files."""
+        """Return the kinds without an object here, except those certainly listed by the command of these files."""
         kinds = {key.split("/")[1] for key in self.workloads} | {body["kind"] for body in self.objects.values()}
-        listed_kinds = ("Node", "Pod") if find_missing_kinds(self.objects.values()) else COMMAND_KINDS
+        is_shorter_command = bool(find_missing_kinds(self.objects.values()))  # than `COMMAND`
+        listed_kinds = ("Node", "Pod") if is_shorter_command else COMMAND_KINDS
         return sorted(CLUSTER_KINDS.keys() - kinds.union(listed_kinds))
 
     def encode(self) -> str:
@@ -235,7 +236,7 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
 
 
 def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list[Any]:
-    """Return the documents of a file: JSON if it begins with `{`, else YAML. Of invalid JSON none, with a finding."""
+    """Return the documents of a file, JSON if it begins with `{`, else YAML. Invalid JSON adds a finding only."""
     if content.lstrip()[:1] != b"{":
         stream = parse_yaml(name, content)
         findings += stream.findings
@@ -273,7 +274,7 @@ def _keep_needed_node_fields(body: _Object) -> _Object:
 
 
 def _keep_needed_object_fields(body: _Object) -> _Object:
-    """Return the fields of an object with an effect on pods, by the tables of its kind."""
+    """Return the fields of an object with an effect on pods: those listed for its kind in the tables of this module."""
     kind, full_metadata = body["kind"], get_mapping(body, "metadata")
     metadata = select_present_fields(full_metadata, ("name", "namespace", "labels", *_KEPT_METADATA.get(kind, ())))
     if kind == "PersistentVolumeClaim":
@@ -399,11 +400,11 @@ def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
 
 
 def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelector | None:
-    """Return the selector of a pod's set, for the default spreading of its replacements, by the pod's labels."""
+    """Return the selector for kube-scheduler's default spreading: the labels equal in all pods of a controller."""
     if kind not in _SPREAD_KINDS:
         return None  # kube-scheduler spreads no other pods by default
-    own_labels = {key: value for key, value in labels.items() if key not in _POD_LABELS}
-    return LabelSelector(tuple(sorted(own_labels.items()))) if own_labels else None
+    shared_labels = {key: value for key, value in labels.items() if key not in _POD_LABELS}
+    return LabelSelector(tuple(sorted(shared_labels.items()))) if shared_labels else None
 
 
 def _build_pod(

@@ -102,7 +102,7 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
-    """Yield the failures of a workload, and a progress deadline not after the time of readiness (by default 600 s)."""
+    """Yield the failures of a Deployment. Its progress deadline (600 s by default) must be after minReadySeconds."""
     yield from _check_workload_spec(spec)
     deadline, ready_seconds = spec.get_node("progressDeadlineSeconds"), spec.get_node("minReadySeconds")
     seconds = _get_number(ready_seconds, 0)
@@ -114,7 +114,7 @@ def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
 def _check_job(spec: Node) -> Iterator[CheckFailure]:
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
-    if isinstance(pod.data, dict) and (policy.is_absent or policy.data in ("", "Always")):
+    if isinstance(pod.data, dict) and (policy.is_absent or policy.data in ("", "Always")):  # Always is the default
         yield (policy, ".template.spec.restartPolicy", "must be OnFailure or Never in a Job.")
     yield from _check_template_mounts(spec)
 
@@ -141,7 +141,7 @@ def _check_volume_mounts(pod: Node, claims: set[str], pod_path: str) -> Iterator
 
 
 def _check_pod(pod: Node) -> Iterator[CheckFailure]:
-    """Yield failures of a pod spec: equal names, no name server with dnsPolicy None, invalid labels of nodes."""
+    """Yield failures of a pod spec: equal names, no name server for dnsPolicy None, an invalid nodeSelector."""
     yield from _check_unique_names(_list_containers(pod), "container")
     yield from _check_unique_names(_list_items_with_path(pod, "volumes"), "volume")
     if pod.get_node("dnsPolicy").text == "None" and not pod.get_node("dnsConfig", "nameservers").data:
@@ -162,9 +162,9 @@ def _check_environment_variable(variable: Node) -> Iterator[CheckFailure]:
 
 
 def _check_value_source(source: Node) -> Iterator[CheckFailure]:
-    count = sum(not node.is_absent for _, node in source.list_fields())
-    if count != 1 and isinstance(source.data, dict):
-        yield source, "", f"must name one source of the value, not {count}."
+    present_keys = [key for key, node in source.list_fields() if not node.is_absent]
+    if len(present_keys) != 1 and isinstance(source.data, dict):
+        yield source, "", f"must name one source of the value, not {len(present_keys)}."
 
 
 def _check_probe(probe: Node) -> Iterator[CheckFailure]:
@@ -213,7 +213,7 @@ def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
 
 
 def _convert_problems(problems: Iterable[MetadataProblem]) -> Iterator[CheckFailure]:
-    """Yield problems of labels and annotations as failures of a check: their sentences begin with the path."""
+    """Yield problems of labels and annotations as failures of a check. The first word of their text is the path."""
     for node, _, text in problems:
         path, _, message = text.partition(" ")
         yield node, f".{path}", message
@@ -269,7 +269,7 @@ def list_metadata_problems(metadata: Node) -> Iterator[MetadataProblem]:
 
 
 def list_label_problems(labels: Node, name: str, path: Path = ()) -> Iterator[MetadataProblem]:
-    """Yield invalid labels; `name` is the path of the label mapping."""
+    """Yield the problems of labels. Texts begin with `name`, such as `metadata.labels`, and paths begin with `path`."""
     for key, value_node in labels.list_fields():
         for problem in matching.validate_qualified_name(key):
             yield value_node, (*path, key), f'{name}: key "{key}": {problem}.'

@@ -96,7 +96,7 @@ def collect_priority_classes(manifests: Iterable[Manifest], *, is_complete: bool
 
 
 def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
-    """Return why the API server rejects the PriorityClass, priority or preemptionPolicy of a pod; "" if unknown."""
+    """Return why the API server rejects the PriorityClass, priority or policy of a pod; "" if accepted or unknown."""
     name = _get_priority_class(spec, priorities)
     if name not in priorities.by_name:
         if not priorities.is_complete:
@@ -198,7 +198,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
 
 
 def _sum_container_requests(spec: Fields) -> tuple[int, int]:
-    """Return the requested CPU and memory of the containers, without init containers, overhead or those of the pod."""
+    """Return the CPU and memory requested by the containers, without init containers, overhead and pod requests."""
     total: Amounts = {}
     for container in spec.list_mappings("containers"):
         _add_amounts(total, _get_effective_requests(container, is_reported=True))
@@ -220,12 +220,12 @@ def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFiel
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     unspecified = []
     # A pod with requests of its own needs none in its containers.
-    sections = () if _get_reported_amounts(spec, "requests") else ("requests", "limits")
+    sections = () if _get_section_amounts(spec, "requests") else ("requests", "limits")
     for section, name in product(sections, ("cpu", "memory")):
-        if not all(name in _get_reported_amounts(container, section) for container in containers):
+        if not all(name in _get_section_amounts(container, section) for container in containers):
             unspecified.append(f"{section}.{name}")
-    limits = sum_container_amounts(spec, lambda container: _get_reported_amounts(container, "limits"))
-    limits |= _get_reported_amounts(spec, "limits")
+    limits = sum_container_amounts(spec, lambda container: _get_section_amounts(container, "limits"))
+    limits |= _get_section_amounts(spec, "limits")
     overhead = _parse_quantities(spec.get_mapping("overhead"), is_reported=True)
     limits = {name: amount + overhead.get(name, 0) for name, amount in limits.items() if amount}
     return PodQuotaFields(
@@ -236,7 +236,8 @@ def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFiel
     )
 
 
-def _get_reported_amounts(container: Fields, section: str) -> Amounts:
+def _get_section_amounts(container: Fields, section: str) -> Amounts:
+    """Return the requests or limits (`section`) of a container or pod. Another reading reports their problems."""
     if section == "requests":
         return _get_effective_requests(container, is_reported=True)
     return _parse_quantities(container.get_mapping("resources").get_mapping(section), is_reported=True)
@@ -263,13 +264,13 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
 
 def _is_guaranteed(container: Fields) -> bool:
     """Return whether a container has limits of CPU and memory, and equal requests (QoS class Guaranteed)."""
-    limits = _get_reported_amounts(container, "limits")
-    requests = _get_reported_amounts(container, "requests")
+    limits = _get_section_amounts(container, "limits")
+    requests = _get_section_amounts(container, "requests")
     return all(limits.get(name) and limits[name] == requests[name] for name in ("cpu", "memory"))
 
 
 def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
-    """Return the pod's own priority (of an observed pod), else that of its class, 0 if undefined (reported)."""
+    """Return the priority of a pod: its own (set in observed pods), else that of its class; 0 for an unknown class."""
     name = _get_priority_class(spec, priorities)
     if not name or "priority" in spec:
         return get_integer(spec.data, "priority", 0)
@@ -297,7 +298,7 @@ def _list_host_ports(spec: Fields) -> tuple[HostPort, ...]:
 
 
 def _list_sidecars(spec: Fields) -> list[Fields]:
-    return list(filter(_is_sidecar, spec.list_mappings("initContainers")))
+    return [container for container in spec.list_mappings("initContainers") if _is_sidecar(container)]
 
 
 def _is_sidecar(container: Fields) -> bool:
@@ -305,8 +306,8 @@ def _is_sidecar(container: Fields) -> bool:
 
 
 def _compute_requests(spec: Fields, fallback: Mapping[str, int], *, has_pod_level: bool = True) -> Requests:
-    """Return max(sum of containers and sidecars, maximum of any init container) + overhead. `fallback`: amounts for a
-    container without requests (scores), none for fitting. `has_pod_level`: requests of the whole pod replace the sum.
+    """Return max(sum of containers and sidecars, maximum of any init container) + overhead. `fallback`: amounts of
+    containers without requests in scores; {} for fitting. `has_pod_level`: requests of the whole pod replace the sum.
     """
     is_reported = bool(fallback)  # the same manifest is read twice: report problems once
     total = sum_container_amounts(
@@ -364,7 +365,7 @@ def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts
 
 
 def _get_effective_requests(container: Fields, is_reported: bool) -> Amounts:
-    """Return the requests of a container; a limit without a request is its own request."""
+    """Return the requests of a container; a limit is the default of a request. `is_reported`: problems are known."""
     resources = container.get_mapping("resources")
     limits = _parse_quantities(resources.get_mapping("limits"), is_reported)
     return limits | _parse_quantities(resources.get_mapping("requests"), is_reported)
@@ -444,7 +445,7 @@ def parse_node_term(fields: Fields) -> NodeSelectorTerm:
 def _parse_pod_affinity(
     affinity: Fields, key: str, namespace: str, labels: Mapping[str, str]
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
-    """Return the required terms (weight 0) and the preferred ones of podAffinity or podAntiAffinity (`key`)."""
+    """Return the required (weight 0) and preferred terms of podAffinity or podAntiAffinity (`key`), for pod labels."""
     fields = affinity.get_mapping(key)
     required = tuple(_parse_pod_term(term, namespace, labels, weight=0) for term in fields.list_mappings(_REQUIRED))
     preferred = []
@@ -457,7 +458,7 @@ def _parse_pod_affinity(
 
 
 def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], weight: int) -> PodTerm:
-    """Return one term of pod (anti-)affinity; without namespaces it covers the pod's own."""
+    """Return one term of pod (anti-)affinity. `namespace` (the default of the term) and `labels`: the pod's."""
     topology_key = fields.get_text("topologyKey")
     if not topology_key:
         fields.report("topologyKey", "must not be empty.")

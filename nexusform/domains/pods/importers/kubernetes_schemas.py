@@ -96,7 +96,7 @@ def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _list_known_kind_problems(manifest: Manifest) -> Iterator[Problem]:
-    """Yield the problems of a manifest of a kind in the table; none for other kinds."""
+    """Yield the problems of a manifest by the schema of its kind; none for a kind without a known schema."""
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
     shape = _load_schemas().kinds.get(f"{version} {manifest.kind}")
     if shape is None:
@@ -135,7 +135,7 @@ class _SchemaValidator:
             yield from self._check_items(node, shape, path)
 
     def _check_items(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
-        """Check the items of a list, or of a mapping with free keys."""
+        """Check the items of a list, or the values of a mapping with any keys (such as labels)."""
         assert shape.items is not None
         if shape.kind is FieldKind.LIST:
             for number, item in enumerate(node.list_items()):
@@ -188,7 +188,7 @@ class _SchemaValidator:
         if data == "" and shape.kind in (FieldKind.TEXT, FieldKind.AMOUNT):
             return
         violation = validate_value(data, shape, node.position.source_text)
-        is_secret = self._manifest.kind == "Secret"  # what it holds is not for the screen
+        is_secret = self._manifest.kind == "Secret"  # its values must not be shown
         if violation is not None:
             detail = f"must be {shape.kind.value}." if is_secret else violation.detail
             yield self._build_problem(node, f"{path} {detail}")
@@ -316,7 +316,7 @@ _NAMED_MAXIMUMS: Final = {"": MAX_INT32, "L": MAX_INT64}
 
 @cache
 def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
-    """Return the rules by type and field, without the value types."""
+    """Return the rules in `_RULES` by type and field. Their kind is ANY: the schemas have the types of values."""
     table: dict[str, dict[str, FieldShape]] = {}
     for line in _RULES.replace("\n    ", " ").splitlines():  # continued lines are indented
         name, *fields = line.split(" ")
@@ -353,12 +353,14 @@ _CRON_FIELDS: Final = 5
 
 
 def _check_port_name(value: Any) -> str:
+    """Return the rule broken by a port name, as a clause; "" if it is valid."""
     if isinstance(value, str) and _PORT_NAME.match(value):
         return ""
     return "a port's name has at most 15 lower-case letters, digits and single dashes, and a letter among them"
 
 
 def _check_target_port(value: Any) -> str:
+    """Return the rule broken by a port number or name, as a clause; "" if it is valid."""
     if not isinstance(value, int):
         return _check_port_name(value)
     return "" if 1 <= value <= _LARGEST_PORT else f"a port is a number from 1 to {_LARGEST_PORT}"
@@ -377,6 +379,7 @@ def check_quantity(value: Any) -> str:
 
 
 def _check_resource_amount(value: Any) -> str:
+    """Return the rule broken by an amount such as "500m", as a clause; "" if it is valid."""
     quantity = read_quantity(value)
     if quantity is None:
         return check_quantity(value)
@@ -384,6 +387,7 @@ def _check_resource_amount(value: Any) -> str:
 
 
 def _check_cron_schedule(value: Any) -> str:
+    """Return the rule broken by the schedule of a CronJob, as a clause; "" if it is valid."""
     text = str(value)
     if text.startswith("@every ") or text in _CRON_MACROS:
         return ""

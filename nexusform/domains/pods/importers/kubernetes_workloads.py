@@ -121,7 +121,7 @@ def _collect_autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, 
     autoscalers: dict[tuple[str, str, str], list[Manifest]] = {}
     for manifest in select_manifests(manifests, "autoscaling", "HorizontalPodAutoscaler"):
         target = get_mapping(manifest.body, "spec", "scaleTargetRef")
-        if get_text(target, "apiVersion").rpartition("/")[0] in ("apps", "extensions", ""):
+        if get_text(target, "apiVersion").rpartition("/")[0] in ("apps", "extensions", ""):  # not a custom resource
             key = (manifest.namespace, get_text(target, "kind"), get_text(target, "name"))
             autoscalers.setdefault(key, []).append(manifest)
     return autoscalers
@@ -238,7 +238,7 @@ class _WorkloadReader(Struct):
         return select_placement_fields(_get_template(previous)) == select_placement_fields(_get_template(manifest))
 
     def _merge_live_fields(self, manifest: Manifest) -> tuple[Manifest, bool]:
-        """Return a manifest with live fields of other managers, and whether unknown ones own others; warn of both."""
+        """Return a manifest with live fields of other managers, and whether it has fields of unknown owners; warn."""
         live = self.live_workloads.get(manifest.workload_key, LiveWorkload(manifest.workload_key))
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
         merged, unknown = merge_live_fields(manifest, live, previous)
@@ -337,7 +337,7 @@ def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSe
 
 def _check_restart_policy(spec: Fields, allowed: tuple[str, ...]) -> None:
     if "restartPolicy" in spec:
-        spec.get_choice("restartPolicy", allowed, default="")
+        spec.get_choice("restartPolicy", allowed, default="")  # reports any other policy
 
 
 def _parse_replicas(spec: Fields) -> int:
@@ -367,7 +367,7 @@ def _report_unpredicted_pods(spec: Fields, key: str, cause: str) -> None:
 
 
 def _limit_pods(spec: Fields, key: str, pods: int) -> int:
-    """Return a number of pods; 1, and a finding, above the maximum of one cluster."""
+    """Return a number of pods. A number above the maximum of one cluster is reported, and replaced by 1."""
     if pods <= MAX_PODS:
         return pods
     spec.report(key, f"is {pods:,}; a Kubernetes cluster is built for at most {MAX_PODS:,} pods.")
@@ -413,7 +413,7 @@ def _apply_stateful_set_strategy(workload: Workload, spec: Fields) -> Workload:
 
 
 def _apply_daemon_set_strategy(workload: Workload, spec: Fields) -> Workload:
-    """Return a DaemonSet with its update strategy, percentages unresolved: they are of its nodes."""
+    """Return a DaemonSet with its update strategy. Percentages stay texts, as they depend on the number of nodes."""
     updates = spec.get_mapping("updateStrategy")
     kind = updates.get_choice("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
     rolling_update = updates.get_mapping("rollingUpdate")
@@ -427,6 +427,7 @@ def _apply_daemon_set_strategy(workload: Workload, spec: Fields) -> Workload:
 
 
 def _apply_strategy(strategy: Strategy, workload: Workload, _: Fields) -> Workload:
+    """Return a workload of a kind with one fixed strategy. Its spec has no strategy, and is not read."""
     return replace(workload, strategy=strategy)
 
 

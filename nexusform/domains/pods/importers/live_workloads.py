@@ -236,7 +236,7 @@ def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest
 
 
 def _read_applied_spec(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the spec of the manifest applied last, by its annotation; {} if unknown."""
+    """Return the spec applied last, by the annotation of kubectl, else by that of Fleet; {} without a readable one."""
     texts = [get_text(metadata, "annotations", f"{prefix}/last-applied-configuration") for prefix in _APPLIED_PREFIXES]
     try:
         return get_mapping(json.loads(next(filter(None, texts), "{}")), "spec")

@@ -101,7 +101,7 @@ class ParsedManifests(Struct, frozen=True):
 
 
 def parse_manifests(file: str, content: str | bytes) -> ParsedManifests:
-    """Parse all objects of a YAML text like `kubectl apply`; `file` names the text in findings (all errors here)."""
+    """Parse all objects of a YAML text like `kubectl apply`. All findings are errors, and name the text by `file`."""
     stream = parse_yaml(file, content)
     findings = [replace(problem, severity=Severity.ERROR) for problem in stream.findings]
     reader = _ManifestReader(file, findings)
@@ -195,7 +195,7 @@ def list_services(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
 
 
 def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
-    """Return why a placement never selects an object, None if it may. `services`: namespace and name of the hub's."""
+    """Return why a placement never selects an object, None if it may. `services`: (namespace, name) on the hub."""
     namespace = manifest.name if manifest.is_namespace else manifest.namespace
     if is_reserved_namespace(namespace):
         return f"namespace {namespace} is reserved: default, kube-* and fleet-* are never selected"

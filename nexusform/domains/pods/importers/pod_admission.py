@@ -107,7 +107,7 @@ def _add_limit_range(manifest: Manifest, defaults: list[LimitRangeDefaults], bou
 
 
 def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
-    """Return why an admission plugin rejects an admitted pod, in the words of Kubernetes; "" if none does."""
+    """Return why an admission plugin rejects a pod with defaults set, in the words of Kubernetes; "" if none does."""
     owner = rules.namespaces.get(namespace)
     if owner and "deletionTimestamp" in get_mapping(owner.body, "metadata"):
         return f"unable to create new content in namespace {namespace} because it is being terminated"
@@ -128,7 +128,7 @@ def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules
 
 
 def _find_overhead_rejection(spec: Fields, rules: AdmissionRules) -> str:
-    """Return why the overhead of a pod is rejected, "" if it is valid: its RuntimeClass must have the same one."""
+    """Return why the overhead of a pod is not that of its RuntimeClass, so the pod is rejected; "" if it is valid."""
     name, overhead = spec.get_text("runtimeClassName"), _read_amounts(spec.data, "overhead")
     runtime = rules.runtimes.get(name)
     if not overhead or (name and runtime is None):
@@ -264,6 +264,7 @@ def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fi
 
 
 def _replace_data(spec: Fields, data: RawAmounts) -> Fields:
+    """Return a pod spec with other content; its problems are still reported at the same place."""
     return Fields(spec.manifest, spec.findings, data, *spec.path)
 
 
@@ -391,7 +392,7 @@ def _sum_requested(containers: Iterable[Any], name: str) -> int:
 
 
 def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, int]) -> list[Any]:
-    """Return the containers, the first one with further requests (and equal limits) by `missing_amounts`."""
+    """Return the containers, the missing amounts added to the requests (and equal limits) of the first one."""
     first_container = next(iter(containers), None)
     if not _has_readable_resources(first_container):
         return containers

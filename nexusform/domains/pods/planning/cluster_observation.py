@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import count, filterfalse
+from itertools import count
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -85,7 +85,7 @@ class ObservedCluster(Struct, frozen=True):
 
     @property
     def has_all_classes(self) -> bool:
-        """Whether kubectl has listed the StorageClasses, so that others do not exist. Without one this is unknown."""
+        """Whether no StorageClasses exist but those listed by kubectl. Without any, they may not have been listed."""
         return self.is_complete and any(select_manifests(self.objects, "storage.k8s.io", "StorageClass"))
 
 
@@ -151,7 +151,7 @@ def match_cluster_snapshot(
 
 
 def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Manifest:
-    """Return an object about a node (of a CSI or device driver) with the name of the node in the plan."""
+    """Return an object about a node, such as a CSINode, with the node's name in the plan (`names`, by kubectl's)."""
     if manifest.kind == "CSINode" and manifest.name in names:
         return replace(manifest, name=names[manifest.name])
     spec = get_mapping(manifest.body, "spec")
@@ -236,13 +236,13 @@ def _build_existing_pods(
 
 
 def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[ExistingPod]:
-    """Return the pods created by observed DaemonSets on `nodes`, too new to be listed by kubectl."""
+    """Return the pods of observed DaemonSets on `nodes`, too new to be listed by kubectl; `pods` are listed ones."""
     existing_pods: list[ExistingPod] = []
     daemons = [pod for pod in pods if "/DaemonSet/" in pod.workload]
     for workload, own_pods in group_by(daemons, lambda pod: pod.workload).items():
         spec = own_pods[-1].spec  # any of them
-        open_nodes = [node for node in nodes if profile.find_node_rejection(spec, node) is None]
-        for number, node in enumerate(open_nodes, len(own_pods)):  # numbers after those of `own_pods`
+        usable_nodes = [node for node in nodes if profile.find_node_rejection(spec, node) is None]
+        for number, node in enumerate(usable_nodes, len(own_pods)):  # numbers after those of `own_pods`
             existing_pods.append(ExistingPod(workload, number, node.name, spec))
     return existing_pods
 
@@ -278,8 +278,8 @@ def merge_observed_pods(
 
 
 def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]) -> list[ExistingPod]:
-    """Return the pods of one workload with numbers of the prediction in state (`predicted_nodes`: node by number). A
-    pod gets the number of a pod predicted for its node, another pod the lowest free number.
+    """Return the observed pods of one workload with the numbers of its pods in state (`predicted_nodes`: their nodes by
+    number). A pod gets the number of a pod predicted for its node, another pod the lowest free number.
     """
     if "/StatefulSet/" in pods[0].workload:
         return list(pods)  # numbered by their ordinals
@@ -288,7 +288,8 @@ def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapp
     for pod in pods:
         node_numbers = numbers_by_node.get(pod.node)
         numbers.append(node_numbers.pop(0) if node_numbers else None)
-    free_numbers = filterfalse(set(numbers).__contains__, count())
+    used_numbers = set(numbers)
+    free_numbers = (number for number in count() if number not in used_numbers)
     return [
         replace(pod, number=next(free_numbers) if number is None else number)
         for pod, number in zip(pods, numbers, strict=True)
@@ -381,7 +382,7 @@ def apply_observed_usage(
 def apply_observed_budget_status(
     budgets: Iterable[PodDisruptionBudget], observed_cluster: ObservedCluster
 ) -> tuple[PodDisruptionBudget, ...]:
-    """Return budgets with the status observed by kubectl: it includes readiness and scale. Those without one stay."""
+    """Return budgets with the status observed by kubectl (readiness, scale); unchanged if no status is observed."""
     statuses = {
         (manifest.namespace, manifest.name): manifest.body
         for manifest in select_manifests(observed_cluster.objects, "policy", "PodDisruptionBudget")

@@ -126,7 +126,7 @@ class PodsByCluster:
         return self._observed_clusters.get(cluster_id, _NOT_OBSERVED)
 
     def _get_object_pods(self, address: str, cluster_id: str) -> ObjectPods:
-        """Return the pods of an object on a cluster, empty at first."""
+        """Return the pods of an object on a cluster; add an empty collection at the first call."""
         self._clusters_by_address.setdefault(address, set()).add(cluster_id)
         key = (address, cluster_id)
         if key not in self._object_pods:
@@ -293,7 +293,7 @@ class PodsByCluster:
         return appliance_claims.compute_storage_demand(prior_claims), planned
 
     def _collect_claims(self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str) -> Claims:
-        """Return the claims of these pods on storage appliances; observed claims have their volume already."""
+        """Return the claims of these objects on storage appliances; observed claims may have a volume already."""
         observed_cluster = self._get_observed_cluster(cluster_id)
         observed_claims = select_manifests(observed_cluster.objects, "", "PersistentVolumeClaim")
         observed_names = {(claim.namespace, claim.name) for claim in observed_claims}

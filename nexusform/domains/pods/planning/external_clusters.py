@@ -67,7 +67,7 @@ def _add_clusters_of_state(
 def list_read_blocks(
     kind: PlanningKind, request: PlanRequest, evaluation: Evaluation
 ) -> Iterator[tuple[ResourceBlock, Mapping[str, Any]]]:
-    """Yield the data blocks of a kind with the attributes read, without unreadable ones."""
+    """Yield the readable data blocks of a kind, each with the attributes read."""
     for block, attributes in list_data_blocks(kind, request, evaluation):
         if attributes is not None:
             yield block, attributes

@@ -302,8 +302,9 @@ _Risk: TypeAlias = tuple[str, WorkloadWarning]  # the cluster's name, and the ri
 
 
 def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
-    """Merge warnings of one kind about one workload. Of shared machines or racks (`location`) the first is described in
-    full, the others are listed; other risks are stated per cluster. `is_named`: each text names its cluster.
+    """Merge warnings of one kind about one workload, with the names of their clusters (`is_named`). Warnings about a
+    shared machine or rack have a `location`: the first is described, the others are listed. Without a location, each
+    cluster has its text.
     """
     cluster, first_warning = risks[0]
     if not first_warning.location:
@@ -319,7 +320,7 @@ def _merge_pod_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
 
 
 def _merge_by_cluster(risks: Iterable[_Risk], *, is_named: bool) -> str:
-    """Join the texts of warnings, each once after its clusters. The subject (the workload) is in the first one only."""
+    """Join the texts of warnings, equal texts once after all of their clusters. Only the first names the workload."""
     clusters_by_text: dict[str, list[str]] = {}
     for cluster, warning in risks:
         clusters_by_text.setdefault(warning.detail, []).append(cluster)
@@ -350,9 +351,9 @@ def _merge_summaries(risks: Sequence[_Risk], *, is_named: bool) -> str:
     return f"{subject}: {'; '.join(parts)}{colon}{reason}"
 
 
-def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
+def list_scheduled_pods(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
     """Return the pods of a state on nodes, with the labels of their workloads."""
-    hosted_workloads: list[ScheduledPod] = []
+    scheduled_pods: list[ScheduledPod] = []
     for object_pods in list_prior_pods(state.instances, registries, collect_prior_members(state.instances, registries)):
         workloads = collect_workloads(object_pods.manifests).by_key
         for key, existing_pods in object_pods.workloads.items():
@@ -363,8 +364,8 @@ def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[Sc
                 node = parse_pod_record(values).node
                 if node:
                     pod = ScheduledPod(object_pods.cluster_id, node, spec.namespace, name, dict(spec.labels))
-                    hosted_workloads.append(pod)
-    return hosted_workloads
+                    scheduled_pods.append(pod)
+    return scheduled_pods
 
 
 def compute_state_demand(

@@ -173,12 +173,12 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
 
 
 def find_cluster_attributes(parts: Iterable[tuple[PlanningKind, Mapping[str, Any]]]) -> Mapping[str, Any] | None:
-    """Return the attributes of the cluster among its parts; None without one (a VNF)."""
+    """Return the attributes of the object of kind CLUSTER; None without one, as in a VNF."""
     return next((attributes for kind, attributes in parts if kind is PlanningKind.CLUSTER), None)
 
 
 def sum_node_sizes(sizes: Iterable[NodeSize]) -> NodeSize:
-    """Return CPU and memory of several nodes together."""
+    """Return the total CPU and memory of several nodes, without their other resources."""
     cpu = memory = 0
     for size in sizes:
         cpu, memory = cpu + size.cpu, memory + size.memory

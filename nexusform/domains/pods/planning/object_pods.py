@@ -4,7 +4,6 @@ shows the combined change of a pod.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -189,7 +188,7 @@ class ObjectPods(Struct):
             yield pods[name]
 
     def record_outcomes(self, outcomes: Iterable[PodOutcome]) -> None:
-        """Record the outcome of each pod; the removal of a pod created by this plan leaves none."""
+        """Record the outcome of each pod. A pod created and removed by this plan has no outcome."""
         for outcome in outcomes:
             outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
             if outcome.is_removed:
@@ -200,7 +199,7 @@ class ObjectPods(Struct):
                 self._merge_pod_outcome(outcome)
 
     def record_uncreated_pods(self, forecasts: Mapping[str, WorkloadForecast]) -> None:
-        """Record the pods not created, by the forecasts of workloads."""
+        """Record the workloads with pods not created, and those with rejected pods, by the forecasts of workloads."""
         self.uncreated_keys, self.rejections, self.has_rejected_pods = set(), [], False
         for workload in self.workloads:
             forecast = forecasts[workload.key]
@@ -253,14 +252,15 @@ class ObjectPods(Struct):
         for workload in self.workloads:
             outcomes = self.list_outcomes(workload.key)
             if workload.namespace in missing_namespaces:
-                new_keys = [outcome.key for outcome in outcomes if outcome.feasible_nodes is not None]
-                yield from zip(new_keys, repeat(PodDoubt(_MISSING_NAMESPACE)))
+                for outcome in outcomes:
+                    if outcome.feasible_nodes is not None:  # else no node is chosen for the pod in this plan
+                        yield outcome.key, PodDoubt(_MISSING_NAMESPACE)
             if workload.kind != "Deployment" or not self.uncreated_keys or workload.admission_error:
                 continue  # without a quota, or with a rejection that stays the same whenever the controller retries
             is_rollout = any(outcome.trigger == pod_outcomes.TEMPLATE_CHANGED for outcome in outcomes)
             if is_rollout:
-                keys = [outcome.key for outcome in outcomes]
-                yield from zip(keys, repeat(PodDoubt(_QUOTA)))
+                for outcome in outcomes:
+                    yield outcome.key, PodDoubt(_QUOTA)
 
     def record_doubts(self, doubts: Mapping[PodKey, PodDoubt | None]) -> None:
         """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""
@@ -270,7 +270,7 @@ class ObjectPods(Struct):
         self.removed_outcomes = [_set_outcome_certainty(outcome, doubts) for outcome in self.removed_outcomes]
 
     def update_warnings(self, warnings: Sequence[WorkloadWarning]) -> None:
-        """Set the warnings of the newest prediction; keep valid preemptions, and all evictions, of earlier ones."""
+        """Set the warnings of the newest prediction. Of earlier warnings, keep valid preemptions and all evictions."""
         repeated_keys = {(warning.workload, warning.kind) for warning in warnings}
         preempting_workloads = {pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims}
         kept_preemptions: list[WorkloadWarning] = []
@@ -317,5 +317,6 @@ def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod) -> PodSpec:
 
 
 def parse_pod_number(workload: str, pod: str) -> int:
-    """Return the number in a pod name built by `format_pod_name`; 0 for a bare Pod and any other name."""
-    return 0 if workload.split("/")[1:2] == ["Pod"] else parse_integer(pod.rpartition("-")[2]) or 0
+    """Return the number in a pod name built by `format_pod_name`: 2 in web-2, 0 for a bare Pod or another name."""
+    is_bare_pod = workload.split("/")[1:2] == ["Pod"]  # of `namespace/kind/name`
+    return 0 if is_bare_pod else parse_integer(pod.rpartition("-")[2]) or 0

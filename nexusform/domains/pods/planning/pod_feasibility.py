@@ -64,7 +64,7 @@ class ClusterPodCapacity:
     def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
         self.pods = pods
         self.cluster = cluster
-        self.waiting_pods: WaitingPods = {}
+        self.waiting_pods: WaitingPods = {}  # predictions with additional nodes, shared by all objects
 
     @cached_property
     def is_certain(self) -> bool:
@@ -85,7 +85,7 @@ class ClusterPodCapacity:
         ).session
 
     def compute_maximum_replicas(self, workloads: Sequence[Workload], running: int) -> int | None:
-        """Compute the largest replica count of the only scalable workload; None without exactly one, or with claims."""
+        """Return `running` plus the further pods of the only scalable workload; None without one, or with claims."""
         scalable = [workload for workload in workloads if workload.kind in _SCALABLE_KINDS]
         if len(scalable) != 1 or scalable[0].pod.claims:
             return None
@@ -108,7 +108,7 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
         is_certain = is_certain and (maximum is None or capacity.is_certain)
         return replace(feasibility, replicas_max=maximum, is_certain=is_certain)
     if object_pods.has_rejected_pods:
-        return feasibility  # no number of additional nodes helps
+        return feasibility  # quotas and admission reject pods on any number of nodes
     inputs = capacity.initial_prediction_input
     return _try_more_nodes(feasibility, workloads, outcomes, inputs, cluster, capacity.waiting_pods)
 
@@ -128,7 +128,7 @@ def _evaluate_outcomes(workloads: Iterable[Workload], outcomes: Sequence[PodOutc
 
 def _count_running(outcomes: Iterable[PodOutcome]) -> int:
     """Count the pods with a node, without those of DaemonSets."""
-    return sum(bool(outcome.node) and "/DaemonSet/" not in outcome.workload for outcome in outcomes)
+    return len([outcome for outcome in outcomes if outcome.node and "/DaemonSet/" not in outcome.workload])
 
 
 def _can_run(
@@ -270,12 +270,12 @@ def find_additions(
 
 
 def _estimate_nodes(waiting: Mapping[str, int], inputs: PredictionInput, node: Node) -> int:
-    """Estimate how many more nodes take the waiting pods, by CPU and memory: the search starts there."""
+    """Estimate how many more nodes like `node` the waiting pods need. The search for the exact number starts there."""
     nodes = 0.0
     for workload in inputs.workloads:
         requests = workload.pod.requests
-        per_node = min(node.cpu // max(1, requests.cpu), node.memory // max(1, requests.memory), node.pods)
-        nodes += waiting.get(workload.key, 0) / max(1, per_node)
+        pods_per_node = min(node.cpu // max(1, requests.cpu), node.memory // max(1, requests.memory), node.pods)
+        nodes += waiting.get(workload.key, 0) / max(1, pods_per_node)
     return max(1, ceil(nodes))
 
 
@@ -284,7 +284,8 @@ def compute_search_limit(inputs: PredictionInput) -> int:
     need another number, and each number is a prediction: the limit is lower with many workloads.
     """
     pods = sum(workload.replicas for workload in inputs.workloads)
-    return min(_MAX_NODES, max(1, pods), max(_MIN_NODES, _MAX_WORKLOAD_NODES // max(1, len(inputs.workloads))))
+    limit_by_workloads = max(_MIN_NODES, _MAX_WORKLOAD_NODES // max(1, len(inputs.workloads)))
+    return min(_MAX_NODES, max(1, pods), limit_by_workloads)
 
 
 def _find_fewest_nodes(
@@ -334,7 +335,7 @@ def count_waiting_pods(inputs: PredictionInput) -> Counter[str]:
 
 
 def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
-    """Return a node of each pool, in the order of the pools: a schedulable one if there is any."""
+    """Return a node of each pool by pool name, in the order of the pools: a schedulable node if there is any."""
     nodes: dict[str, Node] = {}
     pools = cluster.pools or map(_find_pool_label, cluster.nodes)  # without VMs: by label
     for pool, node in zip(pools, cluster.nodes, strict=False):  # observed nodes of no pool of the plan are last

@@ -298,7 +298,7 @@ class PodPhase(PodsByCluster):
         self._base_pods[cluster_id] = base_pods | new_pods
 
     def _update_unchanged_specs(self, object_pods: ObjectPods, cluster_id: str) -> None:
-        """Set the current spec on pods in state with an unchanged template."""
+        """Set the current spec on pods in state with an unchanged template, or an unknown one (None)."""
         for workload in object_pods.workloads:
             prior_template = object_pods.prior_templates.get(workload.key)
             if prior_template in (None, workload.pod.template):
@@ -411,7 +411,7 @@ class PodPhase(PodsByCluster):
 
     @property
     def warnings(self) -> list[tuple[str, str, WorkloadWarning]]:
-        """All risks with the address of the object and the cluster's name."""
+        """Warnings about pods, each with the address of its object and the name of the cluster."""
         risks: list[tuple[str, str, WorkloadWarning]] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
             risks += [(address, self.clusters[cluster_id].name, warning) for warning in object_pods.warnings]
@@ -434,7 +434,7 @@ class PodPhase(PodsByCluster):
         return clusters
 
     def list_missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
-        """Yield the namespaces of objects that are missing on a cluster: object address, cluster id, namespaces."""
+        """Yield the namespaces used by an object and missing on a cluster: (object address, cluster id, namespaces)."""
         known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
         for key, object_pods in self._object_pods.items():
             # An object outside the targets (-target) has no manifests in this plan.
@@ -448,7 +448,7 @@ class PodPhase(PodsByCluster):
                 yield address, cluster_id, missing_names
 
     def find_planned_pods(self, address: str, name: str) -> list[PlannedPod]:
-        """Return the decisions on an object's pods of this name, cluster by cluster."""
+        """Return the predicted pods of an object with this name, cluster by cluster, with their prediction's input."""
         decisions: list[PlannedPod] = []
         for (object_address, cluster_id), object_pods in self._object_pods.items():
             if object_address != address or object_pods.inputs is None:
@@ -461,7 +461,7 @@ class PodPhase(PodsByCluster):
                 decisions.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
         return decisions
 
-    def list_with_inputs(self) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
+    def list_inputs_and_outcomes(self) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
         """Yield the input of each first prediction once, with the address of the object and the outcome of its pods."""
         # By the id of the input: objects predicted together share one.
         pods_by_input: dict[int, tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]] = {}
@@ -497,7 +497,7 @@ class PodPhase(PodsByCluster):
         lost_pods = self._base_lost_pods.get(cluster.id, frozenset())
         return replace(self.build_input(cluster), existing_pods=existing_pods, lost_pods=lost_pods)
 
-    def list_scheduled_workloads(self) -> list[ScheduledPod]:
+    def list_scheduled_pods(self) -> list[ScheduledPod]:
         """Return all pods with a node after the plan."""
         pods: list[ScheduledPod] = []
         for (_, cluster_id), object_pods in self._object_pods.items():

@@ -163,7 +163,7 @@ def find_pods_in_doubt(
 
 
 def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind: str) -> str:
-    """Return why the pods of a workload may be others than configured; "" without a reason."""
+    """Return why a workload may not have the configured pods; "" without a reason. `observed_count`: its live pods."""
     if workload.has_orphans:
         return ORPHANS
     if scaler_kind:
@@ -174,7 +174,7 @@ def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind:
 
 
 def _get_scaled_workload(scaler: Manifest) -> str:
-    """Return the key of the workload changed by an autoscaler of KEDA or VPA, "" without one."""
+    """Return the key of the workload changed by an autoscaler of KEDA or VPA; "" if its updateMode is Off."""
     target = get_mapping(scaler.body, "spec", _TARGETS[scaler.kind])
     is_off = get_value_at_path(scaler.body, "spec", "updatePolicy", "updateMode") == "Off"
     return "" if is_off else f"{scaler.namespace}/{target.get('kind') or 'Deployment'}/{target.get('name')}"
@@ -196,7 +196,7 @@ def _can_be_changed(
 def _has_matching_rule(
     manifest: Manifest, hook: Mapping[str, Any], spec: PodSpec, kind: str, namespace_labels: Mapping[str, str]
 ) -> bool:
-    """Return whether a webhook or policy selects a pod, or its controller (of labels unknown here)."""
+    """Return whether a webhook or policy selects a pod, or its controller. The labels of the controller are unknown."""
     fields = Fields(manifest, [], dict(hook))
     namespace_selector, selector = parse_selector(fields, "namespaceSelector"), parse_selector(fields, "objectSelector")
     if namespace_selector is not None and not is_selected(namespace_selector, namespace_labels):

@@ -73,7 +73,7 @@ def _find_matching_revisions(
 
 
 def _find_newest_revision(revisions: Iterable[str], by_revision: Mapping[str, Sequence[ExistingPod]]) -> str | None:
-    """Return the revision of the pod started last."""
+    """Return the revision of the pod started last: `age` increases with the time of start. None without revisions."""
     return max(revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None)
 
 
@@ -189,7 +189,7 @@ def assign_template_specs(
 
 
 def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complete: bool) -> bool:
-    """Return whether a pod has the containers of a template. It may have further ones."""
+    """Return whether a pod has the containers of a template, or more. `is_complete`: LimitRange defaults are known."""
     container_by_name = _index_observed_containers(pod)
     return all(
         container.name in container_by_name
@@ -199,7 +199,7 @@ def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complet
 
 
 def _is_same_container(template_container: Container, observed_container: Container, *, is_complete: bool) -> bool:
-    """Return whether known images and requests are equal; `is_complete`: CPU and memory even if not requested."""
+    """Return whether known images and requests are equal. `is_complete` (defaults are known): always CPU and memory."""
     if template_container.image and observed_container.image and template_container.image != observed_container.image:
         return False
     template_requests, observed_requests = (dict(template_container.requests), dict(observed_container.requests))

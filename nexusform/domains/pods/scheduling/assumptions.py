@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, permutations, repeat
 from math import factorial
-from typing import Final
+from typing import Final, TypeAlias
 from zlib import crc32
 
 from msgspec import Struct
@@ -93,13 +93,16 @@ class PodDoubt(Struct, frozen=True):
     text: str = ""
 
 
+_Alternative: TypeAlias = tuple[str, PredictionScenario]  # a condition ("if b arrives first"), and the scene under it
+
+
 class PredictionAssumption(Struct, frozen=True):
     """Assumption of predictions. `list_alternatives` yields scenes under other facts, each with its condition
     ("if b arrives first"), as many as the number of samples permits. `has_samples`: each scene has its own seed.
     """
 
     name: str
-    list_alternatives: Callable[[PredictionScenario, int], Iterator[tuple[str, PredictionScenario]]]
+    list_alternatives: Callable[[PredictionScenario, int], Iterator[_Alternative]]
     has_samples: bool = False
 
 
@@ -257,8 +260,8 @@ def _find_surplus_pods_by_node(
         yield outcome.key, node
 
 
-def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene with other random choices."""
+def _list_resampled_scenarios(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
+    """Yield the scene with other random choices: another seed, and another order of pods with equal ages."""
     for number in range(samples):
         pods = _shuffle_eviction_ages(scene, number)
         yield "at another tie", replace(scene, seed=scene.seed + 1 + number, existing_pods=pods)
@@ -277,7 +280,7 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
     return tuple(replace(pod, age=(pod.age << _RANK_BITS) + crc32(text)) for pod, text in pairs)
 
 
-def _list_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
     """Yield `samples` scenes with other orders of arrival and other random choices, each with its condition as a text.
     First one workload arrives after the other, in several orders. Then the times of arrival of all pods are drawn.
     """
@@ -321,7 +324,7 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
     """Return orders of arrival of workloads (`keys`, in order of creation), each with its condition as a text.
 
     The first orders are by creation, and by the number of controllers between an object and its pods (hops). Then each
-    workload with such controllers arrives first, or last.
+    workload with such controllers, or with claims to create first (`claiming_keys`), arrives first, or last.
     """
     rankings: list[tuple[str, tuple[str, ...]]] = []
     for order in (keys, sorted(keys, key=pod_orders.count_controller_hops)):
@@ -336,7 +339,7 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
     return rankings
 
 
-def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
     """Yield the scene with the Pending pods of other workloads placed first."""
     if not scene.waiting_pods:
         return  # none can be first
@@ -350,14 +353,14 @@ def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iter
     yield f"if {first} is scheduled first", replace(extended_scene, arrival=arrival)
 
 
-def _list_scenarios_after_terminations(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_after_terminations(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
     """Yield the scene after the end of all terminating pods."""
     remaining_pods = tuple(pod for pod in scene.existing_pods if not pod.spec.is_terminating)
     if len(remaining_pods) < len(scene.existing_pods):
         yield "once terminating pods are gone", replace(scene, existing_pods=remaining_pods)
 
 
-def _list_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_with_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
     """Yield the scene with removed pods still holding their capacity until a new pod fits nowhere else."""
     for order, pods in enumerate(_list_pod_age_permutations(scene, samples)):
         # 1: all removed pods are slow. Any other number seeds a draw of half of them, so each order has two new draws.
@@ -366,7 +369,7 @@ def _list_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator
             yield "if removed pods terminate slowly", slow_scene
 
 
-def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
     """Yield the scene with the coming taints of unready nodes."""
     if not scene.unready_nodes:
         return  # no taint is coming
@@ -379,19 +382,19 @@ def _list_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tupl
     yield f"once {name} has its taint", replace(scene, cluster=replace(scene.cluster, nodes=tuple(nodes)))
 
 
-def _list_image_sizes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_with_image_sizes(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
     """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
     # No values: every image has one size. Other images keep their values, unknown images (None) stay unknown.
     for size, values in zip(("smallest", "largest"), scene.cluster.extreme_image_values, strict=False):
         nodes: list[Node] = []
         for node in scene.cluster.nodes:
-            images = node.images and {name: values.get(name, node.images[name]) for name in node.images}
+            images = {name: values.get(name, node.images[name]) for name in node.images} if node.images else node.images
             nodes.append(replace(node, images=images))
         cluster = replace(scene.cluster, nodes=tuple(nodes))
         yield f"if the {size} size of its image counts", replace(scene, cluster=cluster)
 
 
-def _list_readiness_changes(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_with_other_readiness(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
     """Yield the scene with all unready pods recovered, and with none of the starting ones ready."""
     recovered_pods = tuple(map(_mark_pod_recovered, scene.existing_pods))
     if recovered_pods != scene.existing_pods:
@@ -410,7 +413,7 @@ def _mark_pod_recovered(pod: ExistingPod) -> ExistingPod:
 
 
 def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bool:
-    """Return whether no pod of the current template can start, for permanent reasons."""
+    """Return whether all pods of the current template are stuck, and all stuck pods for permanent reasons."""
     return has_stuck_template(workload, pods) and all(
         pod.condition.stuck_reason in ("", *_PERMANENT_REASONS) for pod in pods
     )
@@ -424,9 +427,9 @@ def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
     return replace(pod, condition=replace(condition, stuck_reason="NotReady"))
 
 
-def _change_time_and_pod_order(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene under other facts, each with its assumption as a text: first at later times. Then pods of equal
-    or unknown start have other orders (at most `samples`).
+def _list_scenarios_with_other_times(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
+    """Yield other scenes, each with its assumption as a text. The first scenes are 1 and 24 hours later. Then pods with
+    equal or unknown start times are in other orders (at most `samples`).
     """
     conditions = [pod.condition for pod in scene.existing_pods]
     latest_change = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
@@ -461,7 +464,7 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
         yield tuple(permuted_pods)
 
 
-def _list_newer_versions(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
+def _list_scenarios_with_newer_version(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
     """Yield the scene under the version with other balance scores, if the version is unknown and samples suffice."""
     if not scene.cluster.version and samples >= _FEWEST_SAMPLES:
         cluster = replace(scene.cluster, version=BALANCE_CHANGE)
@@ -472,12 +475,12 @@ def _list_newer_versions(scene: PredictionScenario, samples: int) -> Iterator[tu
 ASSUMPTIONS: Final[tuple[PredictionAssumption, ...]] = (
     PredictionAssumption("Pending pods of others", _list_scenarios_with_waiting_pods),
     PredictionAssumption("terminating pods", _list_scenarios_after_terminations),
-    PredictionAssumption("nodes that are not ready", _list_with_coming_taints),
-    PredictionAssumption("image sizes", _list_image_sizes),
-    PredictionAssumption("pods that are not ready", _list_readiness_changes),
-    PredictionAssumption("start times", _change_time_and_pod_order),
-    PredictionAssumption("the end of removed pods", _list_slow_terminations),
-    PredictionAssumption(VERSION, _list_newer_versions),
-    PredictionAssumption(ARRIVAL_ORDER, _list_arrival_orders, has_samples=True),
+    PredictionAssumption("nodes that are not ready", _list_scenarios_with_coming_taints),
+    PredictionAssumption("image sizes", _list_scenarios_with_image_sizes),
+    PredictionAssumption("pods that are not ready", _list_scenarios_with_other_readiness),
+    PredictionAssumption("start times", _list_scenarios_with_other_times),
+    PredictionAssumption("the end of removed pods", _list_scenarios_with_slow_terminations),
+    PredictionAssumption(VERSION, _list_scenarios_with_newer_version),
+    PredictionAssumption(ARRIVAL_ORDER, _list_scenarios_with_arrival_orders, has_samples=True),
     PredictionAssumption(TIES, _list_resampled_scenarios, has_samples=True),
 )

@@ -66,13 +66,14 @@ def _evaluate_expression(
 
 
 def _add_domain_value(domains: dict[str, dict[str, Any]], name: str, driver: str, value: Any) -> None:
+    """Add a value to the domain of its full name (`domain/identifier`), without one to the domain of the driver."""
     domain, _, identifier = name.rpartition("/")
     domains.setdefault(domain or driver, {})[identifier] = value
 
 
 @lru_cache(maxsize=1_000)
 def _compile(expression: str) -> Any:
-    """Compile an expression; raise a ValueError if it uses a map of the device other than by lookups."""
+    """Compile an expression. Raise a ValueError if it uses `device.attributes` or `.capacity` other than by lookups."""
     if len(_MAP.findall(expression)) != len(_LOOKUP.findall(expression)):
         raise ValueError('only lookups such as device.attributes["example.com"] are evaluated')
     return _create_environment().compile(expression)

@@ -103,14 +103,14 @@ class ClaimedDevices:
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=error),))
         try:
             # By node: the devices for the claims, None if too few are free.
-            allocations = {node.name: self._allocate_claims_on_node(claims, node) for node in self._nodes}
+            allocations = {node.name: self._find_free_devices(claims, node) for node in self._nodes}
         except AllocationError as problem:
             return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=str(problem)),), RANDOM)
         scores = {name: allocation.score for name, allocation in allocations.items() if allocation is not None}
         needs = []
         if len(scores) < len(allocations):  # some node has too few free devices
             needs.append(build_node_volume_need(scores, NO_DEVICES))
-        reachable_names = {node.name for node in self._nodes if self._has_allocated_claims(claims, node)}
+        reachable_names = {node.name for node in self._nodes if self._can_use_allocated_claims(claims, node)}
         if len(reachable_names) < len(allocations):  # some node cannot use an allocated device
             # A node gets one reason only: this need accepts the nodes rejected by the need above.
             names = [name for name in allocations if name in reachable_names or name not in scores]
@@ -132,18 +132,18 @@ class ClaimedDevices:
         has_scores = len(scores) > 1 and self._version >= _ORDERED_POOLS  # they change the choice of a node
         return RANDOM if has_scores else ""
 
-    def _has_allocated_claims(self, claims: Iterable[DeviceClaim], node: Node) -> bool:
+    def _can_use_allocated_claims(self, claims: Iterable[DeviceClaim], node: Node) -> bool:
         """Return whether a node can use the devices of the allocated claims among these; unknown devices are allowed.
         A claim from a template (`is_own`) is new for each pod.
         """
         uses = [use for claim in claims if not claim.is_own for use in self._uses.get(claim.name, ())]
         return all(self._allocator.is_reachable(use.device, node) for use in uses)
 
-    def _allocate_claims_on_node(self, claims: Iterable[DeviceClaim], node: Node) -> DeviceAllocation | None:
+    def _find_free_devices(self, claims: Iterable[DeviceClaim], node: Node) -> DeviceAllocation | None:
         """Return free devices of a node for every unallocated claim; None if some claim finds none."""
         open_claims = self._select_unallocated(claims)
         all_uses = chain.from_iterable(self._uses.values())
-        used_devices = {use.device for use in all_uses if not use.has_admin_access}
+        used_devices = {use.device for use in all_uses if not use.has_admin_access}  # admin access leaves it free
         return self._allocator.allocate(node, self._pools[node.name], open_claims, used_devices)
 
     def _select_unallocated(self, claims: Iterable[DeviceClaim]) -> Sequence[DeviceClaim]:
@@ -158,7 +158,7 @@ class ClaimedDevices:
         if not claims or pod.node not in self._node_by_name or pod.identity in self._claims_by_pod:
             return  # nothing to allocate, or not on a node of the cluster
         try:
-            allocation = self._allocate_claims_on_node(claims, self._node_by_name[pod.node])
+            allocation = self._find_free_devices(claims, self._node_by_name[pod.node])
         except AllocationError:  # an existing pod has devices, but it is unknown which
             allocation = None
         open_claims = self._select_unallocated(claims)
@@ -345,7 +345,7 @@ class _AllocationSearch:
             self._list_candidates(alternative)  # raises the error of a selector
 
     def is_random(self) -> bool:
-        """Return whether some request has candidates in several slices."""
+        """Return whether the order of slices may decide: some request has candidates in several of them."""
         return any(len({id(item.slice) for item in candidates}) > 1 for candidates in self._candidates.values())
 
     def allocate_request(self, claim_index: int, request_index: int) -> bool:
@@ -451,7 +451,7 @@ class _AllocationSearch:
         for index, constraint in self._list_constraints(claim_index, request, alternative):
             known_values = self._values.setdefault((claim_index, index), [])
             value = find_device_attribute(candidate, constraint.attribute)
-            if value is None or value != next(iter(known_values), value):  # those known are equal
+            if value is None or (known_values and value != known_values[0]):  # all known values are equal
                 return False
             new_values.append((known_values, value))
         for known_values, value in new_values:
@@ -461,7 +461,7 @@ class _AllocationSearch:
     def _list_constraints(
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest
     ) -> Iterator[tuple[int, DeviceMatchConstraint]]:
-        """Yield the position in the claim and each constraint about an alternative: it names the request, or none."""
+        """Yield the constraints about an alternative, by their positions. They name its request, or no request."""
         names = {request.name, f"{request.name}/{alternative.name}"}  # a constraint may name one or the other
         for index, constraint in enumerate(self._claims[claim_index].constraints):
             if not constraint.requests or names.intersection(constraint.requests):

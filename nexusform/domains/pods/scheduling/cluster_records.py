@@ -378,7 +378,7 @@ class PodSpec(Struct, frozen=True):
         return self.affinity + self.anti_affinity + self.preferred_affinity + self.preferred_anti_affinity
 
     def list_claims(self, number: int) -> list[Claim]:
-        """Return its claims with their names for the pod with this number."""
+        """Return its claims for the pod with this number: it replaces `{}` in their names."""
         return [replace(claim, name=claim.name.replace("{}", str(number))) for claim in self.claims]
 
 
@@ -467,7 +467,7 @@ class Workload(Struct, frozen=True):
 def format_pod_name(workload: str, number: int) -> str:
     """Return the generated name of a pod of a workload (key), not that of Kubernetes."""
     _, kind, name = workload.split("/", 2)
-    return name if kind in ("Pod", "Terminating") else f"{name}-{number}"
+    return name if kind in ("Pod", "Terminating") else f"{name}-{number}"  # these kinds have one pod per key
 
 
 def is_recreated(workload: str) -> bool:

@@ -67,7 +67,7 @@ class NodeNumaCells:
         self._allocations: list[tuple[PodSpec, _Share]] = []  # of each container, with the spec of its pod
 
     def allocate(self, pod: PodSpec) -> str:
-        """Allocate NUMA cell resources to a pod, and return ""; or allocate none, and return kubelet's rejection."""
+        """Allocate NUMA cell resources to a pod, and return "". If kubelet rejects the pod, only return the reason."""
         shares: list[_Share] = []
         for container in pod.aligned_requests:
             cell_numbers = self._select_numa_cells(container)
@@ -91,10 +91,10 @@ class NodeNumaCells:
     def release(self, pod: PodSpec) -> None:
         """Release the resources of a pod of this spec."""
         specs = (pod, replace(pod, is_terminating=False))  # a terminating pod was admitted before
-        own_allocations = [allocation for allocation in self._allocations if allocation[0] in specs]
-        for allocation in own_allocations[: len(pod.aligned_requests)]:
-            self._allocations.remove(allocation)
-            self._change_free_capacity(allocation[1], sign=1)
+        own_allocations = [(spec, share) for spec, share in self._allocations if spec in specs]
+        for spec, share in own_allocations[: len(pod.aligned_requests)]:  # a share per container, of one pod
+            self._allocations.remove((spec, share))
+            self._change_free_capacity(share, sign=1)
 
     def _select_numa_cells(self, container: AlignedRequests) -> tuple[int, ...]:
         """Return the NUMA cells for a container by the policy of kubelet's topology manager; () if it permits none.
@@ -118,7 +118,8 @@ class NodeNumaCells:
 
     def _count_required_cells(self, name: str, amount: int) -> int:
         """Return the minimum number of cells needed for a resource on the empty node."""
-        totals = list(accumulate(sorted((cell.get(name, 0) for cell in self._node.cells), reverse=True)))
+        amounts = sorted((cell.get(name, 0) for cell in self._node.cells), reverse=True)
+        totals = list(accumulate(amounts))  # of the largest cell, of the two largest, and so on
         # All cells if the node is too small.
         return next((width for width, total in enumerate(totals, 1) if total >= amount), len(totals))
 
@@ -162,5 +163,5 @@ def _compute_cell_amount(amounts: Sequence[int], cell: int, count: int) -> int:
     """Return the amount in one cell: one figure is spread evenly, several are per cell."""
     if len(amounts) == 1:
         share, remainder = divmod(amounts[0], count)
-        return share + (cell < remainder)
+        return share + 1 if cell < remainder else share
     return amounts[cell] if cell < len(amounts) else 0

@@ -29,12 +29,12 @@ _NANOSECONDS: Final = 10**9
 
 
 def has_differing_concurrent_pods(workload: Workload) -> bool:
-    """Return whether the pods of a workload differ and arrive at the same time."""
+    """Return whether the pods of a workload differ (by node or ordinal), and arrive at the same time."""
     return workload.kind == "DaemonSet" or (workload.kind == "StatefulSet" and not workload.is_ordered)
 
 
 def count_controller_hops(key: str) -> int:
-    """Return the asynchronous hops from a workload (key) to its pods."""
+    """Return how many controllers act one after the other until the pods of a workload (key) exist, such as 2."""
     return _HOPS.get(key.split("/")[1], 1)
 
 
@@ -55,8 +55,8 @@ class ArrivalOrder(Struct, frozen=True):
 
     def select_next_workload(self, counts: Mapping[str, int]) -> str:
         """Return the workload of the next pod to arrive. `counts` has the number of arrived pods by workload (-1: not
-        started). Without a sample (0), workloads arrive one after the other by rank. With one, pods arrive in a drawn
-        order.
+        started). If `sample` is 0, workloads arrive one after the other by rank. Else it is the seed of a random order
+        of all pods.
         """
         # The next pod of an ordered set waits until the one before runs, unless only such sets are left.
         ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
@@ -86,9 +86,9 @@ class ArrivalOrder(Struct, frozen=True):
         return start + (earlier_count + delay) * pace * slowness
 
     def compute_positions(self, workload: Workload, numbers: Sequence[int]) -> dict[int, int]:
-        """Return the position of each pod of a workload, by number. Different pods arrive in any order."""
+        """Return the position of each pod in the order of arrival, by its number. Different pods are shuffled."""
         if not self.sample or not has_differing_concurrent_pods(workload):
-            return dict(zip(numbers, numbers, strict=True))  # in the order of their numbers
+            return {number: number for number in numbers}  # in the order of their numbers
         shuffled_numbers = sorted(numbers, key=lambda number: self._hash_arrival_order(f"{workload.key}|{number}"))
         return dict(zip(shuffled_numbers, count(), strict=False))
 

@@ -6,7 +6,6 @@ the same number per domain. With several keys, or several affinity terms, they a
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -135,7 +134,7 @@ class WorkloadForecast(Struct, frozen=True):
 
     @property
     def has_rejected_pods(self) -> bool:
-        """Whether a quota or the admission rejects pods, on any number of nodes."""
+        """Whether a quota or admission rejects pods, on any number of nodes. Deferred pods only wait for other pods."""
         return self.uncreated > self.deferred
 
 
@@ -172,7 +171,7 @@ class PodsPrediction(Struct, frozen=True):
     def list_outcomes(self, workload: str) -> tuple[PodOutcome, ...]:
         """Return the outcomes of one workload (key) by number, removed pods included."""
         outcomes = [outcome for outcome in self.outcomes if outcome.workload == workload]
-        return tuple(sorted(outcomes, key=attrgetter("number")))
+        return tuple(sorted(outcomes, key=lambda outcome: outcome.number))
 
 
 def build_removal(pod: ExistingPod, trigger: str) -> PodOutcome:
@@ -240,7 +239,7 @@ class _OwnCounters(NamedTuple):
 
     @property
     def have_several_keys(self) -> bool:
-        """Whether they count by several topology keys."""
+        """Whether they count by several topology keys. Counters of one key share one list `domain_by_node`."""
         return len({id(counter.domain_by_node) for counter in (*self.anti_affinity, *self.spread)}) > 1
 
 
@@ -251,7 +250,7 @@ def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
         return True  # the node lacks the topology key
     if counter.counts_itself:
         return False  # its count changes with the pods to place
-    skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count()
+    skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count()  # with the pod
     return skew > counter.constraint.max_skew
 
 
@@ -337,7 +336,7 @@ def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) 
 
 
 def _list_single_limits(capacity: Mapping[int, int], own_counters: _OwnCounters) -> list[int]:
-    """Return the number of pods for all nodes together, limited by each counter alone. They may count by other keys."""
+    """Return for each counter how many pods all nodes take by it alone. The counters may be of different keys."""
     single_counters = [_OwnCounters(anti_affinity=[counter]) for counter in own_counters.anti_affinity]
     single_counters += [_OwnCounters(spread=[counter]) for counter in own_counters.spread]
     return [_sum_node_capacity(capacity, counter) for counter in single_counters]

@@ -126,9 +126,7 @@ class PodPredictor:
         return pod_outcomes.NO_EXECUTE if is_evicted else ""
 
     def _compute_remaining_seconds(self, pod: ExistingPod) -> int | None:
-        """Return the seconds until a NoExecute taint of its node evicts a pod: 0 at once, None never. The node must be
-        one of the cluster.
-        """
+        """Return the seconds until a NoExecute taint of its known node evicts a pod: 0 at once, None never."""
         node = self.nodes[pod.node]
         _, kind, _ = pod.workload.split("/", 2)
         if not node.taints or pod.is_protected or kind in _UNEVICTABLE_KINDS:
@@ -341,7 +339,7 @@ class PodPredictor:
         elif rollout.is_needed:
             verdicts = rollout.resume(verdicts)
             self._recreate_evicted()
-        verdicts |= rollout.list_pending_verdicts()  # pods of former templates without a node
+        verdicts |= rollout.request_pending_pods()  # pods of former templates without a node
 
         by_number = progress.requested_pods
         for number, verdict in verdicts.items():
@@ -352,7 +350,7 @@ class PodPredictor:
             progress.placeable_range = PlaceablePodRange(running, running, is_exact=True)
 
     def _compute_running_range(self, progress: WorkloadProgress) -> PlaceablePodRange:
-        """Return how many pods can run, before placement; of daemons and gated pods, only the kept ones count."""
+        """Return how many pods can run, before placement. Of daemons and gated pods, only the kept ones count."""
         spec = progress.workload.pod
         kept_count = len(progress.kept_pods) + len(progress.outdated_pods)
         if not progress.pods_to_place or progress.is_daemon or spec.gates:
@@ -480,7 +478,7 @@ class PodPredictor:
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
-        """Evict pods after tolerationSeconds, even repeatedly, if another node is better; then retry waiting pods."""
+        """Evict pods after tolerationSeconds if another node is better, then retry waiting pods, until no pod moves."""
         if not any(taints.select_taints(node, taints.NO_EXECUTE) for node in self.nodes.values()):
             return  # no toleration expires
         for _ in range(_MOST_EVICTIONS):

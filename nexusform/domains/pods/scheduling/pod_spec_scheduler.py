@@ -48,8 +48,8 @@ class _NodeBucket:
     __slots__ = ("nodes_by_score", "size")
 
     def __init__(self) -> None:
-        self.nodes_by_score: dict[int, set[int]] = {}
-        self.size = 0
+        self.nodes_by_score: dict[int, set[int]] = {}  # by usage score
+        self.size = 0  # number of nodes
 
     def put_all(self, nodes: list[int], score: int) -> None:
         """Put nodes with one usage score into the bucket."""
@@ -65,6 +65,7 @@ class _NodeBucket:
         self.size -= 1
 
     def list_nodes(self) -> Iterator[int]:
+        """Yield the nodes in the bucket (indices in the cluster)."""
         return chain.from_iterable(self.nodes_by_score.values())
 
 
@@ -74,12 +75,12 @@ class _TopologyAxis:
     __slots__ = ("counts", "domain_by_node", "has_few_domains", "members")
 
     def __init__(self, counters: Sequence[DomainCounter]) -> None:
-        self.domain_by_node = counters[0].domain_by_node
+        self.domain_by_node = counters[0].domain_by_node  # counters of one topology key share it
         self.has_few_domains = counters[0].size <= _FEW_DOMAINS
         self.counts = [counter.counts for counter in counters]  # by domain
         self.members: dict[int, list[int]] = {}  # nodes by domain
 
-    def get_domain_signature(self, node: int) -> Trait:
+    def get_trait(self, node: int) -> Trait:
         """Return the domain of a node, or with many domains the counts of its domain; -1 without the key."""
         domain = self.domain_by_node[node]
         if self.has_few_domains or domain < 0:
@@ -205,10 +206,10 @@ class PodSpecScheduler:
 
     def choose_nodes(self) -> BestNodes | None:
         """Return the best nodes for the next pod; None if no node is feasible."""
-        self._get_domain_buckets()
+        self._get_domain_buckets()  # creates them at the first call
         # Buckets ignore nominated pods: take out the nodes rejected with them for now.
         rejected_nodes = [node for node in self._nominated_groups if self.find_rejection(node) is not None]
-        removed_nodes = list(zip(rejected_nodes, map(self._remove_node, rejected_nodes), strict=True))
+        removed_nodes = [(node, self._remove_node(node)) for node in rejected_nodes]
         choice = self._choose_best_bucket_nodes()
         for node, score in removed_nodes:
             self._insert_node(node, score)
@@ -257,10 +258,10 @@ class PodSpecScheduler:
         # By rule: the points of all feasible nodes, in their order.
         columns = self._compute_rule_scores(feasible_nodes, self._count_domains(single_buckets))
         points = {}
-        for at, node in enumerate(feasible_nodes):
+        for position, node in enumerate(feasible_nodes):
             spec, record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
             usage_points = {rule: weight * rate(spec, record, usage) for rule, weight, rate in profile.USAGE_SCORES}
-            points[node] = usage_points | {rule: column[at] for rule, column in columns.items()}
+            points[node] = usage_points | {rule: column[position] for rule, column in columns.items()}
         return points
 
     def add_pod(self, node: int) -> None:
@@ -274,15 +275,15 @@ class PodSpecScheduler:
             domain = changing_axis.domain_by_node[node]
             for member in changing_axis.members.get(domain, ()):
                 score = self._remove_node(member)
-                signatures = [axis.get_domain_signature(member) for axis in self._axes]
-                self._bucket_keys[member] = (*self.facts.points[member], *signatures)
+                traits = [axis.get_trait(member) for axis in self._axes]
+                self._bucket_keys[member] = (*self.facts.points[member], *traits)
                 self._insert_node(member, score)
         if node in self.facts.points:  # else it is infeasible for later pods of the spec, and in no bucket
             self._remove_node(node)
             self._insert_node(node, self._compute_usage_score(node))
 
     def list_buckets(self) -> Iterator[Iterator[int]]:
-        """Yield the feasible nodes with capacity, grouped by indistinguishable nodes."""
+        """Yield the feasible nodes with capacity, in groups of nodes alike for all rules apart from their usage."""
         return map(_NodeBucket.list_nodes, self._get_domain_buckets().values())
 
     def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _NodeBucket]:
@@ -359,7 +360,7 @@ class PodSpecScheduler:
         return score
 
     def _count_domains(self, open_buckets: list[tuple[_NodeBucket, int]]) -> list[int]:
-        """Count the domains per soft spread constraint with nodes of buckets (each with one of its nodes)."""
+        """Count, per soft spread constraint, the domains with nodes of these buckets (each with one of its nodes)."""
         # Nodes without points for spreading do not count.
         scored_buckets = [(bucket, node) for bucket, node in open_buckets if self.counts.has_spread_score(node)]
         return [_count_bucket_domains(counter, scored_buckets) for counter in self.counts.soft_spread]
@@ -427,10 +428,10 @@ class FeasibleNodes(Struct, frozen=True):
     members: dict[int, dict[int, list[int]]] = {}
 
     def list_members(self, domain_by_node: list[int]) -> dict[int, list[int]]:
-        """Return the nodes of each domain of a topology."""
+        """Return the feasible nodes of each domain of a topology; the result is cached."""
         key = id(domain_by_node)
         if key not in self.members:
-            self.members[key] = group_by(self.points, domain_by_node.__getitem__)
+            self.members[key] = group_by(self.points, lambda node: domain_by_node[node])
             self.members[key].pop(-1, None)  # nodes without the topology key
         return self.members[key]
 

@@ -205,7 +205,7 @@ def _format_names(pods: Iterable[PodOutcome | ExistingPod]) -> str:
 
 
 def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
-    """Return the requirements unmet on every node, else the reason of the pod alone, else those of nodes by number."""
+    """Return the requirements unmet on every node, else a reason about the pod alone, else those of nodes."""
     unmet = describe_unmet(context.workload.pod, context.cluster.nodes).strip()
     if unmet:
         return unmet
@@ -387,7 +387,7 @@ def _warn_shared_rack(context: WorkloadContext) -> Iterator[WorkloadWarning]:
     racks_known = all(context.node_by_name[outcome.node].rack for outcome in context.running_outcomes)
     if len(context.forecast.per_rack) != 1 or len(racks) < 2 or not racks_known:
         return  # pods in several or unknown racks, or no other rack to use
-    rack = next(iter(context.forecast.per_rack))
+    (rack,) = context.forecast.per_rack
     required_keys, preferred_keys = _list_own_topology_keys(context)
     proposed_label = find_location_label_key(context.nodes, attrgetter("rack"), required_keys + preferred_keys)
     count = len(context.running_outcomes)
@@ -405,7 +405,7 @@ def find_location_label_key(
     """Return a label key of the nodes with values that match their locations exactly; "" if there is none. Keys
     in `used_keys` are preferred, then well-known ones.
     """
-    located_nodes = list(filter(get_location, nodes))
+    located_nodes = [node for node in nodes if get_location(node)]  # nodes with a known location
     if not located_nodes:
         return ""
     locations = list(map(get_location, located_nodes))
@@ -416,7 +416,7 @@ def find_location_label_key(
         if len(set(zip(values, locations, strict=True))) == len(set(values)) == len(set(locations)):
             keys.append(key)
     preferred_keys = [key for key in (*used_keys, *_KNOWN_HARDWARE_KEYS) if key in keys]
-    return next(iter(preferred_keys + keys), "")
+    return next(iter(preferred_keys + keys), "")  # the first one
 
 
 def _list_own_topology_keys(context: WorkloadContext) -> tuple[list[str], list[str]]:

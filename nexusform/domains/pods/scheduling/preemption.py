@@ -206,12 +206,12 @@ class _PreemptionTrial:
 
 
 def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
-    """Return the sort key of a pod: the higher priority first, then the earlier start; others make it stable."""
+    """Return the sort key of a pod: the higher priority first, then the earlier start. The rest breaks ties."""
     return (-pod.spec.priority, pod.age, pod.workload, pod.number)
 
 
 def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
-    """Return whether only some of several pods of equal priority and age, but different templates, are victims."""
+    """Return whether the choice is arbitrary: some pods of equal priority and age, but several templates, remain."""
     rank_pod = attrgetter("spec.priority", "age")
     victims_by_rank = group_by(victims, rank_pod)
     pods_by_rank = group_by(lower_priority_pods, rank_pod)
@@ -242,14 +242,14 @@ def select_covered_pods(budget: PodDisruptionBudget, pods: Iterable[ExistingPod]
 
 
 def has_budget(budget: PodDisruptionBudget, pod: ExistingPod) -> bool:
-    """Return whether a budget applies to the eviction of a pod and has not been charged for it yet."""
+    """Return whether a budget covers a pod and has not been charged for its eviction yet."""
     return budget.name not in pod.charged_budgets and is_pod_covered(budget, pod.spec)
 
 
 def count_expected_pods(
     budget: PodDisruptionBudget, workloads: Iterable[Workload], unmanaged_pods: Iterable[ExistingPod]
 ) -> int:
-    """Count the expected pods under a budget: replicas of workloads except DaemonSets (not scaled), unmanaged pods."""
+    """Count the pods expected by a budget: the replicas of its workloads (DaemonSets have none) and unmanaged pods."""
     expected_count = len(select_covered_pods(budget, unmanaged_pods))
     for workload in workloads:
         if workload.kind != "DaemonSet" and is_pod_covered(budget, workload.pod):

@@ -176,7 +176,7 @@ def should_run_daemon(pod: PodSpec, node: Node) -> bool:
 
 
 def should_keep_daemon(pod: PodSpec, node: Node) -> bool:
-    """Return whether the DaemonSet controller keeps such a pod on a node: only evicting taints remove it."""
+    """Return whether the DaemonSet controller keeps such a pod on a node. Of taints, only NoExecute ones remove it."""
     is_permitted = not any(rule.find_rejection(pod, node) for rule in _KEPT_DAEMON_FILTERS)
     return is_permitted and taints.find_evicting_taint(pod, node) is None
 
@@ -186,7 +186,7 @@ _PERMANENT_RULES: Final = frozenset(rule.name for rule in NODE_FILTERS) | _POD_R
 
 
 def can_preempt(rejection: Rejection) -> bool:
-    """Return whether the removal of pods may be sufficient to make a node feasible."""
+    """Return whether the preemption of pods may make a node feasible despite this rejection."""
     return rejection.rule not in _PERMANENT_RULES and rejection.reason not in PERMANENT_REASONS
 
 

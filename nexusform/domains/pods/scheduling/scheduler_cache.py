@@ -21,7 +21,7 @@ class NodeUsage:
     def __init__(self) -> None:
         self.cpu = 0
         self.memory = 0
-        self.scored_cpu = 0
+        self.scored_cpu = 0  # with default amounts for pods without requests, as in scores
         self.scored_memory = 0
         self.pods = 0
         self.other_resources: dict[str, int] = {}
@@ -175,7 +175,8 @@ class SchedulerCache:
 
     def select_term_groups(self, term: PodTerm) -> list[PodSpecGroup]:
         """Return the groups with pods selected by a pod affinity term."""
-        return [g for g in self.select_groups(term.selector) if self._is_namespace_selected(term, g.spec.namespace)]
+        groups = self.select_groups(term.selector)
+        return [group for group in groups if self._is_namespace_selected(term, group.spec.namespace)]
 
     def is_selected(self, term: PodTerm, group: PodSpecGroup) -> bool:
         """Return whether a term selects the pods of a group."""

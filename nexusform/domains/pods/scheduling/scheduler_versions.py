@@ -52,7 +52,7 @@ class SchedulerVersionDifference(Struct, frozen=True):
 
 
 def apply_version_differences(spec: PodSpec, version: Version) -> PodSpec:
-    """Return a new pod as read by the scheduler of this version."""
+    """Return a new pod as read by the scheduler of this version, without uncertain differences (`is_in`: None)."""
     for difference in VERSION_DIFFERENCES:
         if difference.is_affected(spec) and difference.is_in(version):
             spec = difference.apply(spec)
@@ -73,11 +73,12 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
 
 
 def _has_negative_selector(term: PodTerm) -> bool:
-    """Return whether a term would select a namespace without any label."""
+    """Return whether a term selects a namespace without any label, but not by the empty selector (all namespaces)."""
     return term.namespace_selector != LabelSelector() and is_selected(term.namespace_selector, {})
 
 
 def _extend_term_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
+    """Return the terms. Those selecting a namespace without any label now select all namespaces."""
     return tuple(
         replace(term, namespace_selector=LabelSelector()) if _has_negative_selector(term) else term for term in terms
     )

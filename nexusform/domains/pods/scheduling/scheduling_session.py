@@ -115,7 +115,7 @@ class SchedulingSession:
         self.assign_numa_cells()
 
     def assign_numa_cells(self) -> None:
-        """Assign NUMA cells to the running pods again, sorted by workload and number: their order is unknown."""
+        """Assign NUMA cells to the running pods again, by workload and number, as their real order is unknown."""
         for node_index, node in enumerate(self.cluster.nodes):
             if node.cells:
                 cells = self._cells[node_index] = NodeNumaCells(node)
@@ -131,7 +131,7 @@ class SchedulingSession:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
     def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> PodSpecScheduler:
-        """Return the scheduler of a spec, the last one if it still applies; `volume_needs`: those of its own claims."""
+        """Return the scheduler of a spec: the last one if it still applies, else a new one. `volume_needs`: its own."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
         if scheduler is not None and scheduler.is_current(group, volume_needs):
@@ -176,7 +176,7 @@ class SchedulingSession:
             self._cells[node_index].release(pod.spec)
 
     def _is_terminating_slowly(self, pod: ExistingPod) -> bool:
-        """Return whether a removed pod holds its capacity for now: none (0), all (1), or half of them by a digest."""
+        """Return whether a removed pod still holds its capacity: none does (0), all do (1), or a random half (seed)."""
         if self.slow_terminations in (0, 1):
             return self.slow_terminations == 1
         text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
@@ -222,12 +222,12 @@ class SchedulingSession:
 
     def _mark_uncertain_nodes(self, scheduler: PodSpecScheduler, choice: BestNodes) -> None:
         """Mark the possible nodes of an uncertain choice: all feasible ones, or the tied ones if ties alone decide."""
-        is_cut_short = choice.feasible_nodes > self._scored_node_limit
+        is_cut_short = choice.feasible_nodes > self._scored_node_limit  # kube-scheduler scores only some of them
         if self._uncertain_nodes or is_cut_short or self._find_doubt(scheduler, choice):
             self._uncertain_nodes |= scheduler.facts.mask
             return
         for node in choice.tied_nodes:
-            self._uncertain_nodes |= 1 << node
+            self._uncertain_nodes |= 1 << node  # set its bit
 
     def _add_doubt(
         self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes = _NO_CHOICE
@@ -431,7 +431,7 @@ class SchedulingSession:
         """Remove the evicted pods and the slowly terminating ones with their capacity, held until now."""
         self.remove_lingering_pods()
         for eviction, node in self._slow_evictions:
-            self._pods_by_node[node][eviction.pod.identity] = eviction.pod
+            self._pods_by_node[node][eviction.pod.identity] = eviction.pod  # else its volumes are not released
             self.remove_pod(eviction.pod)
             self.evictions.append(eviction)
         self._slow_evictions = []

@@ -108,8 +108,8 @@ class _PodReplacement(Struct, frozen=True):
         numbers = list_numbers(self.state.remaining_pods)
         for pod in list(self.state.remaining_pods):
             self._remove_pod(pod)
-        # Those rejected by a quota or on admission.
-        self.state.uncreated = len(numbers) - sum(map(self._create_pod, numbers))
+        creations = [self._create_pod(number) for number in numbers]
+        self.state.uncreated = creations.count(False)  # rejected by a quota or on admission
 
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
@@ -189,7 +189,7 @@ class _PodReplacement(Struct, frozen=True):
                 return
 
     def _count_removable_pods(self) -> int:
-        """Return how many old pods, not ready, may be deleted within max unavailable, if all others become ready."""
+        """Return how many unready old pods may be deleted: max unavailable is kept once all other pods are ready."""
         workload, state = self.workload, self.state
         minimum = workload.replicas - workload.max_unavailable
         return max(0, state.pod_count - minimum - state.unavailable_count)
@@ -252,7 +252,7 @@ class SurgeCapacityCheck:
         self._quota_usage = QuotaUsage(cluster.quotas)
 
     def find_obstacle(self, workload: Workload) -> str:
-        """Return why one more pod, of another template, does not fit next to all existing ones; "" if it may."""
+        """Return why one more pod of another template does not fit next to all existing pods; "" if it may fit."""
         if self._session is None:
             self._session = SchedulingSession(self._cluster, self._existing_pods, DEFAULT_SEED)
             for pod in self._existing_pods:
@@ -302,7 +302,7 @@ class TemplateRollout:
         self._session = session
         self._quota_usage = quota_usage
         self._progress = progress
-        self._waiting_verdicts: dict[int, PodVerdict] = {}
+        self._waiting_verdicts: dict[int, PodVerdict] = {}  # on pending pods of former templates, by number
         # Scaling may create a pod of a former template and the rollout delete it at once: its number is free again.
         self._spare_numbers: list[int] = []
 
@@ -441,7 +441,7 @@ class TemplateRollout:
             progress.pods_to_place.append(new_pod)
         return final_verdicts
 
-    def list_pending_verdicts(self) -> dict[int, PodVerdict]:
+    def request_pending_pods(self) -> dict[int, PodVerdict]:
         """Request the pods of former templates still without a node, and return their verdicts by number."""
         progress = self._progress
         progress.pods_to_place += progress.pending_outdated_pods
@@ -543,6 +543,7 @@ class DaemonRollout:
         return PodToPlace(number, pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
 
     def _record_verdict(self, pod: PodToPlace, verdict: PodVerdict) -> None:
+        """Record a new pod with the verdict on it. A pod without a node counts as waiting."""
         self._progress.pods_to_place.append(pod)
         self._verdicts[pod.number] = verdict
         self._waiting_count += not verdict.node

@@ -27,7 +27,7 @@ class DomainCounter:
     def __init__(self, key: str, domain_by_node: list[int], size: int) -> None:
         self.key = key
         self.domain_by_node = domain_by_node
-        self.counts = [0] * (size + 1)
+        self.counts = [0] * (size + 1)  # the last item is for nodes without a domain (-1)
         self.size = size
 
     def add(self, node: int, amount: int) -> bool:
@@ -66,11 +66,11 @@ class SpreadCounter(DomainCounter):
         self.counts_new_pods = _is_selective(constraint.selector)
         self.counts_itself = self.counts_new_pods and matches_itself > 0  # each further pod of the spec is counted
         self.eligible_domains = eligible_domains
-        self._levels: dict[int, int] = {}
-        self._minimum = 0
+        self._levels: dict[int, int] = {}  # number of domains by their number of pods
+        self._minimum = 0  # number of pods in the emptiest domain
 
     def index_domains_by_count(self) -> None:
-        """Index the domains by pod count once all existing pods are counted."""
+        """Count the eligible domains by their number of pods, once all existing pods are counted."""
         self._levels = Counter(self.counts[domain] for domain in self.eligible_domains)
         self._minimum = min(self._levels, default=0)
 
@@ -242,7 +242,7 @@ class TopologyCounts:
         return found
 
     def has_spread_score(self, node: int) -> bool:
-        """Return whether the node gets spreading points: with constraints of its own, it needs all keys."""
+        """Return whether a node gets spreading points. It needs all keys of the pod's own soft constraints, if any."""
         return not self._all_soft_keys or all(counter.domain_by_node[node] >= 0 for counter in self.soft_spread)
 
     def add(self, node: int) -> None:
@@ -331,8 +331,9 @@ def _list_scored_terms(spec: PodSpec) -> tuple[PodTerm, ...]:
 
 
 def _count_group(group: PodSpecGroup, counter: DomainCounter, amount: int) -> int:
-    """Count each pod of a group as `amount`, and return the number of pods in a domain."""
+    """Add `amount` to the counter for each pod of a group, and return the number of pods on nodes with a domain."""
     pod_count = 0
     for node, pods in group.nodes.items():
-        pod_count += pods * counter.add(node, pods * amount)
+        if counter.add(node, pods * amount):
+            pod_count += pods
     return pod_count

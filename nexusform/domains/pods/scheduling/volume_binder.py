@@ -77,7 +77,7 @@ class VolumeBinder:
             self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
     def _bind_pod_claims_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
-        """Bind the unbound claims of a pod, smallest first, to volumes reachable from its node."""
+        """Bind the unbound claims of a pod, smallest first, to volumes reachable from its node, else to new volumes."""
         for claim in sorted(self._list_unbound_claims(spec, number), key=attrgetter("size")):
             if not self._bind_prebound(claim):
                 fitting = self._select_unused(self._list_fitting_volumes(claim))
@@ -120,14 +120,14 @@ class VolumeBinder:
         return self._volumes.get(self._volume_by_claim.get(claim.name, _PROVISIONED))
 
     def is_storage_uncertain(self, spec: PodSpec, number: int) -> bool:
-        """Return whether the free storage for a pod is unknown after other volumes of this prediction."""
+        """Return whether volumes provisioned by this prediction may have used the free storage for a pod's claims."""
         return any(
             claim.storage_terms is not None and claim.storage_class in self._provisioned_classes
             for claim in self._list_unbound_claims(spec, number)
         )
 
     def bind_on_node(self, spec: PodSpec, number: int, node: str) -> None:
-        """Bind the claims of a pod to volumes on its node."""
+        """Bind the claims of a pod to volumes on its node, and record the classes of provisioned volumes."""
         unbound_claims = self._list_unbound_claims(spec, number)
         self._bind_pod_claims_on_node(spec, number, self._by_name[node])
         for claim in unbound_claims:
@@ -216,7 +216,7 @@ class VolumeBinder:
 
 
 def build_node_volume_need(names: Iterable[str], reason: str) -> VolumeNeed:
-    """Return the need of one of these nodes; others are rejected for a reason."""
+    """Return the need for one of these nodes; other nodes are rejected with this reason."""
     values = tuple(names)
     terms = (NodeSelectorTerm(fields=(Requirement(_NAME, IN, values),)),) if values else ()
     return VolumeNeed(terms, is_bound=False, reason=reason)
@@ -259,7 +259,7 @@ class AttachedVolumes:
                 self._pod_volumes[node][volume] += sign
 
     def compute_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
-        """Return the nodes with capacity for the volumes of a pod, () for all."""
+        """Return the need for a node with capacity for the volumes of a pod; () if every node has the capacity."""
         volumes = set(self._list_volumes(spec, number)) if self._maximums else set()
         if not volumes:
             return ()  # nothing to attach, or no known limit
@@ -282,6 +282,6 @@ class AttachedVolumes:
             yield driver, name
         for claim in spec.list_claims(number):
             volume = self._binder.find_volume(claim)
-            driver = claim.driver if volume is None else volume.driver  # else the driver of its class
+            driver = claim.driver if volume is None else volume.driver  # `claim.driver`: that of its class
             if driver:
                 yield driver, claim.name

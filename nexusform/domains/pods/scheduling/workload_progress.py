@@ -91,7 +91,7 @@ class WorkloadProgress(Struct):
         if self.workload.allows_daemon_surge:
             return []
         oldest_pods: dict[str, ExistingPod] = {}
-        for pod in sorted(pods, key=lambda pod: (pod.age, pod.number)):
+        for pod in sorted(pods, key=lambda pod: (pod.age, pod.number)):  # a lower age is an earlier start
             oldest_pods.setdefault(pod.node, pod)
         return [pod for pod in pods if pod.node and pod != oldest_pods[pod.node]]
 

@@ -537,7 +537,7 @@ def test_deleted_binding_removes_its_pods(clusters: Mapping[str, NodeCluster]) -
     phase = PodPhase(clusters, [PriorPods(PLACEMENT, "s/a", prior, objects)])
     phase.remove_pods(PLACEMENT, "s/a")
     assert read_phase_changes(phase) == {f"web-{n}": ("remove", "binding_removed") for n in range(2)}
-    assert phase.list_scheduled_workloads() == []
+    assert phase.list_scheduled_pods() == []
 
 
 def test_pod_affinity_is_met_by_later_workload(clusters: Mapping[str, NodeCluster]) -> None:

@@ -16,7 +16,7 @@ MAX_POINTS: Final = 100
 
 
 def score(pod: PodSpec, node: Node) -> int:
-    """Return the value of the pod's images on a node, 0..100."""
+    """Return from 0 to 100 points for the value of the pod's images on a node, scaled between both thresholds."""
     if not node.images:
         return 0  # none present, or unknown
     value = sum(node.images.get(image, 0) for image in pod.images)
@@ -26,7 +26,7 @@ def score(pod: PodSpec, node: Node) -> int:
 
 def add_default_tag(image: str) -> str:
     """Return an image name as listed on nodes: `latest` is the default tag."""
-    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"  # a colon further left is of a port
 
 
 def compute_image_values(sizes: Sequence[Mapping[str, int] | None]) -> list[Mapping[str, int] | None]:

@@ -22,7 +22,7 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
 
 
 def has_pod_in_domain(counters: Sequence[DomainCounter], node: int) -> bool:
-    """Return whether one of these counters has counted a pod in the domain of a node."""
+    """Return whether one of these counters has a pod in the domain of a node. Without a domain (-1) the count is 0."""
     return any(counter.counts[counter.domain_by_node[node]] for counter in counters)
 
 
@@ -39,7 +39,7 @@ def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
 
 
 def score(counts: TopologyCounts, node: int, _sizes: Sequence[int]) -> int:
-    """Return the sum of the weights of all preferred terms, in both directions, in the node's domains."""
+    """Return the sum of the weights of preferred terms in a node's domains: of the new pod, and of existing pods."""
     return sum([counter.counts[counter.domain_by_node[node]] for counter in counts.preferred_affinity])
 
 

@@ -18,7 +18,7 @@ def find_node_name_rejection(pod: PodSpec, node: Node) -> str | None:
 
 
 def find_contradictory_terms(pod: PodSpec) -> str | None:
-    """Return a reason if every required term names contradictory nodes: then no node is checked."""
+    """Return a reason if every required term contradicts itself about node names: then no node is checked."""
     return CONFLICT if _collect_named_nodes(pod) == set() else None
 
 
@@ -42,7 +42,7 @@ def _collect_named_nodes(pod: PodSpec) -> set[str] | None:
 
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason unless the node satisfies nodeSelector and one required term, or is excluded by its name."""
+    """Return a reason if nodeSelector or all required terms reject a node, unless its name already excludes it."""
     return None if is_node_affinity_satisfied(pod, node) or find_unnamed_node_rejection(pod, node) else REASON
 
 

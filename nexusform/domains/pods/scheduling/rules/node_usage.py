@@ -1,9 +1,9 @@
 """Rules by the resources, host ports and disks in use on a node."""
 
-from itertools import product, starmap
+from itertools import product
 from typing import Final
 
-from nexusform.domains.pods.scheduling.cluster_records import HostPort, Node, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 
 NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
@@ -13,14 +13,11 @@ _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every addre
 
 def find_port_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     """Return a reason if a host port of the pod is in use (NodePorts)."""
-    has_conflict = any(starmap(_has_port_conflict, product(pod.host_ports, usage.ports)))
-    return NO_PORTS if has_conflict else None
-
-
-def _has_port_conflict(first: HostPort, second: HostPort) -> bool:
-    if (first.port, first.protocol) != (second.port, second.protocol):
-        return False
-    return first.address == second.address or _ANY_ADDRESS in (first.address, second.address)
+    for own, used in product(pod.host_ports, usage.ports):
+        is_same_address = own.address == used.address or _ANY_ADDRESS in (own.address, used.address)
+        if is_same_address and (own.port, own.protocol) == (used.port, used.protocol):
+            return NO_PORTS
+    return None
 
 
 def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str | None:
@@ -77,7 +74,7 @@ def score_balance(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
 
 
 def _compute_balance(node: Node, cpu: int, memory: int) -> int:
-    """Return (1 - half the distance of the used fractions) * 100."""
+    """Return (1 - half the distance of the used fractions of CPU and memory) * 100; 100 if a capacity is 0."""
     if not node.cpu or not node.memory:
         return 100
     distance = min(cpu / node.cpu, 1.0) - min(memory / node.memory, 1.0)
