@@ -19,6 +19,7 @@ _KINDS: Final = (
     *("PodDisruptionBudget", "ResourceQuota", "LimitRange", "PriorityClass", "RuntimeClass"),
     *("NetworkAttachmentDefinition", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"),
     *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     *("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"),
 )
 # Their names for kubectl: those not here are the kind in lower case with an s. Kinds of CRDs have a group.
@@ -26,6 +27,7 @@ _PLURALS: Final = {
     **{kind: f"{kind.lower()}es" for kind in ("StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass")},
     "CSIStorageCapacity": "csistoragecapacities",
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ScaledObject": "scaledobjects.keda.sh",
     "VerticalPodAutoscaler": "verticalpodautoscalers.autoscaling.k8s.io",
     "NetworkAttachmentDefinition": "network-attachment-definitions.k8s.cni.cncf.io",

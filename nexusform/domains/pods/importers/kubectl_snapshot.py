@@ -44,6 +44,7 @@ _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolic
 _SPEC_KINDS: Final = (
     *("PersistentVolumeClaim", "PersistentVolume", "PodDisruptionBudget", "ResourceQuota", "LimitRange", "Service"),
     *("HorizontalPodAutoscaler", "ScaledObject", "VerticalPodAutoscaler", "MutatingAdmissionPolicy"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     *("CSINode", "CSIDriver", "VolumeAttachment"),
     *("DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"),
 )

@@ -30,14 +30,16 @@ _NODE_AGENTS: Final = {"cluster-autoscaler": _SCALED, "karpenter": _SCALED, "des
 WEBHOOKS: Final = "admission webhooks"
 ORPHANS: Final = "pods without a controller"
 AUTOSCALER: Final = "a HorizontalPodAutoscaler"
-_HOOK_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy")
+_HOOK_KINDS: Final = (
+    *("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicy"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+)
 # A policy has its rules and selectors here, a webhook configuration has a list of webhooks.
 _POLICY_HOOK: Final = ("spec", "matchConstraints")
-_VALIDATING: Final = "ValidatingWebhookConfiguration"
 # Groups of controllers, and the reference of an autoscaler to its controller.
 _GROUPS: Final = {"Pod": "", "ReplicationController": "", "Job": "batch"}
 _TARGETS: Final = {"ScaledObject": "scaleTargetRef", "VerticalPodAutoscaler": "targetRef"}
-_ADMISSION_KINDS: Final = (*_HOOK_KINDS, _VALIDATING, "ResourceQuota", "LimitRange")
+_ADMISSION_KINDS: Final = (*_HOOK_KINDS, "ResourceQuota", "LimitRange")
 # Controllers of pods by the kind of their workload, and kinds that change these controllers.
 _CONTROLLER_KINDS: Final = {"Pod": (), "Deployment": ("Deployment", "ReplicaSet")}
 _SCALER_KINDS: Final = ("HorizontalPodAutoscaler", *_TARGETS)
@@ -135,8 +137,9 @@ def find_pods_in_doubt(
     the objects on the cluster, planned ones included; `now` is the time of planning (ISO 8601).
     """
     snapshot_doubts = tuple(list_snapshot_doubts(observed.snapshot, now))
-    webhooks = [item for item in manifests if item.kind in (*_HOOK_KINDS, _VALIDATING)]
-    new_hooks = [item for item in webhooks if item not in observed.objects]
+    webhooks = _list_admission_hooks(manifests)
+    observed_hooks = _list_admission_hooks(observed.objects)
+    new_hooks = [item for item in webhooks if item not in observed_hooks]
     scalers = {_get_scaled_workload(item): item.kind for item in manifests if item.kind in _TARGETS}
     namespace_labels = {item.name: item.labels for item in select_manifests(manifests, "", "Namespace")}
     observed_counts = Counter(pod.workload for pod in observed.existing_pods)
@@ -180,6 +183,20 @@ def _get_scaled_workload(scaler: Manifest) -> str:
     return "" if is_off else f"{scaler.namespace}/{target.get('kind') or 'Deployment'}/{target.get('name')}"
 
 
+def _list_admission_hooks(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Return the webhooks and admission policies, without validating policies that reject nothing. These have no
+    binding with the action Deny.
+    """
+    hooks = [item for item in manifests if item.kind in _HOOK_KINDS]
+    denying_policies = {
+        get_value_at_path(item.body, "spec", "policyName")
+        for item in hooks
+        if item.kind == "ValidatingAdmissionPolicyBinding"
+        and "Deny" in get_list(item.body, "spec", "validationActions")
+    }
+    return [item for item in hooks if item.kind != "ValidatingAdmissionPolicy" or item.name in denying_policies]
+
+
 def _can_be_changed(
     hooks: Iterable[Manifest], spec: PodSpec, kind: str, namespaces: Mapping[str, Mapping[str, str]]
 ) -> bool:
@@ -189,7 +206,6 @@ def _can_be_changed(
         _has_matching_rule(manifest, hook, spec, kind, namespace_labels)
         for manifest in hooks
         for hook in (get_mapping(manifest.body, *_POLICY_HOOK), *list_mappings(manifest.body, "webhooks"))
-        if manifest.kind != _VALIDATING or hook.get("failurePolicy") != "Ignore"
     )
 
 

@@ -152,11 +152,44 @@ def test_webhook_may_change_selected_pods() -> None:
         (build_webhook("batch/jobs"), True),
         (build_webhook("batch/*"), True),
         ({**build_webhook(), "kind": "ValidatingWebhookConfiguration"}, False),
-        ({**build_webhook(failurePolicy="Ignore"), "kind": "ValidatingWebhookConfiguration"}, True),
+        # Ignore concerns a webhook that does not answer: it rejects pods otherwise.
+        ({**build_webhook(failurePolicy="Ignore"), "kind": "ValidatingWebhookConfiguration"}, False),
     ],
 )
 def test_webhook_may_change_the_controller_or_reject_pods(hook: dict[str, Any], is_certain: bool) -> None:
     result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, hook)))
+    assert list_certainties(result) == {"web-0": (is_certain, None if is_certain else "admission webhooks")}
+
+
+@pytest.mark.parametrize(
+    ("resource", "policy_name", "actions", "is_certain"),
+    [
+        ("pods", "limits", ["Deny"], False),
+        ("pods", "limits", ["Warn", "Audit"], True),
+        ("pods", "other", ["Deny"], True),
+        ("services", "limits", ["Deny"], True),
+    ],
+)
+@pytest.mark.parametrize("is_in_plan", [False, True])
+def test_validating_policy_with_a_denying_binding_may_reject_pods(
+    resource: str, policy_name: str, actions: list[str], is_certain: bool, is_in_plan: bool
+) -> None:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "limits"},
+        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}]},
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "everywhere"},
+        "spec": {"policyName": policy_name, "validationActions": actions},
+    }
+    objects = add_standard_objects(*BIG, policy, *([] if is_in_plan else [binding]))
+    manifest = build_manifest("b", json.dumps(binding)) if is_in_plan else ""
+    result = require_success(plan_observed(ONE + manifest, *objects))
     assert list_certainties(result) == {"web-0": (is_certain, None if is_certain else "admission webhooks")}
 
 
