@@ -99,8 +99,8 @@ def compute_capacity(sku: VmSku) -> NodeSize:
 
 
 def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
-    """Return the allocatable resources of a node of this SKU, never below 0: its size less the memory of kernel and
-    hugepages, and the amounts reserved by kubelet.
+    """Return the resources for pods of a node of this SKU: its size less the memory of the kernel and of hugepages, and
+    less the amounts reserved by kubelet. No figure is below 0.
     """
     vm_size = compute_capacity(sku)
     resources = collect_extended_resources(sku, kubelet)
@@ -126,7 +126,7 @@ def compute_kernel_memory(memory: int) -> int:
 
 
 def collect_extended_resources(sku: VmSku, kubelet: KubeletConfiguration) -> dict[str, tuple[int, ...]]:
-    """Return the further resources of a node, from its SKU and its kubelet."""
+    """Return the extended resources of a node: amounts per NUMA cell by name. Those of kubelet replace the SKU's."""
     return {**dict(sku.extended), **kubelet.extended}
 
 

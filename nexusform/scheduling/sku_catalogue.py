@@ -35,7 +35,7 @@ RESERVED_CPUS = 2
 
 
 def find_largest_sku(skus: Iterable[VmSku]) -> VmSku | None:
-    """Return the SKU hardest to place: by memory per cell, then by total size. None for no SKU."""
+    """Return the SKU hardest to place: the most memory per cell, then the largest. Return None without SKUs."""
     return max(skus, key=compute_size_key, default=None)
 
 

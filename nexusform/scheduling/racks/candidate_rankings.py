@@ -31,15 +31,15 @@ class NeutralRanking:
         self._items = frozenset(items)
         self._key_of = key_of
         self._entries = sorted(map(self.compute_entry, items))
-        self.doubtful: set[int] = set()
+        self.doubtful: set[int] = set()  # keys of these items may have changed
 
     def compute_entry(self, item: int) -> int:
-        """Return the current entry of the item."""
+        """Return the sort entry of an item: its key in the upper bits, then the item itself."""
         return self._key_of(item) << INDEX_BITS | item
 
     def list_entries(self) -> list[int]:
-        """Return all current entries; a session takes them off the front and returns them later."""
-        if self.doubtful:  # rank items with changed VMs again
+        """Return the entries of all items, lowest first. Doubtful items are ranked again before."""
+        if self.doubtful:
             doubtful = self.doubtful & self._items  # only its own machines or racks
             self.doubtful = set()
             self._entries = [entry for entry in self._entries if entry & INDEX_MASK not in doubtful]
@@ -67,14 +67,14 @@ class CandidateQueues:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self._neutral_usage = ledger.get_neutral_usage()
-        self._neutral_keys: dict[tuple[int, PlacementConstraints], NeutralKeys] = {}
-        self._machines: dict[tuple[int, int], NeutralRanking] = {}
-        self._machines_of: dict[int, list[NeutralRanking]] = {}
-        self._racks: dict[Hashable, NeutralRanking] = {}
+        self._neutral_keys: dict[tuple[int, PlacementConstraints], NeutralKeys] = {}  # by SKU (number), constraints
+        self._machines: dict[tuple[int, int], NeutralRanking] = {}  # by rack and active keys
+        self._machines_of: dict[int, list[NeutralRanking]] = {}  # the same rankings by rack
+        self._racks: dict[Hashable, NeutralRanking] = {}  # by active keys and all that filters read of a demand
         self.full_racks: defaultdict[int, set[int]] = defaultdict(set)  # by number of a SKU; sessions add to the sets
 
     def get_neutral_keys(self, demand: Demand, spread: RackSpread) -> NeutralKeys:
-        """Return the neutral keys for a demand, as without VMs of its cluster: the same for its SKU and constraints."""
+        """Return the ranking keys of a demand as if its cluster had no VMs. They depend on SKU and constraints only."""
         key = (self.ledger.site.get_shape(demand.sku).number, demand.constraints)
         keys = self._neutral_keys.get(key)
         if keys is None:
@@ -86,8 +86,8 @@ class CandidateQueues:
         return keys
 
     def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
-        """Return the racks passing all `filters`, full or not, by neutral keys; one ranking for equal demands."""
-        # All that the filters read of the demand. Equal input gives equal answers.
+        """Rank the racks passing all `filters`, also full ones, by neutral keys. Equal demands share a ranking."""
+        # All that the filters read of the demand: with equal input they select the same racks.
         filter_input = tuple(
             (rule.name, rule.select_input(demand)) for rule, _ in filters if isinstance(rule, DemandFilter)
         )
@@ -101,7 +101,7 @@ class CandidateQueues:
         return ranking
 
     def rank_machines(self, keys: NeutralKeys, rack: int) -> NeutralRanking:
-        """Return the ranking of a rack's open machines, full or not, by neutral keys: one for equal active keys."""
+        """Rank the open machines of a rack, also full ones, by neutral keys. Equal active keys share a ranking."""
         cache_key = rack, keys.machine_keys.active_keys
         ranking = self._machines.get(cache_key)
         if ranking is None:
@@ -111,7 +111,7 @@ class CandidateQueues:
         return ranking
 
     def mark_machine_changed(self, machine: int, *, capacity_freed: bool) -> None:
-        """Record a changed machine (with `capacity_freed` its rack may fit VMs again)."""
+        """Record that the VMs of a machine changed. With `capacity_freed`, its rack no longer counts as full."""
         rack = self.ledger.site.rack_by_machine[machine]
         self.invalidate_machines(rack, (machine,))
         self.invalidate_racks((rack,))
@@ -120,13 +120,13 @@ class CandidateQueues:
                 full_racks.discard(rack)
 
     def invalidate_machines(self, rack: int, machines: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:
-        """Mark machines with new VMs as doubtful in all rankings except `up_to_date`."""
+        """Have machines with new VMs ranked again in all rankings of their rack except `up_to_date`."""
         for ranking in self._machines_of.get(rack, ()):
             if ranking is not up_to_date:
                 ranking.doubtful.update(machines)
 
     def invalidate_racks(self, racks: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:
-        """Mark racks with new VMs as doubtful in all rankings except `up_to_date`."""
+        """Have racks with new VMs ranked again in all rankings except `up_to_date`."""
         for ranking in self._racks.values():
             if ranking is not up_to_date:
                 ranking.doubtful.update(racks)
@@ -147,28 +147,28 @@ class CandidateQueue:
         self._key = OWN  # key of that group
         self._removed: list[int] = []  # items of that group that were removed
         self._skipped: list[int] = []  # entries of earlier groups that do not fit the demand
-        self._own: list[int] = []
+        self._own: list[int] = []  # heap of the items ranked by their own key (see push)
         self._rejected: list[int] = []  # from the own heap, or by `reject`
-        self._passing = passing
+        self._passing = passing  # selects the items of entries that fit the demand
         self._key_of = key_of
-        self._counted = counted
+        self._counted = counted  # items with VMs of the cluster or pool: they have a key of their own
 
     def push(self, item: int) -> None:
-        """Rank an item with VMs of the demand's cluster or pool, or with a new one, under its own key. It is checked
-        again at the front.
+        """Rank an item by its current key, not by its neutral one: it has VMs of the demand's cluster or pool, or a new
+        VM. Whether it fits the demand is checked again at the front.
         """
         if self._key != OWN:  # the item leaves its neutral group
             self._removed.append(item)
         heappush(self._own, self._key_of(item) << INDEX_BITS | item)
 
     def reject(self, item: int) -> None:
-        """Record an item taken off the front without capacity for the demand: it is out until the session ends."""
+        """Remove an item of the front until the session ends: it has no capacity for the demand."""
         if self._key != OWN:
             self._removed.append(item)
         self._rejected.append(item)
 
     def list_tied_items(self) -> list[int]:
-        """Return the tied items for the next VM (the lowest key), as a live list; empty if none remains."""
+        """Return the live list of the items tied for the next VM (those of the lowest key); [] if none remains."""
         own_heap, entries = self._own, self._entries
         while not self.front:
             # Take the next neutral group (keys as if the demand's cluster had no VMs), unless an own key is lower.
@@ -208,7 +208,7 @@ class CandidateQueue:
             self._take_own_group()
 
     def _finish_group(self) -> None:
-        """Close the neutral group of the front, and skip its items not removed: they do not fit the demand."""
+        """End the neutral group of the front. Its items that were not removed do not fit the demand: skip them."""
         removed = self._removed
         if len(removed) < self._next - self._first:
             removed_items = set(removed)

@@ -38,14 +38,16 @@ class PackedSortKeys(NamedTuple):
     active_keys: int
 
     def select_counts(self, cluster: VmCounts, pool: VmCounts) -> VmCounts:
-        """Select the VM counts by item (rack or machine): only counted items can have keys unlike the neutral ones."""
+        """Return the VM counts that the keys depend on: of the pool, of the cluster, or none. Only items (racks or
+        machines) with such VMs can have other keys than for a cluster without VMs.
+        """
         if self.dependence is KeyDependence.NONE:
             return NO_COUNTS
         return pool if self.dependence is KeyDependence.POOL else cluster
 
 
 def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> list[OpenKey]:
-    """Return the keys with their figures by item number for a demand, None for figures of 0 everywhere."""
+    """Return each key with the function from an item number to its figure for a demand; None if all figures are 0."""
     opened_keys: list[OpenKey] = []
     for key in keys:
         figures = key.build_figures(usage, demand)
@@ -96,7 +98,7 @@ def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
 
 
 def _convert_figures(figures: Figures) -> Figure:
-    """Return figures by number as a function, from a function, a list or counts."""
+    """Return figures as a function of the item number. `figures` is such a function, a list or counts."""
     return figures if callable(figures) else figures.__getitem__
 
 
@@ -106,8 +108,8 @@ def _combine_two_figures(upper: Figure, shift: int, lower: Figure) -> Figure:
 
 
 def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFilter]:
-    """Return the demand and count filters for this demand, each with its check, in profile order. Filters without an
-    effect on the demand are left out.
+    """Return the filters that affect this demand, each with its check by number, in profile order. Only filters on
+    demands (such as zones) and on counts of other VMs are returned.
     """
     active_filters: list[OpenFilter] = []
     for rule in ledger.site.demand_filters:
@@ -122,12 +124,12 @@ def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFi
 
 
 def is_rack_selection(rule: Filter) -> bool:
-    """Return whether the filter selects the racks allowed by the demand, independent of VMs."""
+    """Return whether the filter selects racks by the demand alone (such as its zones), not by existing VMs."""
     return isinstance(rule, DemandFilter) and rule.item is RankedItemKind.RACK
 
 
 def list_rejecting_checks(ledger: Ledger, demand: Demand) -> Iterator[tuple[Filter, RejectionCheck]]:
-    """Yield the checks of `build_machine_checks`, without filters for other demands."""
+    """Yield the filters that apply to the demand, each with its check by machine number, in profile order."""
     for rule, find_rejection in build_machine_checks(ledger, demand):
         if find_rejection is not None:
             yield rule, find_rejection
@@ -190,14 +192,16 @@ class DemandRules:
         self.machine_keys = prepare_packed_sort_keys(profile.machine_keys, usage, demand)
 
     def may_use_session(self) -> bool:
-        """Check whether all rules promise the conditions of a session (see CountFilter and KeyDependence)."""
+        """Return whether VMs may be placed in a session, which keeps rankings. For this, a new VM may make filters
+        reject more, never less, and may change only the keys of racks and machines with VMs of its cluster or pool.
+        """
         if any(isinstance(rule, CountFilter) and not rule.is_monotonic for rule, _ in self.filters):
             return False
         return max(self.rack_keys.dependence, self.machine_keys.dependence) is not KeyDependence.UNBOUNDED
 
 
 def split_filters(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list[RejectionCheck], list[RejectionCheck]]:
-    """Return the filters selecting racks in advance, the checks of other rack filters, and the checks of machines."""
+    """Return three groups: filters that select racks by the demand alone, checks of racks, and checks of machines."""
     rack_selections: list[OpenFilter] = []
     rack_checks: list[RejectionCheck] = []
     machine_checks: list[RejectionCheck] = []
@@ -217,7 +221,7 @@ def build_combined_check(checks: Sequence[RejectionCheck]) -> Passes | None:
 
 
 def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> list[int]:
-    """Return the machines except the last resort; all of them if there is no other."""
+    """Return the machines without the demand's last resort (a machine name); that one only if it is the only one."""
     if demand.last_resort is None:
         return machines
     last_resort = ledger.site.machine_index.get(demand.last_resort)
@@ -271,7 +275,7 @@ _DIGITS = 9  # sums in another order differ in the last digits of a float
 
 
 def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> dict[int, float]:
-    """Return the weights of these machines by number; the weight of one may depend on the others."""
+    """Return the weights of these machines by number. They are computed together, because weights may be relative."""
     weigh = ledger.site.profile.weigh
     assert weigh is not None, "the profile has keys instead of weights"
     weights = weigh(demand, [_build_machine_load(ledger, machine) for machine in machines])
@@ -291,7 +295,7 @@ def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[
 
 
 def _build_machine_load(ledger: Ledger, machine: int) -> MachineLoad:
-    """Build the load of a machine for weighers: what its VMs take, by comparison with the empty machine."""
+    """Build the load of a machine for weighers: the resources taken by its VMs, and the numbers of VMs."""
     site = ledger.site
     empty = site.capacity_table.capacities[site.start_capacities[machine]]
     free = site.capacity_table.capacities[ledger.capacities[machine]]

@@ -51,8 +51,8 @@ class _ShortageContext:
 
 
 def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
-    """Evaluate the filters again and return the reason of the one rejecting the last machines. Rack filters of the
-    demand are evaluated first: reasons and figures refer to the racks allowed by the demand.
+    """Find out why no machine fits: apply the filters again, and return the reason of the first one that leaves none.
+    Filters that select racks are first, so that reasons refer to the racks allowed by the demand.
     """
     context = _ShortageContext(ledger, demand)
     rack_filters: list[tuple[Filter, RejectionCheck]] = []
@@ -74,8 +74,8 @@ def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
 def _find_exhausting_filter(
     context: _ShortageContext, filters: list[tuple[Filter, RejectionCheck]]
 ) -> NoFitReason | None:
-    """Return the shortage of the first filter without a remaining machine, None if some machine passes all. The filters
-    apply one after another, and reduce `context.machines`.
+    """Apply the filters one after another; each reduces `context.machines`. Return the reason of the first filter that
+    leaves no machine, or None if some machine passes all.
     """
     for rule, find_rejection in filters:
         passing = [machine for machine in context.machines if find_rejection(machine) is None]
@@ -135,12 +135,12 @@ class DecisionExplanation(Struct, frozen=True):
     @property
     def tied_racks(self) -> tuple[RankedCandidate, ...]:
         """Racks tied for the choice; empty without a tie."""
-        return tuple(rack for rack in self.racks if rack.digest)
+        return tuple(rack for rack in self.racks if rack.digest)  # only tied ones have a digest
 
     @property
     def tied_machines(self) -> tuple[RankedCandidate, ...]:
         """Machines tied for the choice; empty without a tie."""
-        return tuple(machine for machine in self.machines if machine.digest)
+        return tuple(machine for machine in self.machines if machine.digest)  # only tied ones have a digest
 
 
 def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> DecisionExplanation:
@@ -175,7 +175,7 @@ _Ranking = tuple[tuple["RankedCandidate", ...], tuple["RankedCandidate", ...]]
 
 
 def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread: RackSpread, seed: int) -> _Ranking:
-    """Return the racks of the candidate machines, and those of the best rack, each ranked from best to worst."""
+    """Rank the racks of the candidate machines, and the candidates in the best rack. Return both, best first."""
     site = ledger.site
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     rack_numbers = dict.fromkeys(site.rack_by_machine[machine] for machine in candidates)
@@ -277,7 +277,7 @@ class MachineRanking:
 
 
 def _is_ranked_first(figures: tuple[int, ...], lowest: tuple[int, ...] | None) -> bool:
-    """Return whether no item has lower figures; `lowest` are the lowest ones, None without items."""
+    """Return whether no other item is ranked before these figures. `lowest` are the lowest of others, None for none."""
     return lowest is None or figures <= lowest
 
 
@@ -389,7 +389,9 @@ class _PossibleCapacities:
             ]
 
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
-        """Count the remaining machines over all NUMA layouts; `sampled` are those remaining in the assumed one."""
+        """Count the machines that passed all filters, at least and at most over all NUMA layouts. `sampled` are those
+        that passed in the assumed layout.
+        """
         with_known_cells = sum(machine not in self._all for machine in sampled)
         # Of the machines with unknown cells, some remain in all splits, more in at least one.
         certain = sum(len(capacities) == len(self._all[machine]) for machine, capacities in self._remaining.items())

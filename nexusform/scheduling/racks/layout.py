@@ -107,7 +107,7 @@ class FreeCapacity(NamedTuple):
     records: tuple[str, ...] = ()
 
     def drop_negatives(self) -> FreeCapacity:
-        """Return the capacity with negative figures set to 0."""
+        """Return the capacity as seen by rules: negative figures (of overfull machines) are 0."""
         if self.disk >= 0 and min((0, *self.cpus, *self.memory, *self.vfs)) >= 0:
             return self
         figures_by_resource = (self.cpus, self.memory, self.vfs)
@@ -132,7 +132,7 @@ class Share(NamedTuple):
 
     @property
     def cells_share(self) -> Share:
-        """Share without disk and record."""
+        """The share in NUMA cells alone: without disk and record."""
         return self._replace(disk=0, record="")
 
 
@@ -151,7 +151,7 @@ class CapacityTable:
         self._cells_numbers: dict[tuple[int, ...], int] = {(): UNKNOWN_CELLS}
 
     def add_machine(self, machine: Machine) -> int:
-        """Return the capacity number of an empty machine."""
+        """Return the number of the capacity of an empty machine: its index in this table."""
         cpus = (machine.cpus_per_cell,) * machine.cells
         memory = (machine.memory_mib_per_cell,) * machine.cells
         vfs = (machine.vfs_per_cell,) * machine.cells
@@ -159,7 +159,7 @@ class CapacityTable:
         return self.add(FreeCapacity(machine.machine_sku, machine.disk_gib, cpus, memory, vfs, records))
 
     def add(self, capacity: FreeCapacity) -> int:
-        """Return the number of a capacity, adding it if it is new."""
+        """Return the number of a capacity (its index in this table); a new capacity is added."""
         number = self._capacity_numbers.get(capacity)
         if number is None:
             number = self._capacity_numbers[capacity] = len(self.capacities)
@@ -174,7 +174,7 @@ class CapacityTable:
         return self.add(capacity._replace(cpus=zeros, memory=zeros, vfs=zeros))  # a known or a new entry
 
     def add_cells(self, cells: tuple[int, ...]) -> int:
-        """Return the number of a tuple of cells, adding it if it is new."""
+        """Return the number of a tuple of cells (its index in `cells`); a new tuple is added."""
         number = self._cells_numbers.get(cells)
         if number is None:
             number = self._cells_numbers[cells] = len(self.cells)

@@ -126,23 +126,23 @@ class Ledger:
         return tally
 
     def get_pool_usage(self, owner: str, pool: str) -> Usage:
-        """Return the current usage for this cluster and pool; invalid after VMs are added or removed."""
+        """Return the VM counts and memory of the site, with those of this cluster and pool. Later VMs may not count."""
         return self._build_usage(self.clusters.get(owner, NO_VMS), self.pools.get((owner, pool), NO_VMS))
 
     def get_live_usage(self, owner: str, pool: str) -> Usage:
-        """Return the live usage for this cluster and pool; valid until the ledger is copied."""
+        """Return the same as `get_pool_usage`, but later VMs count, too. It is valid until the ledger is copied."""
         cluster_counts = self._get_writable_counts(self.clusters, owner)
         return self._build_usage(cluster_counts, self._get_writable_counts(self.pools, (owner, pool)))
 
     def get_neutral_usage(self) -> Usage:
-        """Return the live usage for a cluster without a VM on the site."""
+        """Return the usage of the site, with the counts of a cluster without VMs."""
         return self._build_usage(NO_VMS, NO_VMS)
 
     def _build_usage(self, cluster: OwnerVmCounts, pool: OwnerVmCounts) -> Usage:
         return Usage(self.site, self.memory, self.extra_large, self.rack_vms, self.rack_memory, cluster, pool)
 
     def write(self, packed: int, number: int | str) -> int:
-        """Record an already counted VM (`packed`: see `_unpack_record`), and return its handle."""
+        """Record an already counted VM, and return its handle. `packed` is its record as a whole number."""
         self.records.append(packed)
         self.numbers.append(number)
         return self._first + len(self.records) - 1
@@ -163,7 +163,7 @@ class Ledger:
         return handle
 
     def add(self, record: VmRecord) -> int:
-        """Count and record a VM, and return its handle."""
+        """Count and record a VM, and return its handle. Its cells may be UNKNOWN_CELLS."""
         if record.cells == UNKNOWN_CELLS and record.machine not in self.unknown_cells:  # the first such VM there
             self.unknown_cells[record.machine] = UnknownCellVms(self.capacities[record.machine])
         self.count(record, 1)
@@ -212,7 +212,9 @@ class Ledger:
         return self.site.find_splits(unknown_vms.known_capacity, shares)
 
     def choose_cell_splits(self, choice: SplitChoice) -> list[int]:
-        """Choose a split (assumed NUMA layout) for every machine with a stale one, and its capacity; return these."""
+        """Choose a split (assumed NUMA layout) and its capacity for every machine with a stale one. Return these
+        machines by number.
+        """
         stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
         for machine in stale:
             site, unknown_vms = self.site, self.unknown_cells[machine]
@@ -253,7 +255,7 @@ class Ledger:
         return splits.assign_cells_in_order(arrival_order, packed=choice != SPREAD)
 
     def _build_digest_text(self, handle: int) -> str:
-        """Return the text of a VM for the sampling of its cells."""
+        """Return the text of a VM from which the choice of its cells is derived."""
         vm = self.get_vm_name(self.get_record(handle))
         return f"{vm.owner}|{vm.pool}|{vm.number}"
 
@@ -314,12 +316,12 @@ class Ledger:
         return ScheduledVm(handle, self.get_vm_name(record), self.get_shape(record).sku, placement)
 
     def get_vm_name(self, record: VmRecord) -> VmName:
-        """Return the VM's name."""
+        """Return the name of the VM of a record."""
         key = self.site.pools[record.pool]
         return VmName(key.owner, key.cluster, key.pool, record.number)
 
     def get_shape(self, record: VmRecord) -> VmShape:
-        """Return the VM's SKU."""
+        """Return the shape (the SKU with figures for placement) of the VM of a record."""
         return self.site.shapes[record.shape]
 
 

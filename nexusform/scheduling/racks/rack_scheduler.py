@@ -132,7 +132,7 @@ class RackScheduler:
         return self._ledger.write(packed, number), self._site.get_placement(machine, packed & CELLS_MASK)
 
     def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
-        """Place one more VM by a scan of every machine; None if no machine fits."""
+        """Place one more VM by a scan of every machine, without a session. Return None if no machine fits."""
         ledger, pool_ties = self._ledger, self._get_tied_machines(demand)
         record = demand_rules.choose_placement(
             ledger, demand, self.spread, self.seed, is_sample=self.is_sample, pool_ties=pool_ties
@@ -165,7 +165,8 @@ class RackScheduler:
         return tuple(sorted(cells[: sku.numa_cells]))
 
     def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
-        """Count how many more VMs like this one fit on the site: at least and most over all layouts of unknown cells.
+        """Count how many more VMs like this one fit on the site: the minimum and maximum over all layouts of VMs in
+        unknown cells.
 
         `known_counts` collects the counts of several calls, by all facts read of a demand. Callers drop it once a VM is
         added or removed.
@@ -180,7 +181,9 @@ class RackScheduler:
         return free_slots
 
     def _build_count_key(self, demand: Demand) -> Hashable:
-        """Return all facts of a demand with an effect on its free slots; None if VMs of its cluster affect them."""
+        """Return all facts of a demand with an effect on `count_free_slots`: equal ones have the same count. Return
+        None if other VMs affect the count, through a limit on numbers of VMs.
+        """
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         inputs: list[Hashable] = [demand.sku]
         for rule in self._site.demand_filters:
@@ -270,11 +273,11 @@ class RackScheduler:
         return explain_placement(self._ledger, demand, self.spread, self.seed)
 
     def find_best_machines(self, demand: Demand) -> TiedMachines:
-        """Return the machines tied for this VM (only the random choice decides), in some and in all NUMA layouts."""
+        """Return the machines tied for this VM (the random choice decides): in some, and in all NUMA layouts."""
         return self.rank_machines(demand).find_best_excluding()
 
     def rank_machines(self, demand: Demand) -> MachineRanking:
-        """Rank the machines for the VM now; supports the exclusion of machines."""
+        """Rank the machines for a VM now. The ranking can be read without some machines."""
         from nexusform.scheduling.racks.explanation import MachineRanking
 
         self._close_session()
@@ -292,7 +295,7 @@ class RackScheduler:
         return list_rejections(self._ledger, demand, self._site.machine_index[machine])
 
     def find_rejections_by_vms(self, demand: Demand) -> Mapping[str, str]:
-        """Return the machines rejected because of existing VMs, whatever their capacity, with the reason."""
+        """Return the machines rejected by limits on numbers of VMs, whatever their capacity, with the reason."""
         self._choose_missing_splits()
         rejections: dict[str, str] = {}
         for rule, find_rejection in demand_rules.list_rejecting_checks(self._ledger, demand):
@@ -306,7 +309,7 @@ class RackScheduler:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether VMs run in unknown cells: placements depend on the chosen splits."""
+        """Whether some VMs run in unknown cells: placements then depend on an assumed NUMA layout."""
         return bool(self._ledger.unknown_cells)
 
     def list_machines_with_unknown_cells(self) -> tuple[str, ...]:
@@ -314,7 +317,7 @@ class RackScheduler:
         return tuple(self.machines[machine].name for machine in sorted(self._ledger.unknown_cells))
 
     def should_always_fit(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
-        """Check whether a VM fits on a machine with unknown cells in every NUMA layout, with these further VMs."""
+        """Return whether a VM fits on a machine with unknown cells in every NUMA layout, also after `added_skus`."""
         site, unknown_vms = self._site, self._ledger.unknown_cells[self._site.machine_index[machine]]
         shares = [site.shapes[shape].share for shape in unknown_vms.shapes.values()]
         shares += [site.get_shape(added_sku).share for added_sku in added_skus]
@@ -322,12 +325,12 @@ class RackScheduler:
         return splits.count(site.get_shape(sku)).minimum > 0
 
     def has_no_fitting_split(self, machine: str, sku: VmSku) -> bool:
-        """Check whether a VM fits on a machine with unknown cells in no NUMA layout now."""
+        """Return whether a VM fits in no NUMA layout of a machine with unknown cells."""
         split_capacities = self._ledger.find_split_capacities(self._site.machine_index[machine])
         return split_capacities.count(self._site.get_shape(sku)).maximum == 0
 
     def list_overfull_machines(self) -> tuple[str, ...]:
-        """Return the machines with unknown cells without a possible NUMA layout of their VMs: they count as full."""
+        """Return the machines with more VMs in unknown cells than fit in any NUMA layout. They count as full."""
         split_capacities = {
             machine: self._ledger.find_split_capacities(machine) for machine in sorted(self._ledger.unknown_cells)
         }
@@ -390,7 +393,7 @@ class RackScheduler:
         )
 
     def _get_tied_machines(self, demand: Demand) -> set[int] | None:
-        """Return the set to collect the tied machines of the demand's pool, None if none are collected."""
+        """Return the set to which tied machines of the demand's pool are added; None if the caller collects none."""
         if self.tied_machines is None:
             return None
         return self.tied_machines.setdefault((demand.vm.owner, demand.vm.pool), set())
@@ -416,7 +419,7 @@ class RackScheduler:
 
 
 def _fill(scheduler: RackScheduler, demand: Demand) -> VmCounts:
-    """Count how many VMs like this one fit, by rack number, by placing them until none fits."""
+    """Place VMs like this one until none fits, and return their number by rack number."""
     racks = {name: number for number, name in enumerate(scheduler.racks)}
     counts = VmCounts()
     for number in count():

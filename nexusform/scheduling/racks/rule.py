@@ -74,7 +74,7 @@ class ShortageContext(Protocol):
 
 
 def describe_remaining_machines(_demand: Demand, remaining: Interval, before: Interval) -> str:
-    """Return the number of remaining machines as text, or "" if the filter rejected none."""
+    """Return a text such as `12 stay` on the machines left after a filter, or "" if it rejected none."""
     return f"{remaining} stay" if remaining != before else ""
 
 

@@ -123,7 +123,7 @@ class PoolPlacementSession:
         return tie_break.find_lowest_digest(self._text, self._encoded_machine_names, tied)
 
     def _start_tie_break_for_vm(self, number: int | str) -> None:
-        """Begin the text of the tie-break for a VM, or draw its number."""
+        """Set the text of the VM that decides ties, and in a sample the number drawn for the VM."""
         self._number = number
         self._text = self._start.copy()
         self._text.update(f"{number}|".encode())
@@ -139,7 +139,7 @@ class PoolPlacementSession:
         return queue
 
     def _count(self, rack: int, machine: int) -> None:
-        """Count one more VM on a machine and its rack, as read by the rules."""
+        """Count one more VM of the session on a machine and its rack. Filters and rankings read these counts."""
         ledger, shape, usage = self._ledger, self._shape, self._usage
         cluster, pool = usage.cluster, usage.pool
         ledger.memory[machine] += shape.memory
@@ -154,7 +154,7 @@ class PoolPlacementSession:
             cluster.extra_large[machine] += 1
 
     def close(self) -> None:
-        """Return racks and machines to the neutral rankings."""
+        """Return racks and machines to the shared rankings. Those with new VMs are ranked again there."""
         queues = self._queues
         queues.invalidate_racks(self._rack_queue.release_items(), up_to_date=self._rack_queue.ranking)
         for rack, queue in self._machine_queues.items():
@@ -177,7 +177,9 @@ def _build_machine_selection(capacities: list[int], steps: CapacitySteps, passes
 
 
 def _build_rack_selection(full_racks: set[int], passes: Passes | None) -> Passing:
-    """Build a function to select the racks not known to be full and accepted by filters, from packed sort keys."""
+    """Build a function to select racks from sorted entries: they are not known to be full, and they pass the filters.
+    An entry has the rack number in its lowest bits (INDEX_MASK), below its sort key.
+    """
     if passes is None:
         return lambda entries: [rack for entry in entries if (rack := entry & INDEX_MASK) not in full_racks]
     return lambda entries: [

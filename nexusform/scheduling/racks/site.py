@@ -109,14 +109,16 @@ class SplitCapacities:
         return self._table.add(capacity._replace(cpus=cpus, memory=memory, vfs=vfs))
 
     def compute_capacity(self, cells: tuple[Cells, ...]) -> int:
-        """Return the capacity number if the VMs use these cells."""
+        """Return the number of the capacity left by the VMs in these cells (for each share, the cells of its VM)."""
         number = self._known_capacity
         for share, vm_cells in zip(self.splits.shares, cells, strict=True):
             number = self._table.apply_share(number, share.cells_share, vm_cells, -1)
         return number
 
     def list_possible(self) -> list[int]:
-        """Return the capacities of all possible NUMA layouts; full if there is none, full and empty if too many."""
+        """Return the numbers of the capacities of all possible NUMA layouts. Without a layout, nothing is free. With
+        too many to enumerate, return two bounds: nothing is free, or all but what other VMs take.
+        """
         if self.capacities:
             return self.capacities
         full = self._table.get_exhausted_capacity_number(self._known_capacity)
@@ -193,7 +195,7 @@ class SiteTables(NumberedSite):
         self._split_capacities: dict[tuple[int, tuple[Share, ...]], SplitCapacities] = {}
 
     def get_shape(self, sku: VmSku) -> VmShape:
-        """Return the shape of a SKU; equal SKUs have one shape."""
+        """Return the shape of a SKU: its figures for placement, and its number. Equal SKUs share a shape."""
         _, shape = self._shape_by_id.get(id(sku), (sku, None))
         if shape is not None:
             return shape
@@ -206,7 +208,9 @@ class SiteTables(NumberedSite):
         return shape
 
     def find_splits(self, capacity: int, shares: tuple[Share, ...]) -> SplitCapacities:
-        """Return the possible placements of VMs of these shares in the capacity and disk left by all other VMs."""
+        """Return the possible NUMA layouts of VMs with these shares. `capacity` is the number of the capacity left by
+        all other VMs of the machine.
+        """
         key = (capacity, shares)
         split = self._split_capacities.get(key)
         if split is None:
@@ -223,7 +227,7 @@ class SiteTables(NumberedSite):
         return number
 
     def get_placement(self, machine: int, cells: int) -> Placement:
-        """Return the placement on a machine and cells, by numbers; all VMs there share the object."""
+        """Return the placement on a machine and cells (both by number). All VMs there share one object."""
         key = machine << CELLS_BITS | cells
         placement = self._placements.get(key)
         if placement is None:

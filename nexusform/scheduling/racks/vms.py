@@ -145,7 +145,7 @@ class Machine(Struct, frozen=True):
 
     @property
     def is_down(self) -> bool:
-        """Whether its VMs are down: it is off or not ready."""
+        """Whether its VMs are down: its status is known, and it is off or not ready."""
         status = self.status
         if status is None:
             return False
@@ -225,12 +225,12 @@ class Demand(Struct, frozen=True):
 
 
 def build_standalone_demand(sku: VmSku, constraints: PlacementConstraints = NO_CONSTRAINTS) -> Demand:
-    """Build the demand of a VM of a pool without another VM on the site, to count free capacity."""
+    """Build a demand to count free capacity: of a VM without a cluster or pool, so no other VM belongs to it."""
     return Demand(VmName("", "", "", 0), sku, constraints)
 
 
 def find_common_constraints(pools: Iterable[PlacementConstraints]) -> PlacementConstraints:
-    """Return the constraints shared by all pools, apart from zones and hints; NO_CONSTRAINTS if they differ."""
+    """Return the constraints of all pools without zones and hints; NO_CONSTRAINTS if these pools differ in them."""
     distinct_constraints = {replace(constraints, zones=None, hints=()) for constraints in pools}
     return distinct_constraints.pop() if len(distinct_constraints) == 1 else NO_CONSTRAINTS
 

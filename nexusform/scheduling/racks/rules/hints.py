@@ -12,7 +12,7 @@ def is_hint_violated(hint: Hint, machine: str, rack: str) -> bool:
 
 
 def describe_hint_requirement(hint: Hint) -> str:
-    """Return the requirement of the hint as text."""
+    """Return the requirement of the hint: `hard hint: not on the same rack as web-0`."""
     scope = "machine" if hint.scope is HintScope.MACHINE else "rack"
     strength = "hard" if hint.is_hard else "soft"
     side = "on the same" if hint.is_affinity else "not on the same"

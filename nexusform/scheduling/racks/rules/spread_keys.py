@@ -73,7 +73,9 @@ MACHINE_MEMORY_USED = RankingKey(
 
 
 def _build_spread_figure(usage: Usage, demand: Demand) -> Figure | None:
-    """Build figures: 0 (preferred) on machines with an extra-large VM of another cluster, else 1; None: all equal."""
+    """Return the figure of a machine by number: 0 (preferred) with an extra-large VM of another cluster, else 1. For
+    other SKUs return None: all machines are equal.
+    """
     if not demand.sku.extra_large:
         return None
     site_counts, cluster_counts = usage.extra_large, usage.cluster.extra_large

@@ -11,12 +11,12 @@ DIGEST_BYTES = 8
 
 
 def start_pool_digest(seed: int, vm: VmName) -> blake2b:
-    """Return the digest of a pool's text up to the VM's number, to be copied and extended."""
+    """Return the unfinished digest of `SEED|CLUSTER|POOL|`. Copies are extended by the VM's number and a candidate."""
     return blake2b(f"{seed}|{vm.cluster}|{vm.pool}|".encode(), digest_size=DIGEST_BYTES)
 
 
 def build_vm_digest(seed: int, vm: VmName) -> blake2b:
-    """Return the digest of a VM's text up to the candidate's name."""
+    """Return the unfinished digest of a VM: `SEED|CLUSTER|POOL|NUMBER|`. A candidate's name completes it."""
     text = start_pool_digest(seed, vm)
     text.update(f"{vm.number}|".encode())
     return text
@@ -30,36 +30,38 @@ def compute_digest(seed: int, vm: VmName, candidate: str) -> bytes:
 
 
 def draw_sample_number(vm_text: blake2b) -> int:
-    """Return the number drawn in a sample for the text of a VM: 8 bytes."""
+    """Return the random number (64 bits) of a VM in a sample, from its digest."""
     return int.from_bytes(vm_text.digest(), "big")
 
 
 def select_tied_rack(drawn_number: int, count: int) -> int:
-    """Return the position of the rack among the tied ones in site order: by the lower half of the number."""
+    """Select one of `count` tied racks by the lower 32 bits of the drawn number, and return its position."""
     return (drawn_number & 0xFFFFFFFF) % count
 
 
 def select_tied_machine(drawn_number: int, count: int) -> int:
-    """Return the position of the machine among the tied ones in site order: by the upper half."""
+    """Select one of `count` tied machines by the upper 32 bits of the drawn number, and return its position."""
     return (drawn_number >> 32) % count
 
 
 def break_rack_tie(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int], *, is_sample: bool) -> int:
-    """Return the position of the chosen rack in `tied` (indices into `names`) for the text of a VM."""
+    """Choose one of the tied racks for a VM, and return its position in `tied` (indices into `names`). A sample draws
+    one at random; else the lowest digest of VM and rack decides.
+    """
     if is_sample:
         return select_tied_rack(draw_sample_number(vm_text), len(tied))
     return find_lowest_digest(vm_text, names, tied)
 
 
 def break_machine_tie(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int], *, is_sample: bool) -> int:
-    """Return the position of the chosen machine in `tied` (indices into `names`) for the text of a VM."""
+    """Choose one of the tied machines for a VM, like `break_rack_tie`, and return its position in `tied`."""
     if is_sample:
         return select_tied_machine(draw_sample_number(vm_text), len(tied))
     return find_lowest_digest(vm_text, names, tied)
 
 
 def find_lowest_digest(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
-    """Return the position in `tied` (indices into `names`) of the lowest digest for a VM's text."""
+    """Return the position in `tied` of the candidate with the lowest digest. `tied` are indices into `names`."""
     # Copying the digest of the text so far takes half the time of digesting the whole text.
     copy = vm_text.copy
     digests = []

@@ -92,7 +92,9 @@ MAX_PLACEMENTS = 200_000
 
 
 def compute_default_runs(vms: int) -> int:
-    """Return the number of repetitions for a plan of this many VMs: 100, fewer for large plans, 0 for larger ones."""
+    """Return how often to repeat a plan of this many VMs: MAX_RUNS times, less often for large plans, never for very
+    large ones.
+    """
     if vms <= 0:
         return 0
     runs = min(MAX_RUNS, MAX_PLACEMENTS // vms)
@@ -208,7 +210,7 @@ class _UnknownCells:
             self._added_skus[machine].add(tuple(sorted(skus, key=lambda sku: sku.name)))
 
     def list_uncertain_machines(self) -> tuple[str, ...]:
-        """Return the machines with an effect on the result, in site order."""
+        """Return the machines where unknown NUMA cells decide if a VM of the plan fits, in site order."""
         skus = list(dict.fromkeys(demand.sku for demand in self._demands.values()))
         return tuple(name for name in self._machines if any(self._is_uncertain(name, sku) for sku in skus))
 

@@ -43,7 +43,7 @@ RULE_DESCRIPTIONS: Final = {
 
 
 def format_split_choice(choice: SplitChoice) -> int | str:
-    """Return a sample's number, or the name of a rule."""
+    """Return a choice for a document: the number of a sample, or ROOMIEST for the split with most capacity."""
     return ROOMIEST if isinstance(choice, LargestSplit) else choice
 
 
@@ -96,7 +96,7 @@ class CellSplits:
             yield layer
 
     def _list_choices(self, split: FreeCells, share: Share) -> Iterator[Cells]:
-        """List the choices of cells with capacity for a share; of equal cells only the first ones."""
+        """Yield the possible cells of a share. Of equal cells, only the first ones are chosen."""
         equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}  # by capacity at first and now
         for cell, (cpus, memory) in enumerate(split):
             if cpus >= share.cpus and memory >= share.memory:
@@ -160,7 +160,7 @@ class CellSplits:
         )
 
     def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
-        """Return the cells of each share in one assignment with the result `split` (one of `legal_splits`)."""
+        """Return the cells of each share in one assignment with the result `split`, one of `legal_splits`."""
         steps: list[Cells] = []  # cells of the last share first
         for layer in reversed(self._layers[1:]):
             split, cells = layer[split]
@@ -249,7 +249,7 @@ class _SplitSearch:
         return None
 
     def _list_choices(self, split: FreeCells, index: int) -> Iterator[Cells]:
-        """List the choices of cells for the VM at an index of the order, those of preferred cells first."""
+        """Yield the possible cells of the VM at this index of the order, preferred cells first."""
         share = self._shares[self._order[index]]
         fitting = []
         for cell in self._ranked(split):
@@ -283,7 +283,7 @@ def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share
 
 
 def _count_cell_parts(share: Share, cpus: int, memory: int) -> int:
-    """Count how often one cell's part of a share fits."""
+    """Count how often the part of a share in one cell fits into these free CPUs and memory."""
     return min(cpus // max(share.cpus, 1), memory // max(share.memory, 1))
 
 
