@@ -120,13 +120,13 @@ class CandidateQueues:
                 full_racks.discard(rack)
 
     def invalidate_machines(self, rack: int, machines: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:
-        """Have machines with new VMs ranked again in all rankings of their rack except `up_to_date`."""
+        """Mark machines with new VMs, to be ranked again in all rankings of their rack except `up_to_date`."""
         for ranking in self._machines_of.get(rack, ()):
             if ranking is not up_to_date:
                 ranking.doubtful.update(machines)
 
     def invalidate_racks(self, racks: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:
-        """Have racks with new VMs ranked again in all rankings except `up_to_date`."""
+        """Mark racks with new VMs, to be ranked again in all rankings except `up_to_date`."""
         for ranking in self._racks.values():
             if ranking is not up_to_date:
                 ranking.doubtful.update(racks)
@@ -208,7 +208,7 @@ class CandidateQueue:
             self._take_own_group()
 
     def _finish_group(self) -> None:
-        """End the neutral group of the front. Its items that were not removed do not fit the demand: skip them."""
+        """Close the neutral group of the front. Its items not removed do not fit the demand: skip them."""
         removed = self._removed
         if len(removed) < self._next - self._first:
             removed_items = set(removed)
