@@ -144,8 +144,8 @@ def compute_template_hash(template: Mapping[str, Any]) -> str:
 
 
 def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: Priorities) -> PodSpec:
-    """Return the scheduler's pod spec of a template's `metadata` and `spec`, and report invalid or unpredicted fields.
-    Volumes and devices are added by the caller.
+    """Return the pod spec for the scheduler, from `metadata` and `spec` of a pod template. Report invalid fields, and
+    fields with an effect not predicted. The caller adds volumes and devices.
     """
     labels = {**metadata.get_text_mapping("labels"), **owner.added_labels}
     if not spec.data.get("containers"):
@@ -169,6 +169,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         requests=_compute_requests(spec, fallback={}),
         scored_requests=_compute_requests(spec, fallback=_SCORE_DEFAULTS),
         node_name=spec.get_text("nodeName"),
+        # IN_DOUBT is no field of Kubernetes: admission adds it if a change of the pod is unknown.
         has_unknown_rules=scheduler != "default-scheduler" or bool(group_key) or IN_DOUBT in spec,
         node_selector=tuple(sorted(spec.get_text_mapping("nodeSelector").items())),
         node_terms=node_terms,
