@@ -39,8 +39,8 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
 def _add_clusters_of_state(
     external: ExternalClusters, block: ResourceBlock, attributes: Mapping[str, Any], registries: PluginRegistries
 ) -> None:
-    """Add the clusters of another state and their pods."""
-    # The objects read, in order, without values that do not match their type.
+    """Add the clusters and pods of another state to `external`. Clusters of two states with one id are an error."""
+    # Objects of a known type with valid attributes, in order; their positions count as their order of creation.
     instances: dict[Address, InstanceState] = {}
     objects: dict[Address, SiteObject] = {}
     resources = attributes.get("resources")

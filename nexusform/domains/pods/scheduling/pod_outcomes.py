@@ -205,8 +205,8 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
-    """Return how many of `further` more pods of the scheduler's spec fit on the nodes. Minimum and maximum are equal,
-    unless the number depends on the order of placement.
+    """Return how many of `further` more pods of the scheduler's spec fit on the nodes, as a range. Its bounds are
+    equal, unless the number depends on the order of placement.
     """
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most

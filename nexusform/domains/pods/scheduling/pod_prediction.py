@@ -176,7 +176,9 @@ class PodPredictor:
         return outcomes + removed_outcomes
 
     def _build_kept_outcome(self, progress: WorkloadProgress, pod: ExistingPod) -> PodOutcome:
-        """Return the outcome of a kept pod: PLACE if it has a former template and got its node here, else KEEP."""
+        """Return the outcome of a kept pod: KEEP, or PLACE if it got its node in this prediction with a former template
+        (`placed_outdated`).
+        """
         key = progress.workload.key
         outcome = PodOutcome(
             workload=key,
@@ -199,9 +201,9 @@ class PodPredictor:
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
-        """Return the progress of a workload at its start: its existing pods by their fate, and missing pods to place.
-        Running pods are kept (current template) or outdated (a former one). Others are surplus, failed for good, or
-        placed again.
+        """Return the progress of a workload at its start: its existing pods sorted, and the missing pods to place.
+        Running pods are kept (current template) or outdated (a former one). Other pods are removed as surplus, failed
+        for good, or placed again.
         """
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         if workload.is_paused:
@@ -280,11 +282,11 @@ class PodPredictor:
         for pod, node in zip(waiting_pods, unserved_nodes, strict=False):
             progress.pods_to_place.append(PodToPlace(pod.number, node, was_pending=True, age=pod.age))
         progress.surge_pods = waiting_pods[len(unserved_nodes) :]  # beyond the nodes without a pod
-        open_nodes = unserved_nodes[len(waiting_pods) :]  # without a running or waiting pod
-        numbers = workload_progress.find_unused_pod_numbers(workload_progress.list_numbers(pods), 0, len(open_nodes))
+        empty_nodes = unserved_nodes[len(waiting_pods) :]  # without a running or waiting pod
+        numbers = workload_progress.find_unused_pod_numbers(workload_progress.list_numbers(pods), 0, len(empty_nodes))
         progress.pods_to_place += [
             PodToPlace(number, node, trigger=progress.creation_trigger)
-            for number, node in zip(numbers, open_nodes, strict=True)
+            for number, node in zip(numbers, empty_nodes, strict=True)
         ]
 
     def _drop_pods_over_quota(self, progress_list: list[WorkloadProgress]) -> None:
@@ -322,7 +324,9 @@ class PodPredictor:
                 self._retry_waiting_pods(progress_list)
 
     def _place_workload(self, progress: WorkloadProgress) -> Iterator[str]:
-        """Place the requested pods of a workload, and roll out a new template. Yield its key before each pod."""
+        """Place the requested pods of a workload, then replace pods of former templates. Yield the workload's key
+        before each pod: the caller may place pods of other workloads in between.
+        """
         workload = progress.workload
         progress.has_started = True
         progress.pods_to_place.sort()
@@ -340,11 +344,10 @@ class PodPredictor:
             verdicts = rollout.resume(verdicts)
             self._recreate_evicted()
         verdicts |= rollout.request_pending_pods()  # pods of former templates without a node
-
-        by_number = progress.requested_pods
+        requested_pods = progress.requested_pods  # by number
         for number, verdict in verdicts.items():
             if number not in progress.evicted_numbers:  # an evicted pod already has a later outcome
-                progress.outcomes[number] = self._build_outcome(workload, verdict, by_number[number])
+                progress.outcomes[number] = self._build_outcome(workload, verdict, requested_pods[number])
         if progress.is_daemon:  # no node is left for further pods
             running = len(progress.kept_pods) + sum(bool(outcome.node) for outcome in progress.outcomes.values())
             progress.placeable_range = PlaceablePodRange(running, running, is_exact=True)
@@ -489,7 +492,7 @@ class PodPredictor:
             self._retry_waiting_pods(progress_list)
 
     def _evict_expired_pods(self, progress: WorkloadProgress) -> bool:
-        """Evict the pods of a workload after their tolerationSeconds, and return whether one leaves its node."""
+        """Evict the pods of a workload after their tolerationSeconds, and return whether any gets another verdict."""
         workload = progress.workload
         pod_by_number = progress.requested_pods
         placed_pods = progress.list_placed_pods()
@@ -503,7 +506,8 @@ class PodPredictor:
             if pod in placed_pods:
                 new_pod = pod_by_number[pod.number]
             else:  # an existing pod
-                (progress.kept_pods if pod in progress.kept_pods else progress.outdated_pods).remove(pod)
+                own_list = progress.kept_pods if pod in progress.kept_pods else progress.outdated_pods
+                own_list.remove(pod)
                 former_spec = None if workload.is_current(spec) else spec
                 new_pod = PodToPlace(pod.number, "", pod.node, pod_outcomes.NO_EXECUTE, former_spec=former_spec)
                 progress.pods_to_place.append(new_pod)
