@@ -105,7 +105,7 @@ def _build_containers(spec: PodSpec) -> list[Body]:
     kube-scheduler scores each container without a request with a default amount, so others are added until the requests
     scored are those of the pod.
     """
-    # Containers without a request for CPU and for memory.
+    # Numbers of containers without a request for CPU and for memory. A rest cannot be expressed.
     without_cpu, cpu_rest = divmod(spec.scored_requests.cpu - spec.requests.cpu, _CPU_DEFAULT)
     without_memory, memory_rest = divmod(spec.scored_requests.memory - spec.requests.memory, _MEMORY_DEFAULT)
     count = max(len(spec.images), without_cpu, without_memory, 1)

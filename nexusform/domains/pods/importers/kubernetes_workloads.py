@@ -142,9 +142,7 @@ class _WorkloadReader(Struct):
     findings: list[Problem] = field(default_factory=list)
 
     def parse_workload(self, manifest: Manifest, controller: _WorkloadKind) -> Workload:
-        """Return the workload of a manifest, with live fields of other managers and changes by admission; report
-        problems of its fields.
-        """
+        """Return the workload of a manifest, with live fields and changes by admission; report invalid fields."""
         # The hash is of the applied template, without live fields of other managers.
         template_digest = kubernetes_pod_spec.compute_template_hash(_get_template(manifest))
         original = manifest

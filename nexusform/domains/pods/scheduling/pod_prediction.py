@@ -176,9 +176,7 @@ class PodPredictor:
         return outcomes + removed_outcomes
 
     def _build_kept_outcome(self, progress: WorkloadProgress, pod: ExistingPod) -> PodOutcome:
-        """Return the outcome of a kept pod: KEEP, or PLACE if it got its node in this prediction with a former template
-        (`placed_outdated`).
-        """
+        """Return the outcome of a kept pod: PLACE if it got its node here with a former template, else KEEP."""
         key = progress.workload.key
         outcome = PodOutcome(
             workload=key,

@@ -313,15 +313,15 @@ class TemplateRollout:
         return has_former_pods and not self._progress.workload.is_paused
 
     def start(self) -> None:
-        """Begin the rollout before the pods of the current template are placed. Scale the ReplicaSets of former
-        templates, delete their non-running pods within max unavailable, and place their remaining Pending pods.
+        """Begin the rollout, before the pods of the current template are placed. Scale the ReplicaSets of former
+        templates, and delete their non-running pods within max unavailable. Then try to place their Pending pods.
         """
         progress = self._progress
         # Numbers of pods counted by quotas already: all pods to place, before some of them get a former template.
         counted_numbers = set(list_numbers([*progress.pods_to_place, *progress.pending_outdated_pods]))
         new_specs = extract_scaled_outdated_pods(progress)
         self._delete_unhealthy_former_pods(new_specs)
-        for _ in counted_numbers.intersection(self._spare_numbers):  # not created by now
+        for _ in counted_numbers.intersection(self._spare_numbers):  # new pods counted, but deleted at once
             self._quota_usage.remove(progress.workload.pod)  # counted again once a pod with the number is created
         pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
         for number, spec in new_specs.items():

@@ -267,7 +267,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
 
 
 def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> WorkloadForecast:
-    """Return the final forecast of a workload with the range of possible pods. `nodes` are all nodes by name."""
+    """Return the final forecast of a workload, with the minimum and maximum of placeable pods. `nodes` is by name."""
     workload = progress.workload
     kept_pods = (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)
     node_names = [pod.node for pod in kept_pods] + [outcome.node for outcome in progress.outcomes.values()]
