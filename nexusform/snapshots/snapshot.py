@@ -194,9 +194,7 @@ class Snapshot(Struct, frozen=True):
 
 def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> Snapshot:
     """Build the snapshot of the objects of a state or plan. `catalogue` is the SKU catalogue's version ("": newest)."""
-    ordered_objects = sorted(
-        objects, key=lambda site_object: (site_object.creation, compute_address_order(site_object.address))
-    )
+    ordered_objects = sorted(objects, key=lambda item: (item.creation, compute_address_order(item.address)))
     layout = build_site_layout(ordered_objects, registries, catalogue)
     clusters = _ClusterCollector(layout)
     for resource_type, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):  # clusters before pools

@@ -114,7 +114,8 @@ def _build_containers(spec: PodSpec) -> list[Body]:
     needs_first = any(amount and missing == count for missing, amount in requests)
     if any((cpu_rest, memory_rest, without_cpu < 0, without_memory < 0, needs_first and spec.images)):
         raise UnsupportedPodError("overhead or requests of init containers")
-    count += needs_first
+    if needs_first:
+        count += 1
     images = (*spec.images, *[_IMAGE] * count)  # `count` of these are used
     containers: list[Body] = []
     cpu, memory, other_resources = spec.requests.cpu, spec.requests.memory, spec.requests.other_resources

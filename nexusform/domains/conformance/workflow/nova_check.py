@@ -118,9 +118,8 @@ class _NovaSiteReplay:
         self._first_servers = {_name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms}
         self._servers = dict(self._first_servers)
         records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}  # with cells, devices
-        self._hosts = build_hosts_without_servers(
-            self._attributes["inventory"], build_nova_settings(self._attributes), records
-        )
+        settings = build_nova_settings(self._attributes)
+        self._hosts = build_hosts_without_servers(self._attributes["inventory"], settings, records)
         released: list[str] = []  # names of servers removed since the last request
         for operation in self._site.operations:
             if isinstance(operation, ReleaseOperation):

@@ -100,7 +100,7 @@ class NovaSiteState:
     """
 
     def __init__(self, placement: OpenstackPlacementService, document: dict[str, Any]) -> None:
-        """Configure Nova like the site (`document`: its settings, hosts and servers), and create its objects."""
+        """Create the objects of Nova for a site. `document` has the settings, hosts and servers of the site."""
         self.placement = placement
         self.document = document
         self.states: dict[str, Any] = {}  # HostState by host
@@ -276,7 +276,7 @@ class NovaSiteState:
         return {name: candidates[provider] for name, provider in self.providers.items() if provider in candidates}
 
     def decide(self, request: dict[str, Any], number: int) -> list[str]:
-        """Decide a request after deleting its `released` servers. Return the hosts of highest weight, [] if none fits.
+        """Return the hosts of highest weight for a request, [] if none fits. Its `released` servers are deleted first.
         Add the server to the `host` of the request, else to the first one. A server without a name is r<number>.
         """
         for name in request.get("released", ()):

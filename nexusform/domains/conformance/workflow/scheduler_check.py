@@ -109,7 +109,7 @@ class KubeSchedulerCheck:
         self._prediction_number = 0  # of the prediction being checked, from 1
 
     def check_prediction(self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]) -> None:
-        """Repeat one prediction, and compare its decisions on `pods` (address of the object, and outcome). Raises
+        """Run one prediction again, and compare its decisions on `pods` (address of the object, and outcome). Raises
         ProgramProblem, CheckTimeExceeded.
         """
         self._prediction_number += 1

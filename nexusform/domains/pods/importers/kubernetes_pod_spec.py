@@ -356,10 +356,11 @@ def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts
         if _is_sidecar(container):  # it goes on while all later containers run
             _add_amounts(running_total, amounts)
             _add_amounts(sidecar_total, amounts)
-            amounts = sidecar_total
+            concurrent_amounts = sidecar_total
         else:  # it ends before the next container starts, and runs together with the earlier sidecars
-            _add_amounts(amounts, sidecar_total)
-        for name, amount in amounts.items():
+            concurrent_amounts = amounts
+            _add_amounts(concurrent_amounts, sidecar_total)
+        for name, amount in concurrent_amounts.items():
             init_maximum[name] = max(init_maximum.get(name, 0), amount)
     names = (*running_total, *init_maximum)
     return {name: max(running_total.get(name, 0), init_maximum.get(name, 0)) for name in names}

@@ -29,9 +29,8 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
         cluster_id = str(attributes.get("cluster_id"))
         if cluster_id in external.snapshots:
             text = f'Another data block already reads the nodes of "{cluster_id}". List all files in one block.'
-            external.diagnostics.append(
-                build_error("duplicate-observed-cluster", text, block.header_span, block=block.header)
-            )
+            problem = build_error("duplicate-observed-cluster", text, block.header_span, block=block.header)
+            external.diagnostics.append(problem)
         external.snapshots[cluster_id] = ClusterSnapshotBlock(block, parse_snapshot(str(attributes.get("objects"))))
     return external
 

@@ -59,9 +59,8 @@ def list_prior_pods(
             continue  # no object with pods
         cluster_id = _get_cluster_id(current.attributes)
         if resource_type.kind is PlanningKind.MANIFEST and cluster_id:
-            yield PriorPods(
-                str(address), cluster_id, workloads, parse_objects(get_text(current.attributes, "yaml_body"))
-            )
+            manifests = parse_objects(get_text(current.attributes, "yaml_body"))
+            yield PriorPods(str(address), cluster_id, workloads, manifests)
         elif resource_type.list_applied_objects is not None:
             recorded_manifests = resource_type.list_applied_objects(current.attributes, current.private)
             for member in dict.fromkeys((*workloads, *(recorded_manifests or ()))):

@@ -248,7 +248,7 @@ class PodPhase(PodsByCluster):
         """
         for cluster_id, base_pods in self._base_pods.items():
             objects = self._object_pods_by_cluster.get(cluster_id, {})
-            outcomes = list(chain.from_iterable(map(ObjectPods.list_all_outcomes, objects.values())))
+            outcomes = list(chain.from_iterable(item.list_all_outcomes() for item in objects.values()))
             outcomes += chain.from_iterable(item.removed_outcomes for item in objects.values())
             direct_doubts: list[tuple[PodKey, PodDoubt]] = []  # found without another prediction
             for key, object_pods in objects.items():

@@ -414,9 +414,8 @@ def _mark_pod_recovered(pod: ExistingPod) -> ExistingPod:
 
 def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bool:
     """Return whether all pods of the current template are stuck, and all stuck pods for permanent reasons."""
-    return has_stuck_template(workload, pods) and all(
-        pod.condition.stuck_reason in ("", *_PERMANENT_REASONS) for pod in pods
-    )
+    has_other_reason = any(pod.condition.stuck_reason not in ("", *_PERMANENT_REASONS) for pod in pods)
+    return not has_other_reason and has_stuck_template(workload, pods)
 
 
 def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:

@@ -219,7 +219,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
         if not any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
-            nodes += (node, *bucket)
+            nodes += (node, *bucket)  # `bucket` is an iterator over the other nodes now
     capacity = _compute_pod_limits(scheduler, nodes, further)
     own_counters = _collect_own_counters(scheduler, capacity)
     if is_first_pod:

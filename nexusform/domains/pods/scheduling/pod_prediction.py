@@ -81,9 +81,7 @@ class PodPredictor:
         self.nodes = cluster.node_by_name
         self.lost_pods = frozenset(lost_pods)  # they have lost their nodes, so they are placed again
         # DaemonSets first, then by priority, highest first. Workloads of equal rank keep their order.
-        self.workload_queue = sorted(
-            workloads, key=lambda workload: (workload.kind != "DaemonSet", -workload.pod.priority)
-        )
+        self.workload_queue = sorted(workloads, key=lambda item: (item.kind != "DaemonSet", -item.pod.priority))
         self.creation_order = {workload.key: at for at, workload in enumerate(workloads)}
 
         managed_pods: list[ExistingPod] = []
@@ -232,9 +230,8 @@ class PodPredictor:
                     keeps_template = may_keep_template and not is_current
                     progress.pods_to_place.append(former_pod if keeps_template else retried_pod)
         missing_count = max(0, workload.replicas - len(pods))
-        numbers = workload_progress.find_unused_pod_numbers(
-            workload_progress.list_numbers(pods), workload.first_ordinal, missing_count
-        )
+        used_numbers = workload_progress.list_numbers(pods)
+        numbers = workload_progress.find_unused_pod_numbers(used_numbers, workload.first_ordinal, missing_count)
         progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in numbers]
         workload_progress.set_former_templates(progress, pods)
         return progress
@@ -347,7 +344,8 @@ class PodPredictor:
             if number not in progress.evicted_numbers:  # an evicted pod already has a later outcome
                 progress.outcomes[number] = self._build_outcome(workload, verdict, requested_pods[number])
         if progress.is_daemon:  # no node is left for further pods
-            running = len(progress.kept_pods) + sum(bool(outcome.node) for outcome in progress.outcomes.values())
+            placed_outcomes = [outcome for outcome in progress.outcomes.values() if outcome.node]
+            running = len(progress.kept_pods) + len(placed_outcomes)
             progress.placeable_range = PlaceablePodRange(running, running, is_exact=True)
 
     def _compute_running_range(self, progress: WorkloadProgress) -> PlaceablePodRange:

@@ -224,25 +224,25 @@ class PodSpecScheduler:
         """
         buckets = self._get_domain_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
-        open_buckets: list[tuple[_NodeBucket, int]] = []
+        feasible_buckets: list[tuple[_NodeBucket, int]] = []
         for bucket in buckets.values():
             node = next(bucket.list_nodes())  # any of them
             if not any(find_rejection(counts, node) for _, find_rejection in rules):
-                open_buckets.append((bucket, node))
-        if not open_buckets:
+                feasible_buckets.append((bucket, node))
+        if not feasible_buckets:
             return None
-        nodes = [node for _, node in open_buckets]
-        domain_counts = self._count_domains(open_buckets)
+        nodes = [node for _, node in feasible_buckets]
+        domain_counts = self._count_domains(feasible_buckets)
         # The points of each bucket by all rules, apart from the usage scores of its nodes.
         points = map(sum, zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True))
-        scored_buckets = [(bucket, total) for (bucket, _), total in zip(open_buckets, points, strict=True)]
+        scored_buckets = [(bucket, total) for (bucket, _), total in zip(feasible_buckets, points, strict=True)]
         top_nodes_by_total: dict[int, list[set[int]]] = {}  # the nodes of highest usage score in each bucket
         for bucket, bucket_points in scored_buckets:
             top_score = max(bucket.nodes_by_score)
             top_nodes_by_total.setdefault(bucket_points + top_score, []).append(bucket.nodes_by_score[top_score])
         best_total = max(top_nodes_by_total)
         tied_nodes = tuple(chain.from_iterable(top_nodes_by_total[best_total]))
-        feasible_count = sum(bucket.size for bucket, _ in open_buckets)
+        feasible_count = sum(bucket.size for bucket, _ in feasible_buckets)
         lead = None  # points ahead of the next total
         if self.images_matter and len(tied_nodes) == 1:  # unknown images may outweigh a lead; a tie has none
             lead = _compute_score_lead(best_total, scored_buckets)

@@ -166,7 +166,7 @@ class _PodReplacement(Struct, frozen=True):
             waiting_numbers = state.list_unscheduled()
             for number in waiting_numbers:  # try again, as old pods were deleted
                 self._place_pod(number)
-            added_count = sum(bool(state.new_verdicts[number].node) for number in waiting_numbers)
+            added_count = len([number for number in waiting_numbers if state.new_verdicts[number].node])
             # Create the next new pods within max surge and quotas.
             maximum = self.workload.replicas + self.workload.max_surge
             state.uncreated = 0
@@ -358,7 +358,10 @@ class TemplateRollout:
             key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
         removed_numbers = [*old_set_numbers, *list_numbers(pending_pods), *new_set_numbers][:deletable_count]
-        self._spare_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
+        self._spare_numbers = []
+        for number in removed_numbers:
+            if new_specs.pop(number, None) is not None:
+                self._spare_numbers.append(number)
         for pod in list(progress.pending_outdated_pods):
             if pod.number not in removed_numbers:
                 continue
