@@ -159,7 +159,7 @@ def sample_capacity(
     numa_sampling = NumaSampling(
         machines=len(scheduler.list_machines_with_unknown_cells()),
         displayed_sample=format_split_choice(scheduler.split_choice),
-        fitting_count=sum(not any(counts) for counts in counts_by_sample),
+        fitting_count=len([counts for counts in counts_by_sample if not any(counts)]),
         sample_count=sample_count,
         fits_packed=not any(count_missing(scheduler.copy(split_choice=PACKED))),
         fits_spread=not any(count_missing(scheduler.copy(split_choice=SPREAD))),

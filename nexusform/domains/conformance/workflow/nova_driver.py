@@ -206,7 +206,7 @@ class NovaSiteState:
         servers = [server for server in self.servers.values() if server["host"] == name]
         for server in servers:
             consume(state, server)
-        state.num_io_ops = sum(bool(server.get("is_building")) for server in servers)
+        state.num_io_ops = len([server for server in servers if server.get("is_building")])
         self.states[name] = state
 
     def allocate(self, servers: Any) -> None:

@@ -121,10 +121,10 @@ def match_cluster_snapshot(
     unmatched_nodes = [node for name, node in nodes.items() if name not in registered_names]  # VMs without a node yet
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
-    image_sizes = list(map(images_by_node.get, nodes))  # None for a node without an observation
-    image_values = image_locality.compute_image_values(image_sizes)
-    pairs = zip(nodes.items(), image_values, strict=True)
-    nodes = {name: replace(node, images=images) for (name, node), images in pairs}
+    image_sizes = [images_by_node.get(name) for name in nodes]  # None for a node without an observation
+    image_values = image_locality.compute_image_values(image_sizes)  # by node, in their order
+    value_by_node = dict(zip(nodes, image_values, strict=True))
+    nodes = {name: replace(node, images=value_by_node[name]) for name, node in nodes.items()}
     registered_cluster = replace(
         cluster,
         nodes=tuple(nodes.values()),

@@ -193,18 +193,19 @@ def _build_object_node(part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, clust
     return build_node(vm, pool.sku, family.describe_node(part.attributes, vm, cluster_attributes))
 
 
-def build_node(vm: PlacedVm, sku: VmSku, marks: NodeProperties) -> Node:
-    """Return the node of a VM; `marks` are its labels, taints and kubelet settings by its pool."""
-    location, kubelet = vm.placement, marks.kubelet
+def build_node(vm: PlacedVm, sku: VmSku, properties: NodeProperties) -> Node:
+    """Return the node of a VM; `properties` are its labels, taints and kubelet settings by its pool."""
+    location, kubelet = vm.placement, properties.kubelet
     size = compute_allocatable(sku, kubelet)
     cells: tuple[Mapping[str, int], ...] = ()
     if kubelet.policy in REJECTING_POLICIES:  # under other policies NUMA cells have no effect on pods
         reserved_cpus, devices = list_reserved_cpus(sku, kubelet), collect_extended_resources(sku, kubelet)
         cells = compute_cells(sku.vcpus, reserved_cpus, devices, min(kubelet.cells or sku.numa_cells, MAX_CELLS))
+    is_control_plane = CONTROL_PLANE_TAINT in properties.taints
     return Node(
         name=vm.name,
-        labels={**list_registered_labels(vm.name, control_plane=CONTROL_PLANE_TAINT in marks.taints), **marks.labels},
-        taints=marks.taints,
+        labels={**list_registered_labels(vm.name, control_plane=is_control_plane), **properties.labels},
+        taints=properties.taints,
         cpu=size.cpu,
         memory=size.memory,
         machine=location.machine,

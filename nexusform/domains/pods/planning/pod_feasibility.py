@@ -191,7 +191,7 @@ def find_candidate_feasibility(
         maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, running=0)
         return replace(feasibility, replicas_max=maximum)
     if not tries_nodes or any(prediction.forecasts[key].has_rejected_pods for key in keys):
-        return feasibility
+        return feasibility  # more nodes do not help against a quota or the admission of pods
     inputs = pods.build_initial_input(cluster)  # more nodes: all pods of the plan are placed again, too
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     return _try_more_nodes(feasibility, workloads, outcomes, inputs, cluster, waiting_pods={})

@@ -93,7 +93,7 @@ class PodPhase(PodsByCluster):
         unmanaged_keys = sorted(observed_pods.keys() - managed_keys)
         candidates = list(chain.from_iterable(observed_pods[key] for key in unmanaged_keys))
         waiting_pods = [pod for pod in observed_cluster.waiting_pods if pod.workload not in managed_keys]
-        candidates += [pod for pod in waiting_pods if not pod.spec.gates]
+        candidates += [pod for pod in waiting_pods if not pod.spec.gates]  # pods with gates do not wait for a node
         orphans = list(template_matching.find_orphan_pods(workload, object_pods.manifests, candidates))
         if not orphans:
             return []

@@ -98,9 +98,9 @@ class ClaimedDevices:
         A node must have enough free devices for the unallocated claims, and reach the devices of the allocated ones.
         If a claim has an error, or the allocation fails, the only requirement permits no node: `VolumeNeed(())`.
         """
-        error = next(filter(None, [claim.error for claim in claims]), "")
-        if error:  # no node is checked
-            return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=error),))
+        errors = [claim.error for claim in claims if claim.error]
+        if errors:  # no node is checked
+            return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=errors[0]),))
         try:
             # By node: the devices for the claims, None if too few are free.
             allocations = {node.name: self._find_free_devices(claims, node) for node in self._nodes}

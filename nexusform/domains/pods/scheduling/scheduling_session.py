@@ -312,7 +312,7 @@ class SchedulingSession:
         return ""
 
     def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> PodVerdict:
-        """Place a DaemonSet's pod on its only possible node, evicting others if needed; else return why not there."""
+        """Place a DaemonSet's pod on its only possible node, by evictions if needed. Return its verdict."""
         self._release_nominated_node(workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:
