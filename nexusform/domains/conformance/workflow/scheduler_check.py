@@ -222,7 +222,9 @@ class KubeSchedulerCheck:
             raise CheckTimeExceeded
 
     def _compare_decision(self, address: str, outcome: PodOutcome, scheduler: PodSpecScheduler) -> None:
-        """Compare a decision of kube-scheduler, again if it differs: it chose among equal nodes, or missed an event."""
+        """Compare a predicted decision with kube-scheduler, and record a difference. A different decision is
+        repeated first: kube-scheduler chose among equal nodes, or missed an event.
+        """
         spec = scheduler.group.spec
         is_daemon = outcome.workload.split("/")[1] == "DaemonSet"  # NAMESPACE/KIND/NAME
         if is_daemon and not outcome.node:

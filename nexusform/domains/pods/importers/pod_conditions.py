@@ -19,7 +19,7 @@ NOT_READY: Final = "NotReady"
 
 
 def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the condition of a pod from kubectl as plain data for `PodCondition`, without fields of default values."""
+    """Return readiness, restarts and times of a pod from kubectl as data for `PodCondition`, without default values."""
     metadata, status = get_mapping(body, "metadata"), get_mapping(body, "status")
     ready = _find_condition(status, "Ready")
     statuses = [item for section in _STATUSES.values() for item in list_mappings(status, section)]

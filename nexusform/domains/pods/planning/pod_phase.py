@@ -166,7 +166,7 @@ class PodPhase(PodsByCluster):
     def place_objects(
         self, cluster_name: str, objects: Sequence[tuple[str, tuple[Manifest, ...]]]
     ) -> dict[str, PodMap]:
-        """Place the pods of several objects in one queue. Return by object address the result of `place_pods`."""
+        """Place the pods of objects (address, manifests) in one queue. Return the result of `place_pods` by address."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
@@ -320,7 +320,7 @@ class PodPhase(PodsByCluster):
                 existing_pods[key, pod.number] = pod
 
     def _predict_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
-        """Predict the pods of the objects `keys` in one queue, and record their outcomes, warnings and values."""
+        """Predict the pods of the objects `keys` in one queue; record their outcomes, warnings and planned values."""
         workloads: list[Workload] = []
         for key in keys:
             self._remove_former_workloads(self._object_pods[key], cluster.id)

@@ -190,7 +190,7 @@ class SchedulingSession:
         return bool(pods)
 
     def place_pod(self, spec: PodSpec, workload: str, number: int) -> PodVerdict:
-        """Choose the node of a pod, start it there, and return its verdict."""
+        """Choose the node of the pod `number` of a workload, start it there, and return its verdict."""
         group = self.cache.get_group(spec)
         failed_version, failure = self._failures.get(id(group), _NO_FAILURE)
         # Until the cluster changes, pods of an equal spec fail alike. But an observer is called for every pod.

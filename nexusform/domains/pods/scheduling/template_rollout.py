@@ -583,7 +583,7 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     requested_pods, progress.pods_to_place = progress.pods_to_place, []
     for pod in requested_pods:
         if pod.was_pending or pod.number <= first_blocked or pod.number not in waiting_numbers:
-            progress.pods_to_place.append(pod)
+            progress.pods_to_place.append(pod)  # it exists, is the first missing pod or before it, or has a node
             continue
         outcome = progress.outcomes.pop(pod.number)
         progress.deferred += 1

@@ -113,7 +113,7 @@ class TopologyCounts:
         # Pods selected by all terms of required affinity: each counts once per term with a domain of its node.
         self.affinity_matches = 0
         self.matches_itself = bool(spec.affinity) and self._is_selected_by_affinity(group)
-        self.anti_affinity = list(map(self._count_selected_pods, spec.anti_affinity))  # by one term each
+        self.anti_affinity = list(map(self._count_selected_pods, spec.anti_affinity))  # a counter for each term
         self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
         self.preferred_affinity: list[DomainCounter] = []  # points for preferences of this pod and of existing ones
         if spec.affinity:

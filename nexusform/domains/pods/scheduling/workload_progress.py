@@ -318,7 +318,7 @@ class _TemplatePods(Struct, frozen=True):
 
 
 def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
-    """Return the pods of each ReplicaSet of a scaled Deployment with their target number, in proportion to the present.
+    """Return the pods of each ReplicaSet of a scaled Deployment, with the target number in proportion to these pods.
 
     The result is empty if nothing is scaled: the Deployment keeps its size, has all its pods, or has one ReplicaSet.
     Source: kubernetes pkg/controller/deployment/sync.go, util/deployment_util.go (GetReplicaSetProportion).
