@@ -38,7 +38,7 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
 def _add_clusters_of_state(
     external: ExternalClusters, block: ResourceBlock, attributes: Mapping[str, Any], registries: PluginRegistries
 ) -> None:
-    """Add the clusters and pods of another state to `external`. Clusters of two states with one id are an error."""
+    """Add the clusters and pods of another state to `external`. It is an error if a cluster differs between states."""
     # Objects of a known type with valid attributes, in order; their positions count as their order of creation.
     instances: dict[Address, InstanceState] = {}
     objects: dict[Address, SiteObject] = {}

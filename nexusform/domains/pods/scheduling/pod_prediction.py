@@ -488,7 +488,7 @@ class PodPredictor:
             self._retry_waiting_pods(progress_list)
 
     def _evict_expired_pods(self, progress: WorkloadProgress) -> bool:
-        """Evict the pods of a workload after their tolerationSeconds, and return whether any gets another verdict."""
+        """Evict the pods of a workload after their tolerationSeconds; return whether any changes its node or spec."""
         workload = progress.workload
         pod_by_number = progress.requested_pods
         placed_pods = progress.list_placed_pods()
