@@ -42,7 +42,7 @@ _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\
 
 def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
     """Compare the clusters of new cluster-scoped placements with those chosen by the hub agent. `programs` is the
-    directory of the programs; after these seconds, the other placements are left out. Raises ProgramCheckProblem.
+    directory of the programs; after `seconds`, the other placements are left out. Raises ProgramCheckProblem.
     """
     fleet = find_planned_fleet(result)
     placements: list[PlacementPlan] = []

@@ -48,8 +48,8 @@ class _NovaDriverRequest(Struct):
 
 
 def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramCheckOutcome:
-    """Compare the hosts planned for VMs of OpenStack sites with Nova's best ones. `python` is
-    an interpreter with Nova installed. Raises ProgramCheckProblem.
+    """Compare the hosts planned for VMs of OpenStack sites with Nova's best ones. `python` is an interpreter
+    with Nova installed. Raises ProgramCheckProblem.
     """
     sites = result.sites.values()
     replays = [_NovaSiteReplay(result, site) for site in sites if site.scheduler.profile.platform == _PLATFORM]

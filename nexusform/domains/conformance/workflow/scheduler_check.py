@@ -222,8 +222,8 @@ class KubeSchedulerCheck:
             raise CheckTimeExceeded
 
     def _compare_decision(self, address: str, outcome: PodOutcome, scheduler: PodSpecScheduler) -> None:
-        """Compare a predicted decision with kube-scheduler, and record a difference. A different decision is
-        repeated first: kube-scheduler chose among equal nodes, or missed an event.
+        """Compare a predicted decision with kube-scheduler, and record a difference. A different decision is repeated
+        first: kube-scheduler may have chosen among equal nodes, or missed an event.
         """
         spec = scheduler.group.spec
         is_daemon = outcome.workload.split("/")[1] == "DaemonSet"  # NAMESPACE/KIND/NAME
