@@ -147,9 +147,9 @@ class SampledShortage(Struct, frozen=True):
 def sample_capacity(
     scheduler: RackScheduler, vms: int, count_missing: Callable[[RackScheduler], Sequence[int]]
 ) -> SampledShortage | None:
-    """Compute the number of VMs without capacity, pool by pool, for many samples of the unknown NUMA cells of existing
-    VMs. `vms` is the number of VMs to place, `count_missing` places them and counts by pool. None without VMs to place,
-    or if all cells are known. The displayed sample is the first.
+    """Return the VMs without capacity in many samples of the unknown NUMA cells of existing VMs. `vms` is the number of
+    VMs to place. `count_missing` places them and counts those without capacity by pool. None without VMs to place, or
+    if all cells are known.
     """
     if not vms or not scheduler.is_sampled:
         return None
@@ -159,7 +159,7 @@ def sample_capacity(
     numa_sampling = NumaSampling(
         machines=len(scheduler.list_machines_with_unknown_cells()),
         displayed_sample=format_split_choice(scheduler.split_choice),
-        fitting_count=sum(not any(counts) for counts in counts_by_sample),
+        fitting_count=len([counts for counts in counts_by_sample if not any(counts)]),
         sample_count=sample_count,
         fits_packed=not any(count_missing(scheduler.copy(split_choice=PACKED))),
         fits_spread=not any(count_missing(scheduler.copy(split_choice=SPREAD))),

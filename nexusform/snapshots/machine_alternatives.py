@@ -62,18 +62,18 @@ def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str)
 def _build_alternative(
     machine: Machine, demand: Demand, vms: Sequence[ScheduledVm], names: Mapping[int, str], rule: str
 ) -> MachineAlternative:
-    """Build the changes needed to place the VM on this machine. `vms` are the other VMs there, `names` the names of VMs
-    by handle; `rule` rejects the machine because of existing VMs, "" for none.
+    """Return the changes needed to place a VM on a machine. `vms` are the other VMs there, `names` the names of VMs by
+    handle. `rule` describes the rule rejecting the machine because of existing VMs, "" if there is none.
     """
     sku, zone = demand.sku, machine.availability_zone
     is_supported, is_size_sufficient = supports_machine_hardware(sku, machine), is_large_enough(machine, sku)
     removed_vms: tuple[str, ...] = ()  # by name; VMs without a name by their cluster
     if is_supported and is_size_sufficient:
         removed_vms = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms))
-    violated_hints = (
-        hint for hint in demand.hints if hint.is_hard and hints.is_hint_violated(hint, machine.name, machine.rack)
-    )
-    hint_text = next(map(hints.describe_hint_requirement, violated_hints), "")  # the first one, "" for none
+    hint_text = ""  # requirement of the first hard hint against the machine
+    for hint in demand.hints:
+        if hint.is_hard and not hint_text and hints.is_hint_violated(hint, machine.name, machine.rack):
+            hint_text = hints.describe_hint_requirement(hint)
     obstacles = {
         MachineObstacle.OPEN: bool(machine.unschedulable_reason),
         MachineObstacle.HARDWARE: not is_supported,

@@ -194,9 +194,7 @@ class Snapshot(Struct, frozen=True):
 
 def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> Snapshot:
     """Build the snapshot of the objects of a state or plan. `catalogue` is the SKU catalogue's version ("": newest)."""
-    ordered_objects = sorted(
-        objects, key=lambda site_object: (site_object.creation, compute_address_order(site_object.address))
-    )
+    ordered_objects = sorted(objects, key=lambda item: (item.creation, compute_address_order(item.address)))
     layout = build_site_layout(ordered_objects, registries, catalogue)
     clusters = _ClusterCollector(layout)
     for resource_type, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):  # clusters before pools
@@ -220,7 +218,7 @@ class _ClusterCollector(Struct):
     by_site: dict[str, dict[str, VmOwnerSnapshot]] = field(default_factory=dict)
 
     def add_object(self, resource_type: ResourceType, site_object: SiteObject) -> None:
-        """Add the VMs of an object, if any. Its pools join their known cluster, or form a new owner of VMs."""
+        """Add the VMs of an object. Its pools are added to their cluster if it is known, else to a new VM owner."""
         if resource_type.vms is None:
             return
         owner, _ = resource_type.vms.build_demand(site_object.attributes, self.layout.context, site_object.address)
@@ -263,11 +261,11 @@ def _build_pool(
             unplaced.append(planned_name)
             continue
         name = build_vm_name(owner, pool, vm.pool, vm.number)
-        result = site.place_existing_vm(name, find_sku(vm, pool, skus), vm.placement)
-        if result is None:  # the site has no such machine
+        handle_and_placement = site.place_existing_vm(name, find_sku(vm, pool, skus), vm.placement)
+        if handle_and_placement is None:  # the site has no such machine
             on_missing_machines.append(vm.name)
             continue
-        handles[vm.name], placement = result  # the placement may name other cells
+        handles[vm.name], placement = handle_and_placement  # the placement may name other cells
         vms.append(vm if placement is vm.placement else replace(vm, placement=placement))
     return PoolSnapshot(
         address=address,
@@ -293,7 +291,8 @@ def _build_site(
     recorded_supplies = _find_supplies(site, layout)
     supplies = recorded_supplies or SiteResources()  # empty if no provider read them
     if recorded_supplies is not None:
-        nks_pools = chain.from_iterable(c.pools for c in site_clusters if c.kind is VmOwnerKind.NKS)
+        nks_clusters = [cluster for cluster in site_clusters if cluster.kind is VmOwnerKind.NKS]
+        nks_pools = chain.from_iterable(cluster.pools for cluster in nks_clusters)
         nodes = count_nodes(((pool.owner, pool.demand) for pool in nks_pools), claims_by_cluster=claims)
         other_capacity = compute_site_resource_capacity(site.id, site.name, supplies, before=nodes, after=nodes)
     return SiteSnapshot(

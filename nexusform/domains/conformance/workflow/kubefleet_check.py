@@ -41,7 +41,9 @@ _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\
 
 
 def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> ProgramCheckOutcome:
-    """Compare the clusters of new cluster-scoped placements with those of the hub agent. Raises ProgramCheckProblem."""
+    """Compare the clusters of new cluster-scoped placements with those chosen by the hub agent. `programs` is the
+    directory of the programs; after `seconds`, the other placements are left out. Raises ProgramCheckProblem.
+    """
     fleet = find_planned_fleet(result)
     placements: list[PlacementPlan] = []
     members: tuple[Member, ...] = ()
@@ -68,12 +70,13 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
             check = FleetCheck(running, version, manifests_by_name)
             check.join_members(members)
             for placement in new_placements:
-                if has_timed_out := time.monotonic() > end:
+                has_timed_out = time.monotonic() > end
+                if has_timed_out:
                     break
                 check.check_placement(placement)
     except ProgramProblem as problem:
         raise ProgramCheckProblem(str(problem)) from None
-    total = sum(placement.needs_scheduling for placement in placements)
+    total = len([placement for placement in placements if placement.needs_scheduling])
     summary = ProgramCheck(PROGRAM, version, check.checked, total, "placement", tuple(check.differences))
     return ProgramCheckOutcome(summary, tuple(check.cases), has_timed_out)
 
@@ -133,16 +136,16 @@ class FleetCheck:
         self._last_heartbeat = 0.0
 
     def join_members(self, members: tuple[Member, ...]) -> None:
-        """Create the members, report as their agents, and wait until all have joined. Raises ProgramProblem."""
+        """Create the members, report their status in place of their agents, and wait until all have joined. Raises
+        ProgramProblem.
+        """
         for member in members:
             body = build_named_object("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", member.name)
             body["metadata"]["labels"] = dict(member.labels)
-            taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in member.taints]
+            taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in member.taints]
             identity = {"kind": "User", "name": "member", "apiGroup": "rbac.authorization.k8s.io"}
-            created = self._running.call(
-                "POST", f"{_MEMBERS}/memberclusters", {**body, "spec": {"identity": identity, "taints": taints}}
-            )
-            self._members.append(created)
+            body["spec"] = {"identity": identity, "taints": taints}
+            self._members.append(self._running.call("POST", f"{_MEMBERS}/memberclusters", body))
         for member in members:
             name = member.name
             path = f"{_MEMBERS}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
@@ -179,7 +182,7 @@ class FleetCheck:
         body["spec"] = {**policy, "resourceSelectors": [selector]}
         path = f"{_PLACEMENTS}/clusterresourceplacements"
         self._running.call("POST", path, body)
-        statuses: list[str] = []
+        statuses: list[str] = []  # of the condition Scheduled at each poll; "" before the decision
 
         def is_decided() -> bool:
             statuses.append(find_scheduled_status(self._running.call("GET", f"{path}/{name}")))
@@ -191,7 +194,8 @@ class FleetCheck:
             for item in self.list_bindings(name)
             if item["spec"]["state"] != "Unscheduled"
         }
-        predicted = sorted(b.cluster for b in placement.bindings if b.state is not BindingState.UNSCHEDULED)
+        scheduled_bindings = [item for item in placement.bindings if item.state is not BindingState.UNSCHEDULED]
+        predicted = sorted(binding.cluster for binding in scheduled_bindings)
         self.checked += 1
         if predicted == list(actual):  # both sorted
             return

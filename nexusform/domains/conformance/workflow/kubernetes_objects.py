@@ -105,7 +105,7 @@ def _build_containers(spec: PodSpec) -> list[Body]:
     kube-scheduler scores each container without a request with a default amount, so others are added until the requests
     scored are those of the pod.
     """
-    # Containers without a request for CPU and for memory.
+    # Numbers of containers without a request for CPU and for memory. A rest cannot be expressed.
     without_cpu, cpu_rest = divmod(spec.scored_requests.cpu - spec.requests.cpu, _CPU_DEFAULT)
     without_memory, memory_rest = divmod(spec.scored_requests.memory - spec.requests.memory, _MEMORY_DEFAULT)
     count = max(len(spec.images), without_cpu, without_memory, 1)
@@ -114,7 +114,8 @@ def _build_containers(spec: PodSpec) -> list[Body]:
     needs_first = any(amount and missing == count for missing, amount in requests)
     if any((cpu_rest, memory_rest, without_cpu < 0, without_memory < 0, needs_first and spec.images)):
         raise UnsupportedPodError("overhead or requests of init containers")
-    count += needs_first
+    if needs_first:
+        count += 1
     images = (*spec.images, *[_IMAGE] * count)  # `count` of these are used
     containers: list[Body] = []
     cpu, memory, other_resources = spec.requests.cpu, spec.requests.memory, spec.requests.other_resources

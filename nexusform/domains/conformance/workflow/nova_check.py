@@ -48,7 +48,9 @@ class _NovaDriverRequest(Struct):
 
 
 def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramCheckOutcome:
-    """Compare the hosts planned for VMs of OpenStack sites with Nova's best ones. Raises ProgramCheckProblem."""
+    """Compare the hosts planned for VMs of OpenStack sites with Nova's best ones. `python` is an interpreter
+    with Nova installed. Raises ProgramCheckProblem.
+    """
     sites = result.sites.values()
     replays = [_NovaSiteReplay(result, site) for site in sites if site.scheduler.profile.platform == _PLATFORM]
     replays = [replay for replay in replays if replay.total]  # only those with decisions
@@ -67,15 +69,16 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
     cases: list[Body] = []  # the differences, as recorded decisions for `nexusform conformance`
     requests = ((replay, request) for replay in replays for request in replay.requests)
     for (replay, request), hosts in zip(requests, answers[1:], strict=False):  # the time may end before the last one
-        checked += bool(request.predicted)  # "": no decision of the plan
-        if request.predicted not in ("", *hosts) and len(differences) < _MAX_DIFFERENCES:
-            actual = next(iter(hosts), "")
+        if not request.predicted:
+            continue  # no decision to compare
+        checked += 1
+        if request.predicted not in hosts and len(differences) < _MAX_DIFFERENCES:
+            actual = hosts[0] if hosts else ""
             differences.append(DecisionDifference(request.address, request.name, request.predicted, actual))
             cases.append(replay.build_case(request, hosts, version))
     total = sum(replay.total for replay in replays)
-    return ProgramCheckOutcome(
-        ProgramCheck(PROGRAM, version, checked, total, "VM", tuple(differences)), tuple(cases), has_timed_out
-    )
+    summary = ProgramCheck(PROGRAM, version, checked, total, "VM", tuple(differences))
+    return ProgramCheckOutcome(summary, tuple(cases), has_timed_out)
 
 
 def _run_driver(
@@ -95,7 +98,8 @@ class _NovaSiteReplay:
     """Operations of a plan on one site, as requests of the driver. `total` is the number of decisions."""
 
     def __init__(self, result: PlanResult, site: SitePlan) -> None:
-        self.total = 0
+        """Convert the operations planned on a site to requests for the driver."""
+        self.total = 0  # decisions of the plan
         self.requests: list[_NovaDriverRequest] = []  # filled below, in the order of the plan
         self._site = site
         self._attributes = next(
@@ -114,10 +118,8 @@ class _NovaSiteReplay:
         self._first_servers = {_name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms}
         self._servers = dict(self._first_servers)
         records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}  # with cells, devices
-        self._hosts = build_hosts_without_servers(
-            self._attributes["inventory"], build_nova_settings(self._attributes), records
-        )
-        # Convert the operations of the plan to requests.
+        settings = build_nova_settings(self._attributes)
+        self._hosts = build_hosts_without_servers(self._attributes["inventory"], settings, records)
         released: list[str] = []  # names of servers removed since the last request
         for operation in self._site.operations:
             if isinstance(operation, ReleaseOperation):
@@ -178,8 +180,8 @@ class _NovaSiteReplay:
         return {"hosts": self._hosts, "settings": settings}
 
     def _add_request(self, operation: PlaceOperation | OccupyOperation, released: list[str]) -> None:
-        """Add the request for a VM, after the `released` servers left. Its planned host is compared with Nova, unless
-        it is no decision or the driver cannot repeat it (`predicted` "").
+        """Add a request to place a VM, after the deletion of the `released` servers. Its planned host is compared with
+        Nova, unless it is no decision of the plan, or the driver cannot repeat the decision: then `predicted` is "".
         """
         address, vm = self._placed[operation.token]
         host, name = vm.placement.machine, _name_server(operation.token)
@@ -189,11 +191,8 @@ class _NovaSiteReplay:
             demand, hints = operation.demand, operation.demand.hints
             zones, image_name = sorted(demand.zones or ()), demand.constraints.image
             is_known = not self._site.scheduler.profile.find_unknown_fact(demand.sku, demand.constraints)
-            if (
-                is_known
-                and len(hints) <= 1
-                and all(hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints)
-            ):
+            are_hints_supported = all(hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints)
+            if is_known and len(hints) <= 1 and are_hints_supported:
                 predicted = host  # the driver can repeat the decision
                 group = _build_server_group(hints[0]) if hints else None
             sku = demand.sku

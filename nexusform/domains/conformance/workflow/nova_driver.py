@@ -100,6 +100,7 @@ class NovaSiteState:
     """
 
     def __init__(self, placement: OpenstackPlacementService, document: dict[str, Any]) -> None:
+        """Create the objects of Nova for a site. `document` has the settings, hosts and servers of the site."""
         self.placement = placement
         self.document = document
         self.states: dict[str, Any] = {}  # HostState by host
@@ -135,40 +136,31 @@ class NovaSiteState:
         self.classes = self.placement.read_ids(models.ResourceClass)
         numbers, classes = self.numbers, self.classes  # row ids
         zones = {zone: row for row, zone in enumerate(sorted({host["availability_zone"] for host in hosts.values()}))}
-        trait_ids = self.placement.read_trait_ids(
-            {trait for host in hosts.values() for trait in host.get("traits", ())}
-        )
-        insert(
-            models.ResourceProvider,
-            [
-                {"id": numbers[name], "uuid": identifier, "name": name, "root_provider_id": numbers[name]}
-                for name, identifier in self.providers.items()
-            ],
-        )
-        insert(
-            models.Inventory,
-            [
-                {"resource_provider_id": numbers[name], "resource_class_id": classes[resource], **figures}
-                for name, host in hosts.items()
-                for resource, figures in host["resources"].items()
-            ],
-        )
-        insert(
-            models.ResourceProviderTrait,
-            [
-                {"resource_provider_id": numbers[name], "trait_id": trait_ids[trait]}
-                for name, host in hosts.items()
-                for trait in host.get("traits", ())
-            ],
-        )
+        traits = {trait for host in hosts.values() for trait in host.get("traits", ())}
+        trait_ids = self.placement.read_trait_ids(traits)
+        providers = [
+            {"id": numbers[name], "uuid": identifier, "name": name, "root_provider_id": numbers[name]}
+            for name, identifier in self.providers.items()
+        ]
+        insert(models.ResourceProvider, providers)
+        inventories = [
+            {"resource_provider_id": numbers[name], "resource_class_id": classes[resource], **figures}
+            for name, host in hosts.items()
+            for resource, figures in host["resources"].items()
+        ]
+        insert(models.Inventory, inventories)
+        provider_traits = [
+            {"resource_provider_id": numbers[name], "trait_id": trait_ids[trait]}
+            for name, host in hosts.items()
+            for trait in host.get("traits", ())
+        ]
+        insert(models.ResourceProviderTrait, provider_traits)
         insert(models.PlacementAggregate, [{"id": zones[zone], "uuid": compute_zone_id(zone)} for zone in zones])
-        insert(
-            models.ResourceProviderAggregate,
-            [
-                {"resource_provider_id": numbers[name], "aggregate_id": zones[host["availability_zone"]]}
-                for name, host in hosts.items()
-            ],
-        )
+        provider_zones = [
+            {"resource_provider_id": numbers[name], "aggregate_id": zones[host["availability_zone"]]}
+            for name, host in hosts.items()
+        ]
+        insert(models.ResourceProviderAggregate, provider_zones)
 
     def update_host_state(self, name: str) -> None:
         """Set the HostState of a host: first with its reserved amounts only, then with each of its servers."""
@@ -214,7 +206,7 @@ class NovaSiteState:
         servers = [server for server in self.servers.values() if server["host"] == name]
         for server in servers:
             consume(state, server)
-        state.num_io_ops = sum(bool(server.get("is_building")) for server in servers)
+        state.num_io_ops = len([server for server in servers if server.get("is_building")])
         self.states[name] = state
 
     def allocate(self, servers: Any) -> None:
@@ -284,8 +276,8 @@ class NovaSiteState:
         return {name: candidates[provider] for name, provider in self.providers.items() if provider in candidates}
 
     def decide(self, request: dict[str, Any], number: int) -> list[str]:
-        """Return the hosts of highest weight, [] if none fits, and add the server to the requested `host`, else to the
-        first. A server without a name is called r<number>.
+        """Return the hosts of highest weight for a request, [] if none fits. Its `released` servers are deleted first.
+        Add the server to the `host` of the request, else to the first one. A server without a name is r<number>.
         """
         for name in request.get("released", ()):
             if name in self.servers:
@@ -306,7 +298,7 @@ class NovaSiteState:
         # Nova chooses one of the `size` best hosts; others of equal weight may be among them.
         best = [item for item in weighed if item.weight >= weighed[min(size, len(weighed)) - 1].weight - TOLERANCE]
         hosts = sorted(item.obj.host for item in best)
-        host = request.get("host", next(iter(hosts), None))
+        host = request.get("host", hosts[0] if hosts else None)
         if host:
             sizes = {key: flavor[key] for key in (*CLASSES, "properties") if key in flavor}
             sizes["image"] = request.get("image")
@@ -358,7 +350,7 @@ def consume(state: Any, server: dict[str, Any]) -> None:
 
 
 def build_request_spec(flavor: dict[str, Any], instance: str, group: Any = None) -> Any:
-    """Build the request for a server, with the NUMA cells and PCI devices of its flavor and `image`."""
+    """Build the request for a server (`instance`: its UUID), with the cells and PCI devices of its flavor and image."""
     size = objects.Flavor(
         vcpus=flavor["vcpus"],
         memory_mb=flavor["memory_mib"],

@@ -59,7 +59,7 @@ class LocatedConformanceCase(Struct, frozen=True):
 
 
 def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedConformanceCase]:
-    """Yield the cases of a directory in the order of file names and lines; add others to `problems`."""
+    """Yield the cases of a directory in the order of file names and lines; add invalid ones to `problems`."""
     try:
         paths = sorted((*Path(directory).glob("*.jsonl"), *Path(directory).glob("*.jsonl.gz")))
         if not paths and not Path(directory).is_dir():  # a glob of a missing directory is empty
@@ -68,9 +68,8 @@ def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedCo
         problems.append(build_error(INVALID, f'"{directory}" is not a directory. Name one with *.jsonl files.'))
         return
     if not paths:
-        problems.append(
-            build_error(INVALID, f'"{directory}" has no *.jsonl or *.jsonl.gz file with recorded decisions.')
-        )
+        detail = f'"{directory}" has no *.jsonl or *.jsonl.gz file with recorded decisions.'
+        problems.append(build_error(INVALID, detail))
     for path in paths:
         try:
             for number, line in enumerate(_read_lines(path), 1):
@@ -159,7 +158,7 @@ def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
 
 
 def _predict_kubernetes_node(case: ConformanceCase) -> dict[str, Any]:
-    """Predict a pod like `plan`, from a manifest and a kubectl dump. Return {"node": NAME}, None if no node fits."""
+    """Predict a pod like `plan`, from a manifest and a kubectl dump. Return {"node": NAME}, with None if none fits."""
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "main.nf.hcl").write_text(_POD_CONFIGURATION, "utf-8")
         objects = {"apiVersion": "v1", "kind": "List", "items": case.snapshot["objects"]}
@@ -177,7 +176,7 @@ def _predict_kubernetes_node(case: ConformanceCase) -> dict[str, Any]:
             plan = run.plan(options).plan
     if plan.errored:
         raise UnansweredCaseError(next(item.detail for item in plan.diagnostics if item.severity is Severity.ERROR))
-    nodes = [
+    nodes = [  # None: no node fits
         getattr(row.target, "node", None) or None
         for row in plan.placements
         if row.kind == "pod" and row.action == "place"

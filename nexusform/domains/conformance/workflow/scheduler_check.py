@@ -109,14 +109,16 @@ class KubeSchedulerCheck:
         self._prediction_number = 0  # of the prediction being checked, from 1
 
     def check_prediction(self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]) -> None:
-        """Check the decisions of one prediction. Raises ProgramProblem, CheckTimeExceeded."""
+        """Run one prediction again, and compare its decisions on `pods` (address of the object, and outcome). Raises
+        ProgramProblem, CheckTimeExceeded.
+        """
         self._prediction_number += 1
         if inputs.cluster.nominated_pods:  # their nominations are not re-created
             return
         self._replace_cluster(inputs.cluster)
 
         def compare_decision_with_scheduler(workload: str, number: int, scheduler: PodSpecScheduler) -> None:
-            """Compare the decision on pod `number` of a workload, the next of the prediction, if it is supported."""
+            """Compare the next decision of the prediction: on the pod `number` of a workload, if it is supported."""
             address, outcome = pods.get((workload, number), ("", None))
             if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
                 return  # no decision of this plan, or one with evictions or volumes: beyond the check
@@ -220,7 +222,9 @@ class KubeSchedulerCheck:
             raise CheckTimeExceeded
 
     def _compare_decision(self, address: str, outcome: PodOutcome, scheduler: PodSpecScheduler) -> None:
-        """Compare a decision of kube-scheduler, again if it differs: it chose among equal nodes, or missed an event."""
+        """Compare a predicted decision with kube-scheduler, and record a difference. A different decision is repeated
+        first: kube-scheduler may have chosen among equal nodes, or missed an event.
+        """
         spec = scheduler.group.spec
         is_daemon = outcome.workload.split("/")[1] == "DaemonSet"  # NAMESPACE/KIND/NAME
         if is_daemon and not outcome.node:

@@ -60,14 +60,14 @@ def collect_appliance_claims(
     *,
     is_complete: bool = False,
 ) -> dict[str, ApplianceClaim]:
-    """Return the claims on the storage appliance among the objects of one cluster, by unique names.
+    """Return the claims of one cluster for volumes on its storage appliance, by name.
 
-    They are claims of StatefulSets, existing objects (`namespace/name`), and ephemeral volumes of pods. `pod_counts`
-    has the number of pods by workload. `observed_names` are the claims (namespace and name) listed by kubectl;
-    `is_complete`: there are no others.
+    Claims of StatefulSets and existing claims are named `namespace/name`, those of ephemeral volumes
+    `namespace/kind/name-number-volume`. `pod_counts` has the number of pods by workload. `observed_names` are the
+    claims (namespace and name) listed by kubectl. With `is_complete`, the cluster has no other claims.
     """
-    default_binding = False if is_complete else None  # of claims not listed: certainly without a volume, or unknown
-    reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, default_binding)
+    unlisted_is_bound = False if is_complete else None  # a claim not listed has no volume, or possibly one (None)
+    reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, is_bound=unlisted_is_bound)
     claims: dict[str, ApplianceClaim] = {}
     for manifest in manifests:
         spec = read_silently(manifest, "spec")
@@ -187,8 +187,8 @@ def compute_planned_storage_demand(
         # A claim that is not planned any more outlives its StatefulSet by the policy of the set.
         outlives_owner = False
         if owner is not None and namespace not in removed_namespaces:
-            is_scaled = owner.stateful_set in stateful_sets  # else its StatefulSet is removed
-            outlives_owner = owner.outlives_scaling if is_scaled else owner.outlives_deletion
+            is_scaled_in = owner.stateful_set in stateful_sets  # the StatefulSet remains; else it is deleted
+            outlives_owner = owner.outlives_scaling if is_scaled_in else owner.outlives_deletion
         if planned_claim is None and not outlives_owner:
             continue  # it is deleted
         retained_claims[name] = claim

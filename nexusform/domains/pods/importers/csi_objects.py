@@ -57,12 +57,12 @@ class CsiLimits(Struct, frozen=True):
 
 
 def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
-    """Return the facts of CSI drivers among the objects of a cluster."""
-    maximums: dict[tuple[str, str], int] = {}  # volumes by node and driver
+    """Return the volume limits, attachments and free storage of CSI drivers, read from the objects of a cluster."""
+    maximums: dict[tuple[str, str], int] = {}  # of attached volumes, by node and driver
     attachments: list[tuple[str, str, str]] = []  # node, driver, volume
     checked_drivers: set[str] = set()  # kube-scheduler checks their free storage
     capacities: dict[str, list[CsiStorageCapacity]] = {}  # by StorageClass
-    unattached_drivers: set[str] = set()
+    unattached_drivers: set[str] = set()  # their volumes need no attachment to a node
     for manifest in manifests:
         body = manifest.body
         match manifest.group, manifest.kind:

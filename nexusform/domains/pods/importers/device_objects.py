@@ -219,8 +219,8 @@ def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[N
 def parse_device_claims(
     namespace: str, spec: Fields, objects: DeviceObjects, *, is_complete: bool = True
 ) -> PodDeviceClaims:
-    """Return the ResourceClaims of a pod. Warn about claims with an error (no pod with one gets a node) and about facts
-    not evaluated by this program. `is_complete`: objects missing in `objects` do not exist.
+    """Return the ResourceClaims of a pod. Warn about claims with an error: their pods get no node. Facts not evaluated
+    by this program make all claims unknown (a warning). `is_complete`: objects missing in `objects` do not exist.
     """
     references = tuple(spec.list_mappings("resourceClaims"))
     if not references:
@@ -302,18 +302,19 @@ class _DeviceClaimReader:
     def _parse_alternative(
         self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
     ) -> DeviceSubRequest:
-        """Return an alternative of a request of the claim `title`; `full_name` is `request` or `request/alternative`.
-        The reasons why no pod gets a node are added to `errors`, facts not evaluated to `self.problems`.
+        """Return an alternative of a device request from its `fields`. `title` names the claim in messages, `full_name`
+        is `request` or `request/alternative`. Errors, due to which no pod gets a node, are added to `errors`. Facts
+        not evaluated are added to `self.problems`.
         """
         class_name = get_text(fields, "deviceClassName")
         device_class = self._objects.classes.get(class_name)
-        if device_class is None:
-            error = f"request {full_name}: device class {class_name} does not exist"
-            is_missing = self._is_complete and self._objects.classes  # without any class, they are not listed
-            (errors if is_missing else self.problems).append(error)
-            class_selectors: Sequence[str] = ()
-        else:
+        class_selectors: Sequence[str] = ()
+        if device_class is not None:
             class_selectors = self._list_selectors(device_class.body, "spec", "selectors")
+        else:
+            is_missing = self._is_complete and self._objects.classes  # without any class, they are not listed
+            findings = errors if is_missing else self.problems
+            findings.append(f"request {full_name}: device class {class_name} does not exist")
         self.problems += _list_used_features(title, fields, _REQUEST_FEATURES)
         selectors = (*class_selectors, *self._list_selectors(fields, "selectors"))
         mode = fields.get("allocationMode") or "ExactCount"

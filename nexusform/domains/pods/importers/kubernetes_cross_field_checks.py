@@ -94,7 +94,7 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
     match_labels = get_mapping(labels.data)
     template_labels = get_mapping(spec.get_node("template", "metadata", "labels").data)
     has_only_texts = all(isinstance(value, str) for value in (*match_labels.values(), *template_labels.values()))
-    is_invalid = any([*_check_requirement(expression)] for expression in expressions.list_items())
+    is_invalid = any(list(_check_requirement(expression)) for expression in expressions.list_items())
     if not has_only_texts or is_invalid:
         return  # reported as invalid
     if not matching.is_selected(matching.build_label_selector(match_labels, requirements), template_labels):

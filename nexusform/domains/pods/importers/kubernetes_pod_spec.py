@@ -144,8 +144,8 @@ def compute_template_hash(template: Mapping[str, Any]) -> str:
 
 
 def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: Priorities) -> PodSpec:
-    """Return the scheduler's pod spec of a template's `metadata` and `spec`, and report invalid or unpredicted fields.
-    Volumes and devices are added by the caller.
+    """Return the pod spec for the scheduler, from `metadata` and `spec` of a pod template. Report invalid fields, and
+    fields with an effect not predicted. The caller adds volumes and devices.
     """
     labels = {**metadata.get_text_mapping("labels"), **owner.added_labels}
     if not spec.data.get("containers"):
@@ -169,6 +169,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         requests=_compute_requests(spec, fallback={}),
         scored_requests=_compute_requests(spec, fallback=_SCORE_DEFAULTS),
         node_name=spec.get_text("nodeName"),
+        # IN_DOUBT is no field of Kubernetes: admission adds it if a change of the pod is unknown.
         has_unknown_rules=scheduler != "default-scheduler" or bool(group_key) or IN_DOUBT in spec,
         node_selector=tuple(sorted(spec.get_text_mapping("nodeSelector").items())),
         node_terms=node_terms,
@@ -355,10 +356,11 @@ def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts
         if _is_sidecar(container):  # it goes on while all later containers run
             _add_amounts(running_total, amounts)
             _add_amounts(sidecar_total, amounts)
-            amounts = sidecar_total
+            concurrent_amounts = sidecar_total
         else:  # it ends before the next container starts, and runs together with the earlier sidecars
-            _add_amounts(amounts, sidecar_total)
-        for name, amount in amounts.items():
+            concurrent_amounts = amounts
+            _add_amounts(concurrent_amounts, sidecar_total)
+        for name, amount in concurrent_amounts.items():
             init_maximum[name] = max(init_maximum.get(name, 0), amount)
     names = (*running_total, *init_maximum)
     return {name: max(running_total.get(name, 0), init_maximum.get(name, 0)) for name in names}

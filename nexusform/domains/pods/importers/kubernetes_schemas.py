@@ -113,16 +113,18 @@ class _SchemaValidator:
         self._unknown_key_count = 0  # number of unknown keys so far
 
     def check_value(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
-        """Yield the problems of a value by its shape; none for null (absent), or for any value of a free shape."""
+        """Yield the problems of a value by its shape in the schema. Null (absent) is valid, and any value if the shape
+        is free. `path` names the value in messages.
+        """
         data = node.data
         if data is None or shape.kind is FieldKind.ANY:
             return
-        # A scalar, a value of the wrong type, an object with fields, or a list or mapping of items.
-        if shape.items is None and not shape.type:
+        is_scalar = shape.items is None and not shape.type
+        if is_scalar:
             yield from self._check_scalar(node, shape, path)
-        elif not shape.kind.is_valid(data):
+        elif not shape.kind.is_valid(data):  # no mapping or list
             yield self._build_problem(node, f"{path} must be {shape.kind.value}.")
-        elif shape.type:
+        elif shape.type:  # an object with fields of its own
             count_before = self._unknown_key_count
             yield from self._check_fields(node, shape.type, path)
             check = CHECKS.get(shape.type)
@@ -131,7 +133,7 @@ class _SchemaValidator:
                 for part, path_end, detail in check(node):
                     build_problem = self._build_missing_field_warning if part.is_absent else self._build_problem
                     yield build_problem(part, f"{path}{path_end} {detail}")
-        else:
+        else:  # a list, or a mapping with any keys
             yield from self._check_items(node, shape, path)
 
     def _check_items(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:

@@ -74,10 +74,10 @@ def collect_workloads(
     `live_workloads` (by key) have the fields of other managers; `previous_manifests` are those applied before.
     """
     all_manifests = (*manifests, *context_manifests)
-    selectors: dict[str, list[Mapping[str, str]]] = {}
+    service_selectors: dict[str, list[Mapping[str, str]]] = {}  # by namespace
     for manifest in select_manifests(all_manifests, "", "Service"):
         selector = read_silently(manifest, "spec").get_text_mapping("selector")
-        selectors.setdefault(manifest.namespace, []).append(selector)
+        service_selectors.setdefault(manifest.namespace, []).append(selector)
     # ReplicaSets of a Deployment: each names it as its owner.
     replica_sets = [workload for workload in live_workloads.values() if workload.owner]
     previous_by_title = {(item.kind, item.namespace, item.name): item for item in previous_manifests}
@@ -85,7 +85,7 @@ def collect_workloads(
         priorities=kubernetes_pod_spec.collect_priority_classes(all_manifests, is_complete=is_complete),
         rules=pod_admission.collect_admission_rules(all_manifests),
         storage=collect_storage(all_manifests, is_complete=is_complete, has_all_classes=has_all_classes),
-        services=selectors,
+        services=service_selectors,
         autoscalers=_collect_autoscalers(all_manifests),
         live_workloads=live_workloads,
         replica_sets=group_by(replica_sets, lambda replica_set: replica_set.owner),
@@ -102,7 +102,7 @@ def collect_workloads(
         elif (manifest.group, manifest.kind) == ("batch", "CronJob"):
             job = Fields(manifest, reader.findings, manifest.body).get_mapping("spec").get_mapping("jobTemplate")
             pod_spec = job.get_mapping("spec").get_mapping("template").get_mapping("spec")
-            _check_restart_policy(pod_spec, _FINITE_RESTART_POLICIES)  # its pods are not predicted
+            _check_restart_policy(pod_spec, _FINITE_RESTART_POLICIES)  # nothing else: its pods are not predicted
     reader.findings += list_unpredicted_problems(manifests, known_kinds=_CONTROLLERS.keys())
     return ParsedWorkloads(tuple(workloads), tuple(reader.findings))
 
@@ -142,8 +142,8 @@ class _WorkloadReader(Struct):
     findings: list[Problem] = field(default_factory=list)
 
     def parse_workload(self, manifest: Manifest, controller: _WorkloadKind) -> Workload:
-        """Return the workload of a manifest, its pods as changed by admission, and report problems of its fields."""
-        # Fields of other managers are no part of the template that this manifest applies.
+        """Return the workload of a manifest, with live fields and changes by admission; report invalid fields."""
+        # The hash is of the applied template, without live fields of other managers.
         template_digest = kubernetes_pod_spec.compute_template_hash(_get_template(manifest))
         original = manifest
         manifest, has_unknown_fields = self._merge_live_fields(original)
@@ -169,8 +169,8 @@ class _WorkloadReader(Struct):
         )
         volumes = parse_volumes(manifest, pod_spec, spec.list_mappings("volumeClaimTemplates"), self.storage)
         pod = kubernetes_pod_spec.parse_pod_spec(metadata, pod_spec, owner, self.priorities)
-        is_gang = manifest.kind == "Job" and "scheduling" in spec
         has_devices = self._report_device_classes(template.get_mapping("spec"), pod)
+        is_gang = manifest.kind == "Job" and "scheduling" in spec
         if is_gang:
             detail = "schedules its pods as a gang: together or not at all, which is not predicted."
             spec.report("scheduling", detail, Severity.WARNING, id=GANGS)
@@ -279,15 +279,16 @@ class _WorkloadReader(Struct):
         return None if spread_selector.is_empty else spread_selector
 
     def _apply_autoscaler(self, manifest: Manifest, workload: Workload) -> Workload:
-        """Return a workload with the replicas set by its autoscaler before the first measurement; report the bounds.
-        With 0 replicas the autoscaler is disabled. Without an autoscaler the replicas stay, but a live autoscaler
-        missing in the files is reported.
+        """Return a workload with the replicas set by its HorizontalPodAutoscaler; report its bounds.
+
+        Before the first measurement these are the configured replicas, limited to the bounds. 0 replicas disable it.
+        Without one in the files the replicas stay; one seen only on the cluster is reported.
         """
         scalers = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name), ())
         if not scalers:
             live = self.live_workloads.get(workload.key, LiveWorkload(workload.key))
             if live.scaled_replicas in (None, workload.replicas):
-                return workload
+                return workload  # no autoscaler has set it, or to the same number
             detail = f"{manifest.title}: a HorizontalPodAutoscaler has set {live.scaled_replicas} replicas, "
             self._warn(manifest, "missing-autoscaler", f"{detail}not the {workload.replicas} here. It is not listed.")
             return replace(workload, configured_replicas=workload.replicas)
@@ -304,8 +305,8 @@ class _WorkloadReader(Struct):
         if configured_replicas:
             replicas = min(max(configured_replicas, minimum), maximum)
             outcome = f"{replicas} are predicted, not the configured {configured_replicas}"
-        if replicas == configured_replicas > 0:
-            outcome = f"the configured {replicas} are predicted"
+            if replicas == configured_replicas:
+                outcome = f"the configured {replicas} are predicted"
         detail = (
             f"{manifest.title} is scaled by HorizontalPodAutoscaler {scaler.name} between {minimum} and "
             f"{maximum} replicas; {outcome}."
@@ -500,8 +501,8 @@ _OLD_VERSIONS: Final[Mapping[tuple[str, str], Mapping[str, Mapping[str, Any]]]] 
 
 
 def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Manifest:
-    """Return a workload of an old API version as one of apps/v1, with the defaults of the old version; report it. The
-    selector of a ReplicationController becomes a label selector. Other objects are returned unchanged.
+    """Return a workload of an old API version as one of apps/v1, and report it. Fields get the defaults of the old
+    version. The selector of a ReplicationController becomes a label selector. Other objects stay unchanged.
     """
     spec = manifest.body.get("spec")
     version = (manifest.group, manifest.version)  # such as ("extensions", "v1beta1")
@@ -511,7 +512,7 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     if version in _OLD_VERSIONS:
         detail = f"{manifest.group}/{manifest.version} is not served since Kubernetes 1.16; write apps/v1."
         Fields(manifest, findings, manifest.body).report("apiVersion", detail, Severity.WARNING)
-    strategies = {
+    strategies = {  # fields with their old defaults
         name: _add_defaults({} if spec.get(name) is None else spec[name], defaults)
         for name, defaults in _OLD_VERSIONS.get(version, {}).get(manifest.kind, {}).items()
     }
@@ -519,7 +520,7 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     selector = changed_spec.get("selector")
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}
-    elif not selector and manifest.version != "v1beta2":  # all others select by default the labels of the template
+    elif not selector and manifest.version != "v1beta2":  # all but v1beta2 select the template's labels by default
         labels = Fields(manifest, [], spec).get_mapping("template").get_mapping("metadata").get_text_mapping("labels")
         changed_spec["selector"] = {"matchLabels": labels}
     return replace(manifest, body={**manifest.body, "spec": changed_spec})

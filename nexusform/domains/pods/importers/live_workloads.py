@@ -71,17 +71,17 @@ class LiveWorkload(Struct, frozen=True):
 
 
 def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a live workload required by `build_live_workload` as plain data, without environments."""
+    """Return a live workload as plain data for `build_live_workload`, without environments of containers."""
     metadata, spec = get_mapping(body, "metadata"), get_mapping(body, "spec")
     managers = list_mappings(metadata, "managedFields")
     is_scaled = _AUTOSCALER in [(item.get("manager"), item.get("subresource")) for item in managers]
     if managers:
-        fields = list(_list_fields_of_other_managers(managers, spec))
-    else:  # without known managers: the fields not set by the last manifest
+        foreign_fields = list(_list_fields_of_other_managers(managers, spec))
+    else:  # the managers are unknown: take the fields not set by the last applied manifest
         applied = _read_applied_spec(metadata)
-        leaves = _list_leaf_values(_select_spec(spec))
-        is_kubectl = False
-        fields = [(path, value, is_kubectl) for path, value in leaves if _find_value_at_path(applied, path) is None]
+        scalars = _list_leaf_values(_select_spec(spec))
+        unset_fields = [(path, value) for path, value in scalars if _find_value_at_path(applied, path) is None]
+        foreign_fields = [(path, value, False) for path, value in unset_fields]  # False: not owned by kubectl
     pod_counts: dict[str, int] = {}
     if spec.get("replicas"):  # a ReplicaSet without pods is not synced: its counts do not hold
         pod_counts = _read_pod_counts(get_mapping(metadata, "annotations"))
@@ -90,7 +90,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     revision = get_text(metadata, "labels", "pod-template-hash") or get_text(status, "updateRevision")
     return {
         "key": f"{namespace}/{body['kind']}/{metadata['name']}",
-        "fields": fields,
+        "fields": foreign_fields,
         "managed": bool(managers),
         "scaled": spec.get("replicas") if is_scaled else None,
         "template": _select_pod_template_fields(get_mapping(spec, "template")),
@@ -148,10 +148,10 @@ def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
 
 
 def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
-    """Return the record of a workload reduced by `reduce_live_workload`, possibly read from JSON in between."""
+    """Build a live workload from the data of `reduce_live_workload`, also after a round trip through JSON."""
     foreign_fields: list[tuple[FieldPath, Any, bool]] = []
     for steps, value, is_kubectl in data["fields"]:
-        # In JSON, the identifying fields of a list's item are lists in place of tuples.
+        # A step is a key, or the identifying fields of a list's item. JSON turns their tuples into lists.
         path = tuple(step if isinstance(step, str) else tuple(map(tuple, step)) for step in steps)
         foreign_fields.append((path, value, is_kubectl))
     return LiveWorkload(
@@ -186,17 +186,17 @@ def find_current_revisions(
 
 
 def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pod template with an effect on placement, for a comparison."""
-    metadata, selected = _select_pod_template_fields(template).values()
+    """Return the fields of a pod template with an effect on placement, in a form to compare with another template."""
+    metadata, selected = _select_pod_template_fields(template).values()  # `selected` is the spec
     selected["labels"] = {key: text for key, text in metadata["labels"].items() if key not in _ADDED_LABELS}
     selected.pop("schedulerName", None)  # the API server adds its default
-    host_port = "containerPort" if selected.get("hostNetwork") else "hostPort"
+    host_port = "containerPort" if selected.get("hostNetwork") else "hostPort"  # its default on the host's network
     # The sources of volumes without their defaults; emptyDir is the default source.
     selected["volumes"] = sorted(
         (get_text(item, "name"), sorted(item.keys() - {"name", "emptyDir"}), get_text(item, *_CLAIM_NAME))
         for item in list_mappings(selected, "volumes")
     )
-    pod_level = {"resources": selected.pop("resources", {})}
+    pod_level = {"resources": selected.pop("resources", {})}  # compared like those of one more container
     for section in _CONTAINER_SECTIONS:
         containers = list_mappings(selected, section)
         body = {"containers": [*containers, pod_level]}

@@ -66,13 +66,13 @@ class AdmissionRules(Struct, frozen=True):
 
 
 def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
-    """Return the admission rules among the objects of a cluster."""
-    runtimes: dict[str, Manifest] = {}
-    defaults: dict[str, list[LimitRangeDefaults]] = {}
-    networks: dict[tuple[str, str], str] = {}
-    bounds: dict[str, list[LimitRangeBounds]] = {}
+    """Return the admission rules for pods, read from the objects of a cluster."""
+    runtimes: dict[str, Manifest] = {}  # by name
+    defaults: dict[str, list[LimitRangeDefaults]] = {}  # by namespace
+    networks: dict[tuple[str, str], str] = {}  # the resource required by a network, by its namespace and name
+    bounds: dict[str, list[LimitRangeBounds]] = {}  # by namespace
     namespaces: dict[str, Manifest] = {}
-    counted_namespaces: set[str] = set()
+    counted_namespaces: set[str] = set()  # with a quota for the number of pods
     for manifest in manifests:
         match manifest.group, manifest.kind:
             case "node.k8s.io", "RuntimeClass":
@@ -269,8 +269,8 @@ def _replace_data(spec: Fields, data: RawAmounts) -> Fields:
 
 
 def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
-    """Return the spec with the node selector, tolerations and overhead of its RuntimeClass; unchanged without one. An
-    unknown class is reported and makes the pod doubtful. Contradicting node selectors are reported.
+    """Return a pod spec with the node selector, tolerations and overhead of its RuntimeClass; unchanged without one.
+    With an unknown class (a warning) it is marked IN_DOUBT: its rules are unknown. Conflicting selectors are an error.
     """
     name = spec.get_text("runtimeClassName")
     if not name:

@@ -19,7 +19,7 @@ NOT_READY: Final = "NotReady"
 
 
 def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the condition of a pod from kubectl as plain data for `PodCondition`, without fields of default values."""
+    """Return readiness, restarts and times of a pod from kubectl as data for `PodCondition`, without default values."""
     metadata, status = get_mapping(body, "metadata"), get_mapping(body, "status")
     ready = _find_condition(status, "Ready")
     statuses = [item for section in _STATUSES.values() for item in list_mappings(status, section)]
@@ -68,8 +68,8 @@ def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
-    """Return the containers of a pod, the running ones with their allocated requests. `section` is one of CONTAINERS.
-    During a resize in place, requested and actual resources differ: the larger ones count. Source: kubernetes
+    """Return the containers of a pod in a `section` (one of CONTAINERS). Running ones get the requests counted by the
+    scheduler: during a resize in place, the larger ones of requested and actual resources. Source: kubernetes
     component-helpers/resource, determineContainerReqs.
     """
     status = get_mapping(pod, "status")
@@ -77,7 +77,7 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     if not isinstance(containers, list) or not statuses:
         return containers  # invalid, or not started
     # The larger of actual and allocated resources. Without status.resources the scheduler reads the spec alone.
-    allocated_by_name = {
+    amounts_by_name = {
         get_text(container_status, "name"): _merge_larger_amounts(
             get_mapping(container_status, "resources", "requests"), get_mapping(container_status, "allocatedResources")
         )
@@ -89,7 +89,7 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     changed_containers = []
     for container in containers:
         keeps_running = section == "containers" or get_text(container, "restartPolicy") == "Always"  # or a sidecar
-        amounts = allocated_by_name.get(get_text(container, "name"))
+        amounts = amounts_by_name.get(get_text(container, "name"))
         if not keeps_running or not amounts:
             changed_containers.append(container)  # finished, or without allocated resources
             continue

@@ -93,12 +93,12 @@ def match_cluster_snapshot(
     cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]
 ) -> ObservedCluster:
     """Return the cluster with observed nodes and pods in place of those derived from its VMs. Nodes removed or
-    re-created in this plan are left out; their pods count as lost. Without `planned_cluster` the cluster has the
-    observed nodes only.
+    re-created in this plan are left out; their pods count as lost. `removed_vms` are names. `planned_cluster` is None
+    for a cluster outside of the plan: it has the observed nodes only.
     """
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
     plan_names: dict[str, str] = {}  # by the observed names of nodes
-    nodes = dict(cluster.node_by_name)  # by name in the plan; observed nodes replace derived ones
+    nodes = dict(cluster.node_by_name)  # by name in the plan; observed nodes replace those derived from VMs
     sizes = {node.name: compute_capacity(sku) for node, sku in zip(cluster.nodes, cluster.skus, strict=True)}
     unknown_nodes: list[str] = []
     images_by_node: dict[str, Mapping[str, int]] = {}
@@ -121,10 +121,10 @@ def match_cluster_snapshot(
     unmatched_nodes = [node for name, node in nodes.items() if name not in registered_names]  # VMs without a node yet
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
-    image_sizes = list(map(images_by_node.get, nodes))  # None for a node without an observation
-    image_values = image_locality.compute_image_values(image_sizes)
-    pairs = zip(nodes.items(), image_values, strict=True)
-    nodes = {name: replace(node, images=images) for (name, node), images in pairs}
+    image_sizes = [images_by_node.get(name) for name in nodes]  # None for a node without an observation
+    image_values = image_locality.compute_image_values(image_sizes)  # by node, in their order
+    value_by_node = dict(zip(nodes, image_values, strict=True))
+    nodes = {name: replace(node, images=value_by_node[name]) for name, node in nodes.items()}
     registered_cluster = replace(
         cluster,
         nodes=tuple(nodes.values()),
@@ -142,7 +142,7 @@ def match_cluster_snapshot(
         is_complete=snapshot.is_complete,
         unknown_nodes=tuple(unknown_nodes),
         lost_pod_count=len(snapshot.pods) - len(running_pods),
-        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # without a node
+        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # without a node (""), named alike
         snapshot=snapshot,
         unready_nodes=frozenset(unready_nodes),
         extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),
@@ -210,15 +210,15 @@ def _build_existing_pods(
     # Ages by start time: -1 for the last start, -2 for the one before it, and so on.
     times = sorted({pod.start_time for pod in pods} - {""})
     ages = {start_time: index - len(times) for index, start_time in enumerate(times)}
-    numbers: dict[str, int] = {}
+    next_numbers: dict[str, int] = {}  # by workload
     existing_pods: list[ExistingPod] = []
     for pod in pods:
         workload = pod.workload or f"{pod.namespace}/Terminating/{pod.name}"  # "": it is terminating
-        number = numbers.get(workload, 0)  # the next one of its workload
+        number = next_numbers.get(workload, 0)
         ordinal = parse_integer(pod.name.rpartition("-")[2])
         if "/StatefulSet/" in workload and ordinal is not None:
             number = ordinal
-        numbers[workload] = number + 1
+        next_numbers[workload] = number + 1
         existing_pods.append(
             ExistingPod(
                 workload=workload,
@@ -266,14 +266,14 @@ def merge_observed_pods(
         if is_replaced(pod):
             continue
         seconds = taints.compute_toleration_seconds(pod.spec, nodes[pod.node])
-        is_evicted = seconds is not None and "/DaemonSet/" not in pod.workload  # now or later
+        is_evicted = seconds is not None and "/DaemonSet/" not in pod.workload  # now, or after these seconds
         if is_evicted and pod.workload in predicted_nodes:
             continue  # state has the predicted replacement
         observed_pods.setdefault(pod.workload, []).append(pod)
     numbered_pods: dict[str, list[ExistingPod]] = {}
-    for key, own_pods in observed_pods.items():
-        numbered_pods[key] = _assign_predicted_numbers(own_pods, predicted_nodes.get(key, {}))
-        existing_pods.update({pod.key: pod for pod in numbered_pods[key]})
+    for workload, own_pods in observed_pods.items():
+        numbered_pods[workload] = _assign_predicted_numbers(own_pods, predicted_nodes.get(workload, {}))
+        existing_pods.update({pod.key: pod for pod in numbered_pods[workload]})
     return numbered_pods
 
 

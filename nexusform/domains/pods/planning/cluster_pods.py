@@ -228,14 +228,15 @@ class PodsByCluster:
     def _collect_live_workloads(
         self, key: ObjectKey, observed_cluster: ObservedCluster, *, is_placed: bool
     ) -> dict[str, LiveWorkload]:
-        """Return the live workloads of a cluster by key: as observed, else as far as known by their pods. `key` is the
-        object to read. Fleet applies it (`is_placed`), or this plan does so like kubectl.
+        """Return the live workloads of a cluster by key: as observed, else with the replicas estimated from their pods.
+        `key` is the object read next (address and cluster id). Fleet applies it (`is_placed`), or this plan.
         """
         _, cluster_id = key
         known_pods = self._existing_pods.get(cluster_id, {}).values()
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         known_keys = {pod.workload for pod in pods}
         replicas = estimate_replicas(pods).items()
+        # Observed replicas count as set by another manager than kubectl (False).
         live_workloads = {name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas}
         prior = self._prior_pods.get(key, NO_PRIOR_PODS)
         for job in select_manifests(prior.manifests, "batch", "Job"):
@@ -260,8 +261,8 @@ class PodsByCluster:
         return {cluster_id: self._compute_cluster_storage_demand(cluster_id) for cluster_id in sorted(known_ids)}
 
     def _compute_cluster_storage_demand(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
-        """Return the storage demand of a cluster before and after this plan: of its claims on storage appliances. Pods
-        of some workloads have a claim each, so pods are counted before and after, too.
+        """Return the demand of a cluster's claims on storage appliances, before and after this plan. Pods are counted
+        before and after, too: each pod of some workloads has claims of its own.
         """
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})

@@ -29,9 +29,8 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
         cluster_id = str(attributes.get("cluster_id"))
         if cluster_id in external.snapshots:
             text = f'Another data block already reads the nodes of "{cluster_id}". List all files in one block.'
-            external.diagnostics.append(
-                build_error("duplicate-observed-cluster", text, block.header_span, block=block.header)
-            )
+            problem = build_error("duplicate-observed-cluster", text, block.header_span, block=block.header)
+            external.diagnostics.append(problem)
         external.snapshots[cluster_id] = ClusterSnapshotBlock(block, parse_snapshot(str(attributes.get("objects"))))
     return external
 
@@ -39,8 +38,8 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
 def _add_clusters_of_state(
     external: ExternalClusters, block: ResourceBlock, attributes: Mapping[str, Any], registries: PluginRegistries
 ) -> None:
-    """Add the clusters of another state and their pods."""
-    # The objects read, in order, without values that do not match their type.
+    """Add the clusters and pods of another state to `external`. It is an error if a cluster differs between states."""
+    # Objects of a known type with valid attributes, in order; their positions count as their order of creation.
     instances: dict[Address, InstanceState] = {}
     objects: dict[Address, SiteObject] = {}
     resources = attributes.get("resources")

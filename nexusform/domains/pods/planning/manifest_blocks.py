@@ -47,8 +47,7 @@ def list_prior_pods(
     instances: Mapping[Address, InstanceState], registries: PluginRegistries, members: Mapping[str, str]
 ) -> Iterator[PriorPods]:
     """Yield the pods recorded in state by object and cluster, in the order of creation of the objects. A manifest has
-    pods on one cluster, a placement on each of its member clusters. `members` has the cluster ids by name of the Fleet
-    member.
+    pods on one cluster, a placement on each of its members. `members` maps names of Fleet members to cluster ids.
     """
     current_objects = [(address, item.current) for address, item in instances.items() if item.current is not None]
     current_objects.sort(key=lambda address_and_object: address_and_object[1].creation)
@@ -60,13 +59,12 @@ def list_prior_pods(
             continue  # no object with pods
         cluster_id = _get_cluster_id(current.attributes)
         if resource_type.kind is PlanningKind.MANIFEST and cluster_id:
-            yield PriorPods(
-                str(address), cluster_id, workloads, parse_objects(get_text(current.attributes, "yaml_body"))
-            )
+            manifests = parse_objects(get_text(current.attributes, "yaml_body"))
+            yield PriorPods(str(address), cluster_id, workloads, manifests)
         elif resource_type.list_applied_objects is not None:
             recorded_manifests = resource_type.list_applied_objects(current.attributes, current.private)
             for member in dict.fromkeys((*workloads, *(recorded_manifests or ()))):
-                # An imported placement records nothing about its members: they have the objects of the hub.
+                # None: an imported placement has no record of its members; they have the objects of the hub.
                 if recorded_manifests is None:
                     manifests = collect_hub_objects()
                 else:
@@ -105,8 +103,8 @@ def collect_prior_members(instances: Mapping[Address, InstanceState], registries
 
 
 def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external: ExternalClusters) -> PodPhase:
-    """Return the pod phase of a plan, on the nodes of its planned VMs (`objects`) and of clusters in other states. Pods
-    of removed objects are removed. They are kept running if the objects are only forgotten.
+    """Create the pod phase of a plan: it predicts pods on the nodes of planned VMs (`objects`) and of other states.
+    Pods of removed objects are removed first. If an object is only forgotten, its pods keep running.
     """
     registries = blocks.request.registries
     members = collect_prior_members(blocks.prior.instances, registries)

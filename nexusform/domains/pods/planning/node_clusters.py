@@ -81,7 +81,7 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
 def build_existing_clusters(
     objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str
 ) -> dict[str, NodeCluster]:
-    """Return the clusters of another state by id: its objects with VMs. `catalogue` is its SKU catalogue version."""
+    """Return the clusters of another state by id, built from its `objects`. `catalogue` is the version of its SKUs."""
     context = build_site_layout(objects, registries, catalogue)
     parts: list[_ClusterPart] = []
     for kind, state_object in sorted(context.objects, key=lambda pair: pair[0].phase):
@@ -126,8 +126,8 @@ def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
 
 
 def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
-    """Return the cluster of a VNF, or of an NKS cluster and its separate pools (a part each). A pool without VMs gets a
-    possible node in `empty_pools`: predictions copy it as an additional node.
+    """Return the cluster of a VNF, or of an NKS cluster and its separate pools. `parts` are the objects with its VMs. A
+    pool without VMs gets a node without a machine in `empty_pools`: predictions copy it as an additional node.
     """
     first_part = parts[0]
     attributes = find_cluster_attributes((part.type.kind, part.attributes) for part in parts)
@@ -137,7 +137,7 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
     recreated_nodes: set[str] = set()
     new_nodes: set[str] = set()
     platform_names: dict[str, str] = {}  # VM names by the names of their nodes on the platform
-    empty_pools: dict[str, Node] = {}  # possible nodes by pool
+    empty_pools: dict[str, Node] = {}  # a possible node for each
     for part in parts:
         pools = {pool.pool: pool for pool in part.demand.pools}
         used_pools = {vm.pool for vm in part.vms}
@@ -193,18 +193,19 @@ def _build_object_node(part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, clust
     return build_node(vm, pool.sku, family.describe_node(part.attributes, vm, cluster_attributes))
 
 
-def build_node(vm: PlacedVm, sku: VmSku, marks: NodeProperties) -> Node:
-    """Return the node of a VM; `marks` are its labels, taints and kubelet settings by its pool."""
-    location, kubelet = vm.placement, marks.kubelet
+def build_node(vm: PlacedVm, sku: VmSku, properties: NodeProperties) -> Node:
+    """Return the node of a VM; `properties` are its labels, taints and kubelet settings by its pool."""
+    location, kubelet = vm.placement, properties.kubelet
     size = compute_allocatable(sku, kubelet)
     cells: tuple[Mapping[str, int], ...] = ()
     if kubelet.policy in REJECTING_POLICIES:  # under other policies NUMA cells have no effect on pods
         reserved_cpus, devices = list_reserved_cpus(sku, kubelet), collect_extended_resources(sku, kubelet)
         cells = compute_cells(sku.vcpus, reserved_cpus, devices, min(kubelet.cells or sku.numa_cells, MAX_CELLS))
+    is_control_plane = CONTROL_PLANE_TAINT in properties.taints
     return Node(
         name=vm.name,
-        labels={**list_registered_labels(vm.name, control_plane=CONTROL_PLANE_TAINT in marks.taints), **marks.labels},
-        taints=marks.taints,
+        labels={**list_registered_labels(vm.name, control_plane=is_control_plane), **properties.labels},
+        taints=properties.taints,
         cpu=size.cpu,
         memory=size.memory,
         machine=location.machine,

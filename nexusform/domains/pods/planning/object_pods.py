@@ -220,8 +220,8 @@ class ObjectPods(Struct):
             self._merge_pod_outcome(outcome)
 
     def _merge_pod_outcome(self, outcome: PodOutcome) -> None:
-        """Record an outcome. If it continues an earlier change of the pod in this plan, both are recorded as one. A pod
-        may be predicted several times in a plan. Its earlier change may also be an eviction (`displacements`).
+        """Record the outcome of a pod. A pod may be predicted several times in a plan, or evicted for another object
+        (`displacements`). If the outcome continues such an earlier change, both become one change from its origin.
         """
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
         displacement = self.displacements.get(outcome.key)  # its eviction for another object of this plan
@@ -230,7 +230,7 @@ class ObjectPods(Struct):
             has_same_node = earlier_outcome.node == outcome.node != ""
             if has_same_node and not outcome.trigger:  # kept there since the earlier change
                 outcome = earlier_outcome
-            else:  # one change from the earlier origin
+            else:  # from the node before the earlier change
                 outcome = replace(
                     outcome,
                     action=pod_outcomes.MOVE if earlier_outcome.previous else pod_outcomes.PLACE,

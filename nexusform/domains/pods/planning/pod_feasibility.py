@@ -177,8 +177,8 @@ def _try_more_nodes(
 def find_candidate_feasibility(
     pods: PodPhase, cluster: NodeCluster, workloads: Sequence[Workload], *, tries_nodes: bool = True
 ) -> ObjectFeasibility:
-    """Return the feasibility of additional workloads on a cluster, next to its pods of the plan. `tries_nodes`: if pods
-    wait, find additional nodes for them. Without it, waiting pods mean CANNOT_RUN.
+    """Return whether additional workloads can run on a cluster, next to its pods of the plan. With `tries_nodes`, find
+    additional nodes for pods without a node. Without it, these pods mean CANNOT_RUN.
     """
     inputs = pods.build_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
@@ -191,7 +191,7 @@ def find_candidate_feasibility(
         maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, running=0)
         return replace(feasibility, replicas_max=maximum)
     if not tries_nodes or any(prediction.forecasts[key].has_rejected_pods for key in keys):
-        return feasibility
+        return feasibility  # more nodes do not help against a quota or the admission of pods
     inputs = pods.build_initial_input(cluster)  # more nodes: all pods of the plan are placed again, too
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     return _try_more_nodes(feasibility, workloads, outcomes, inputs, cluster, waiting_pods={})
@@ -237,11 +237,13 @@ def find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossE
 def find_additions(
     inputs: PredictionInput, cluster: NodeCluster, keys: set[str], waiting_pods: WaitingPods
 ) -> Mapping[str, int]:
-    """Find the fewest additional nodes by pool for all pods of the workloads `keys` to run; empty if none are found."""
+    """Find the fewest additional nodes for all pods of the workloads `keys` to run, by pool; {} if none are found. One
+    pool alone is tried first, then a mix. `waiting_pods` caches predictions by the nodes added.
+    """
     nodes, maximum = list_pool_nodes(cluster), compute_search_limit(inputs)
 
     def predict_waiting(counts: Mapping[str, int]) -> Counter[str]:
-        """Count the waiting pods by workload with additional nodes (`counts` by pool); keep it in `waiting_pods`."""
+        """Count the waiting pods by workload with additional nodes (`counts` by pool)."""
         added_nodes = frozenset(counts.items())
         if added_nodes not in waiting_pods:
             copies = [copy_node(nodes[pool], number) for pool, count in counts.items() for number in range(count)]
@@ -251,7 +253,7 @@ def find_additions(
         return waiting_pods[added_nodes]
 
     def is_enough(others: Mapping[str, int], pool: str, count: int) -> bool:
-        """Return whether all pods of the workloads run with `count` nodes added to `pool`, `others` to the others."""
+        """Return whether all pods run with `count` nodes added to `pool`; `others` are those added to other pools."""
         counts = {name: number for name, number in {**others, pool: count}.items() if number}
         return not any(predict_waiting(counts)[workload] for workload in keys)
 

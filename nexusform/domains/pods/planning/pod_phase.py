@@ -52,7 +52,7 @@ class PodPhase(PodsByCluster):
     """
 
     def _import_observed_pods(self, object_pods: ObjectPods, cluster: NodeCluster) -> None:
-        """Add observed pods of an object's workloads to the object, and adjust the workloads to them."""
+        """Assign observed pods to the workloads of an object, and adjust these workloads to their pods."""
         observed_pods = self._observed_pods.get(cluster.id)
         if observed_pods is None:
             return  # the cluster is not observed
@@ -82,10 +82,10 @@ class PodPhase(PodsByCluster):
     def _take_orphaned_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, own_pods: Sequence[ExistingPod]
     ) -> list[ExistingPod]:
-        """Return the observed pods without a controller that a workload adopts by its selector, as its own pods.
+        """Return the observed pods without a controller selected by a workload, numbered as its own pods.
 
-        They are removed from the other observed pods. They are not returned if an applied plan has replaced them since.
-        Pods with a manifest, or recorded in state, are never adopted. `own_pods` are the workload's other pods.
+        They are removed from the other observed pods. Those replaced since by an applied plan are not returned. Pods
+        with a manifest, or recorded in state, are never adopted. `own_pods` are the other pods of the workload.
         """
         # Observed pods by workload key: a pod without a controller is its own workload.
         observed_pods, observed_cluster = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
@@ -93,7 +93,7 @@ class PodPhase(PodsByCluster):
         unmanaged_keys = sorted(observed_pods.keys() - managed_keys)
         candidates = list(chain.from_iterable(observed_pods[key] for key in unmanaged_keys))
         waiting_pods = [pod for pod in observed_cluster.waiting_pods if pod.workload not in managed_keys]
-        candidates += [pod for pod in waiting_pods if not pod.spec.gates]
+        candidates += [pod for pod in waiting_pods if not pod.spec.gates]  # pods with gates do not wait for a node
         orphans = list(template_matching.find_orphan_pods(workload, object_pods.manifests, candidates))
         if not orphans:
             return []
@@ -166,7 +166,7 @@ class PodPhase(PodsByCluster):
     def place_objects(
         self, cluster_name: str, objects: Sequence[tuple[str, tuple[Manifest, ...]]]
     ) -> dict[str, PodMap]:
-        """Place the pods of several objects in one queue. Return by object address the result of `place_pods`."""
+        """Place the pods of objects (address, manifests) in one queue. Return the result of `place_pods` by address."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
@@ -194,10 +194,10 @@ class PodPhase(PodsByCluster):
         self._kept_namespaces.pop((placement_address, cluster_id), None)
         if object_pods is None:
             return  # it has no pods there
-        object_pods.workloads, object_pods.manifests, object_pods.values, object_pods.warnings = ((), (), {}, ())
-        object_pods.rejections = []
+        object_pods.workloads, object_pods.manifests, object_pods.warnings = (), (), ()
+        object_pods.values, object_pods.rejections = {}, []
         object_pods.outcomes.clear()
-        existing_pods = dict(self._existing_pods.get(cluster_id, {}))
+        existing_pods = dict(self._existing_pods.get(cluster_id, {}))  # before the removal of some below
         for key, pods in object_pods.prior_pods.items():
             self._remove_workload(object_pods, cluster_id, key, pods, trigger)
         if keeps_running:  # other pods still share the nodes with them
@@ -243,12 +243,12 @@ class PodPhase(PodsByCluster):
                 return  # no pod has moved
 
     def verify_certainty(self, now: str, missing_namespaces: Mapping[ObjectKey, Collection[str]]) -> None:
-        """Record the doubtful pods: with another node under other assumptions, or in a missing namespace. `now` is the
-        time of planning (ISO 8601). `missing_namespaces` are those missing for each object.
+        """Record the pods with an uncertain node, and why: they get another node under other assumptions, or their
+        namespace is missing. `now` is the time of planning (ISO 8601). `missing_namespaces` are listed by object.
         """
         for cluster_id, base_pods in self._base_pods.items():
             objects = self._object_pods_by_cluster.get(cluster_id, {})
-            outcomes = list(chain.from_iterable(map(ObjectPods.list_all_outcomes, objects.values())))
+            outcomes = list(chain.from_iterable(item.list_all_outcomes() for item in objects.values()))
             outcomes += chain.from_iterable(item.removed_outcomes for item in objects.values())
             direct_doubts: list[tuple[PodKey, PodDoubt]] = []  # found without another prediction
             for key, object_pods in objects.items():
@@ -259,7 +259,7 @@ class PodPhase(PodsByCluster):
             direct_doubts = [*find_pods_in_doubt(outcomes, workloads, observed, manifests, now).items(), *direct_doubts]
             doubts = assumptions.find_doubtful_pods(scene, outcomes)
             for pod_key, doubt in direct_doubts:
-                if doubts.get(pod_key) is None:  # without a doubt so far, or certain (None)
+                if doubts.get(pod_key) is None:  # no doubt so far, or a random choice with a certain result (None)
                     doubts[pod_key] = doubt
             for object_pods in objects.values():
                 object_pods.record_doubts(doubts)
@@ -320,7 +320,7 @@ class PodPhase(PodsByCluster):
                 existing_pods[key, pod.number] = pod
 
     def _predict_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
-        """Predict the pods of the objects `keys` in one queue, and record their outcomes, warnings and values."""
+        """Predict the pods of the objects `keys` in one queue; record their outcomes, warnings and planned values."""
         workloads: list[Workload] = []
         for key in keys:
             self._remove_former_workloads(self._object_pods[key], cluster.id)

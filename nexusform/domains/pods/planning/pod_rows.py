@@ -97,7 +97,7 @@ def parse_volumes(values: Mapping[str, Any]) -> Pairs:
 def build_pod_values(
     cluster: NodeCluster, workload: Workload, outcome: PodOutcome, record: RecordedPod | None
 ) -> dict[str, Any]:
-    """Return a pod for the `workloads` of a planned object. A kept pod keeps its recorded values."""
+    """Return the attributes of a pod, for `workloads` of a planned object. A kept pod keeps its recorded values."""
     kept_pod = record if outcome.action == pod_outcomes.KEEP else None
     name, machine, zone = cluster.find_place(outcome.node)
     values: dict[str, Any] = {
@@ -164,8 +164,8 @@ def build_pod_row(
     *,
     keeps_running: bool = False,
 ) -> PlacementChange:
-    """Return the row of one pod in a plan. `cluster` is None for a removed one, `record` is empty for a new pod.
-    `keeps_running`: the object of the pod is only forgotten (a `removed` block without destroy).
+    """Return the row of one pod in a plan. `cluster` is None if it is removed; `record` has default values for a new
+    pod. `keeps_running`: the object of the pod is only forgotten (a `removed` block without destroy).
     """
     cluster_name, site_id = cluster_id.rpartition("/")[2], ""
     if cluster is not None:

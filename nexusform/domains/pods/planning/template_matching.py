@@ -165,8 +165,9 @@ def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
 def assign_template_specs(
     workload: Workload, pods: Sequence[ExistingPod], orphans: Iterable[ExistingPod] = (), *, is_complete: bool
 ) -> list[ExistingPod]:
-    """Return observed pods of a workload with the specs of their templates and their actual requests. A rolling
-    update replaces adopted `orphans` without the label of a revision; a ReplicaSet keeps all.
+    """Return observed pods of a workload with the specs of their templates and their actual requests. A pod of a former
+    template gets a template name of its own, `seen-REVISION`, so it counts as outdated. So does an adopted pod
+    (`orphans`) without the label of a revision, except in a ReplicaSet.
     """
     result: list[ExistingPod] = []
     for pod in orphans:
@@ -174,9 +175,8 @@ def assign_template_specs(
             result.append(replace(pod, spec=replace(pod.spec, template=workload.pod.template)))
         elif _get_revision(pod):  # matched by its revision, like the other pods
             pods = [*pods, pod]
-        else:  # its revision is unknown: it counts as outdated, so the next rolling update replaces it
-            former_spec = replace(pod.spec, template="seen-")
-            result.append(replace(pod, spec=former_spec))
+        else:  # its revision is unknown: the next rolling update replaces it
+            result.append(replace(pod, spec=replace(pod.spec, template="seen-")))
     outdated_numbers = find_outdated_pod_numbers(workload, pods, is_complete=is_complete)
     for pod in pods:
         spec = workload.pod

@@ -281,8 +281,8 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
 
 
 def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
-    """Yield `samples` scenes with other orders of arrival and other random choices, each with its condition as a text.
-    First one workload arrives after the other, in several orders. Then the times of arrival of all pods are drawn.
+    """Yield `samples` scenes with other orders of arrival and other random choices, each with the condition as text.
+    In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a random time.
     """
     if len(scene.workloads) < 2 and not any(map(pod_orders.has_differing_concurrent_pods, scene.workloads)):
         return  # there is only one order
@@ -298,8 +298,8 @@ def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int)
         for condition, ranks in _rank_workloads(keys, claiming_keys)
     ]
     if ordered_keys and len(keys) <= _MOST_PERMUTED_WORKLOADS:
-        # Pods that start at once: the next one of an ordered set arrives before those of slower controllers.
-        # All orders of the workloads, or as many as every third sample permits, at equal distances.
+        # Without `ordered_keys`: the pods of ordered sets start at once, before those of slower controllers.
+        # Of all permutations, take every n-th one (`distance`): a third of the samples at most.
         distance = max(1, -(-factorial(len(keys)) // max(1, samples // 3)))
         any_orders = islice(permutations(keys), 0, None, distance)
         orders += [(_ANY_ORDER, ArrivalOrder(ranks=ranks)) for ranks in any_orders]
@@ -308,13 +308,13 @@ def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int)
         if number < len(orders):
             condition, order = orders[number]
             arrival = replace(order, has_fast_replacements=number % 2 == 0)
-        else:  # drawn times of arrival; of four samples, one has fast replacements and two slow victims
+        else:  # random times of arrival; of four samples, one has fast replacements and two have slow victims
             condition, has_slow_victims = _ANY_ORDER, number % 4 in (2, 3)
             arrival = replace(
                 drawn_order, sample=number, has_slow_victims=has_slow_victims, has_fast_replacements=number % 4 == 0
             )
         pods = _shuffle_eviction_ages(scene, number)
-        # 0: removed pods free their capacity at once. From 2: some do so later, others with each number.
+        # 0: removed pods free their capacity at once. From 2, the number selects some to free it later.
         slow = number if arrival.has_slow_victims else 0
         seed = scene.seed + 1 + number
         yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, slow_terminations=slow)
@@ -414,9 +414,8 @@ def _mark_pod_recovered(pod: ExistingPod) -> ExistingPod:
 
 def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bool:
     """Return whether all pods of the current template are stuck, and all stuck pods for permanent reasons."""
-    return has_stuck_template(workload, pods) and all(
-        pod.condition.stuck_reason in ("", *_PERMANENT_REASONS) for pod in pods
-    )
+    has_other_reason = any(pod.condition.stuck_reason not in ("", *_PERMANENT_REASONS) for pod in pods)
+    return not has_other_reason and has_stuck_template(workload, pods)
 
 
 def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:

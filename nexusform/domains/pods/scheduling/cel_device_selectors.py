@@ -46,8 +46,8 @@ def is_device_selected(expression: str, driver: str, device: Device) -> bool:
 def _evaluate_expression(
     expression: str, driver: str, attributes: tuple[tuple[str, Attribute], ...], capacity: tuple[tuple[str, int], ...]
 ) -> bool:
-    """Return whether a CEL expression selects a device with these attributes and capacities. Names without a domain get
-    the driver's: `model` is `gpu.example.com/model`. A result other than true or false raises a CelSelectorError.
+    """Return whether a CEL expression selects a device with these attributes and capacities. A name without a domain
+    gets the domain of the driver: `gpu.example.com/model`. Raises CelSelectorError unless the result is boolean.
     """
     values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
     for name, (kind, value) in attributes:

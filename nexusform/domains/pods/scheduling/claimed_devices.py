@@ -93,14 +93,14 @@ class ClaimedDevices:
         return need
 
     def _compute_need(self, claims: tuple[DeviceClaim, ...]) -> DeviceNodeRequirements:
-        """Return the requirements of claims for nodes, and the doubt about them.
+        """Return the requirements of claims for nodes, with the reason for doubt about them.
 
         A node must have enough free devices for the unallocated claims, and reach the devices of the allocated ones.
         If a claim has an error, or the allocation fails, the only requirement permits no node: `VolumeNeed(())`.
         """
-        error = next(filter(None, [claim.error for claim in claims]), "")
-        if error:  # no node is checked
-            return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=error),))
+        errors = [claim.error for claim in claims if claim.error]
+        if errors:  # no node is checked
+            return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=errors[0]),))
         try:
             # By node: the devices for the claims, None if too few are free.
             allocations = {node.name: self._find_free_devices(claims, node) for node in self._nodes}
@@ -349,8 +349,8 @@ class _AllocationSearch:
         return any(len({id(item.slice) for item in candidates}) > 1 for candidates in self._candidates.values())
 
     def allocate_request(self, claim_index: int, request_index: int) -> bool:
-        """Allocate a request and all later requests; return whether all get devices. The first alternative of the
-        request with devices left for the later requests is used.
+        """Allocate a request and all later requests (recursively); return whether all get devices. The first
+        alternative is used, unless it leaves too few devices for the later requests: then the next one.
         """
         if claim_index >= len(self._claims):
             return True  # no claim is left
@@ -367,7 +367,8 @@ class _AllocationSearch:
             if len(self.uses[claim_index]) + count > _MOST_DEVICES:
                 continue  # too many for one claim
             if self._allocate_devices(claim_index, request_index, alternative, count):
-                self.score += _RANKS - rank if request.is_prioritized else 0  # more for an earlier alternative
+                if request.is_prioritized:
+                    self.score += _RANKS - rank  # more for an earlier alternative
                 return True
         return False
 
@@ -381,8 +382,9 @@ class _AllocationSearch:
             return self.allocate_request(claim_index, request_index + 1)
         candidates = self._list_candidates(alternative)
         is_all = alternative.count == ALL_DEVICES
-        # With all devices requested, each position has its own candidate.
-        for candidate in candidates[first : first + 1] if is_all else candidates:
+        if is_all:  # each device number has its own candidate
+            candidates = candidates[first : first + 1]
+        for candidate in candidates:
             self._steps += 1
             if self._steps > _MOST_STEPS:
                 raise AllocationError("too many combinations of devices")

@@ -205,8 +205,8 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 
 
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
-    """Return how many of `further` more pods of the scheduler's spec fit on the nodes. Minimum and maximum are equal,
-    unless the number depends on the order of placement.
+    """Return how many of `further` more pods of the scheduler's spec fit on the nodes, as a range. Its bounds are
+    equal, unless the number depends on the order of placement.
     """
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
     if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
@@ -219,7 +219,7 @@ def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> Placea
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
         if not any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
-            nodes += (node, *bucket)
+            nodes += (node, *bucket)  # `bucket` is an iterator over the other nodes now
     capacity = _compute_pod_limits(scheduler, nodes, further)
     own_counters = _collect_own_counters(scheduler, capacity)
     if is_first_pod:

@@ -81,9 +81,7 @@ class PodPredictor:
         self.nodes = cluster.node_by_name
         self.lost_pods = frozenset(lost_pods)  # they have lost their nodes, so they are placed again
         # DaemonSets first, then by priority, highest first. Workloads of equal rank keep their order.
-        self.workload_queue = sorted(
-            workloads, key=lambda workload: (workload.kind != "DaemonSet", -workload.pod.priority)
-        )
+        self.workload_queue = sorted(workloads, key=lambda item: (item.kind != "DaemonSet", -item.pod.priority))
         self.creation_order = {workload.key: at for at, workload in enumerate(workloads)}
 
         managed_pods: list[ExistingPod] = []
@@ -176,7 +174,7 @@ class PodPredictor:
         return outcomes + removed_outcomes
 
     def _build_kept_outcome(self, progress: WorkloadProgress, pod: ExistingPod) -> PodOutcome:
-        """Return the outcome of a kept pod: PLACE if it has a former template and got its node here, else KEEP."""
+        """Return the outcome of a kept pod: PLACE if it got its node here with a former template, else KEEP."""
         key = progress.workload.key
         outcome = PodOutcome(
             workload=key,
@@ -199,9 +197,9 @@ class PodPredictor:
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
-        """Return the progress of a workload at its start: its existing pods by their fate, and missing pods to place.
-        Running pods are kept (current template) or outdated (a former one). Others are surplus, failed for good, or
-        placed again.
+        """Return the progress of a workload at its start: its existing pods sorted, and the missing pods to place.
+        Running pods are kept (current template) or outdated (a former one). Other pods are removed as surplus, failed
+        for good, or placed again.
         """
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
         if workload.is_paused:
@@ -232,9 +230,8 @@ class PodPredictor:
                     keeps_template = may_keep_template and not is_current
                     progress.pods_to_place.append(former_pod if keeps_template else retried_pod)
         missing_count = max(0, workload.replicas - len(pods))
-        numbers = workload_progress.find_unused_pod_numbers(
-            workload_progress.list_numbers(pods), workload.first_ordinal, missing_count
-        )
+        used_numbers = workload_progress.list_numbers(pods)
+        numbers = workload_progress.find_unused_pod_numbers(used_numbers, workload.first_ordinal, missing_count)
         progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in numbers]
         workload_progress.set_former_templates(progress, pods)
         return progress
@@ -280,11 +277,11 @@ class PodPredictor:
         for pod, node in zip(waiting_pods, unserved_nodes, strict=False):
             progress.pods_to_place.append(PodToPlace(pod.number, node, was_pending=True, age=pod.age))
         progress.surge_pods = waiting_pods[len(unserved_nodes) :]  # beyond the nodes without a pod
-        open_nodes = unserved_nodes[len(waiting_pods) :]  # without a running or waiting pod
-        numbers = workload_progress.find_unused_pod_numbers(workload_progress.list_numbers(pods), 0, len(open_nodes))
+        empty_nodes = unserved_nodes[len(waiting_pods) :]  # without a running or waiting pod
+        numbers = workload_progress.find_unused_pod_numbers(workload_progress.list_numbers(pods), 0, len(empty_nodes))
         progress.pods_to_place += [
             PodToPlace(number, node, trigger=progress.creation_trigger)
-            for number, node in zip(numbers, open_nodes, strict=True)
+            for number, node in zip(numbers, empty_nodes, strict=True)
         ]
 
     def _drop_pods_over_quota(self, progress_list: list[WorkloadProgress]) -> None:
@@ -322,7 +319,9 @@ class PodPredictor:
                 self._retry_waiting_pods(progress_list)
 
     def _place_workload(self, progress: WorkloadProgress) -> Iterator[str]:
-        """Place the requested pods of a workload, and roll out a new template. Yield its key before each pod."""
+        """Place the requested pods of a workload, then replace pods of former templates. Yield the workload's key
+        before each pod: the caller may place pods of other workloads in between.
+        """
         workload = progress.workload
         progress.has_started = True
         progress.pods_to_place.sort()
@@ -340,13 +339,13 @@ class PodPredictor:
             verdicts = rollout.resume(verdicts)
             self._recreate_evicted()
         verdicts |= rollout.request_pending_pods()  # pods of former templates without a node
-
-        by_number = progress.requested_pods
+        requested_pods = progress.requested_pods  # by number
         for number, verdict in verdicts.items():
             if number not in progress.evicted_numbers:  # an evicted pod already has a later outcome
-                progress.outcomes[number] = self._build_outcome(workload, verdict, by_number[number])
+                progress.outcomes[number] = self._build_outcome(workload, verdict, requested_pods[number])
         if progress.is_daemon:  # no node is left for further pods
-            running = len(progress.kept_pods) + sum(bool(outcome.node) for outcome in progress.outcomes.values())
+            placed_outcomes = [outcome for outcome in progress.outcomes.values() if outcome.node]
+            running = len(progress.kept_pods) + len(placed_outcomes)
             progress.placeable_range = PlaceablePodRange(running, running, is_exact=True)
 
     def _compute_running_range(self, progress: WorkloadProgress) -> PlaceablePodRange:
@@ -489,7 +488,7 @@ class PodPredictor:
             self._retry_waiting_pods(progress_list)
 
     def _evict_expired_pods(self, progress: WorkloadProgress) -> bool:
-        """Evict the pods of a workload after their tolerationSeconds, and return whether one leaves its node."""
+        """Evict the pods of a workload after their tolerationSeconds; return whether any changes its node or spec."""
         workload = progress.workload
         pod_by_number = progress.requested_pods
         placed_pods = progress.list_placed_pods()
@@ -503,7 +502,8 @@ class PodPredictor:
             if pod in placed_pods:
                 new_pod = pod_by_number[pod.number]
             else:  # an existing pod
-                (progress.kept_pods if pod in progress.kept_pods else progress.outdated_pods).remove(pod)
+                own_list = progress.kept_pods if pod in progress.kept_pods else progress.outdated_pods
+                own_list.remove(pod)
                 former_spec = None if workload.is_current(spec) else spec
                 new_pod = PodToPlace(pod.number, "", pod.node, pod_outcomes.NO_EXECUTE, former_spec=former_spec)
                 progress.pods_to_place.append(new_pod)

@@ -109,6 +109,7 @@ class PodSpecScheduler:
         volume_needs: tuple[VolumeNeed, ...] = (),
         nominated_groups: Mapping[int, Sequence[PodSpecGroup]] = MappingProxyType({}),
     ) -> None:
+        """Prepare the choice of nodes. `facts_cache` has the feasible nodes of each spec, shared by all schedulers."""
         self.cache = cache
         self._nominated_groups = nominated_groups
         self.volume_needs = volume_needs
@@ -223,25 +224,25 @@ class PodSpecScheduler:
         """
         buckets = self._get_domain_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
-        open_buckets: list[tuple[_NodeBucket, int]] = []
+        feasible_buckets: list[tuple[_NodeBucket, int]] = []
         for bucket in buckets.values():
             node = next(bucket.list_nodes())  # any of them
             if not any(find_rejection(counts, node) for _, find_rejection in rules):
-                open_buckets.append((bucket, node))
-        if not open_buckets:
+                feasible_buckets.append((bucket, node))
+        if not feasible_buckets:
             return None
-        nodes = [node for _, node in open_buckets]
-        domain_counts = self._count_domains(open_buckets)
-        # The points of each bucket, apart from the usage scores of its nodes.
-        totals = map(sum, zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True))
-        scored_buckets = [(bucket, total) for (bucket, _), total in zip(open_buckets, totals, strict=True)]
-        levels_by_total: dict[int, list[set[int]]] = {}  # the best nodes of each bucket
-        for bucket, total in scored_buckets:
+        nodes = [node for _, node in feasible_buckets]
+        domain_counts = self._count_domains(feasible_buckets)
+        # The points of each bucket by all rules, apart from the usage scores of its nodes.
+        points = map(sum, zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True))
+        scored_buckets = [(bucket, total) for (bucket, _), total in zip(feasible_buckets, points, strict=True)]
+        top_nodes_by_total: dict[int, list[set[int]]] = {}  # the nodes of highest usage score in each bucket
+        for bucket, bucket_points in scored_buckets:
             top_score = max(bucket.nodes_by_score)
-            levels_by_total.setdefault(total + top_score, []).append(bucket.nodes_by_score[top_score])
-        best_total = max(levels_by_total)
-        tied_nodes = tuple(chain.from_iterable(levels_by_total[best_total]))
-        feasible_count = sum(bucket.size for bucket, _ in open_buckets)
+            top_nodes_by_total.setdefault(bucket_points + top_score, []).append(bucket.nodes_by_score[top_score])
+        best_total = max(top_nodes_by_total)
+        tied_nodes = tuple(chain.from_iterable(top_nodes_by_total[best_total]))
+        feasible_count = sum(bucket.size for bucket, _ in feasible_buckets)
         lead = None  # points ahead of the next total
         if self.images_matter and len(tied_nodes) == 1:  # unknown images may outweigh a lead; a tie has none
             lead = _compute_score_lead(best_total, scored_buckets)

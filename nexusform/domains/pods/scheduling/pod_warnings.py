@@ -476,7 +476,9 @@ def _explain_too_few(
 
 
 def find_missing_topology_labels(context: WorkloadContext) -> Iterator[WorkloadWarning]:
-    """Yield warnings about topology keys used in rules and missing on all workers, or with anti-affinity, on some."""
+    """Yield warnings about topology keys of rules, if no feasible worker has the label. For required anti-affinity, one
+    worker without the label is enough.
+    """
     # A label of the workers with one value per physical machine, "" without one.
     proposed_label = find_location_label_key(context.nodes, attrgetter("machine"))
     # Every topology key of a spec with its use, each pair once.

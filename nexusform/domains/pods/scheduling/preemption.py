@@ -270,8 +270,8 @@ def find_drain_obstacles(
     single_replicas = [key for key in sorted(drained_workloads) if running_counts[key] == 1]
     blocking_names: list[str] = []
     protected_workloads: set[str] = set()
-    for budget, evictions in list_applied_budgets(budgets, drained_pods, existing_pods):
-        if evictions <= 0:
+    for budget, allowed_evictions in list_applied_budgets(budgets, drained_pods, existing_pods):
+        if allowed_evictions <= 0:
             blocking_names.append(f"{budget.namespace}/{budget.name}")
         workloads = {pod.workload for pod in select_covered_pods(budget, existing_pods)}
         if len(workloads) != 1:

@@ -190,7 +190,7 @@ class SchedulingSession:
         return bool(pods)
 
     def place_pod(self, spec: PodSpec, workload: str, number: int) -> PodVerdict:
-        """Choose the node of a pod, start it there, and return its verdict."""
+        """Choose the node of the pod `number` of a workload, start it there, and return its verdict."""
         group = self.cache.get_group(spec)
         failed_version, failure = self._failures.get(id(group), _NO_FAILURE)
         # Until the cluster changes, pods of an equal spec fail alike. But an observer is called for every pod.
@@ -312,7 +312,7 @@ class SchedulingSession:
         return ""
 
     def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> PodVerdict:
-        """Place a DaemonSet's pod on its only possible node, evicting others if needed; else return why not there."""
+        """Place a DaemonSet's pod on its only possible node, by evictions if needed. Return its verdict."""
         self._release_nominated_node(workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:

@@ -166,7 +166,7 @@ class _PodReplacement(Struct, frozen=True):
             waiting_numbers = state.list_unscheduled()
             for number in waiting_numbers:  # try again, as old pods were deleted
                 self._place_pod(number)
-            added_count = sum(bool(state.new_verdicts[number].node) for number in waiting_numbers)
+            added_count = len([number for number in waiting_numbers if state.new_verdicts[number].node])
             # Create the next new pods within max surge and quotas.
             maximum = self.workload.replicas + self.workload.max_surge
             state.uncreated = 0
@@ -313,15 +313,15 @@ class TemplateRollout:
         return has_former_pods and not self._progress.workload.is_paused
 
     def start(self) -> None:
-        """Begin the rollout before the pods of the current template are placed. Scale the ReplicaSets of former
-        templates, delete their non-running pods within max unavailable, and place their remaining Pending pods.
+        """Begin the rollout, before the pods of the current template are placed. Scale the ReplicaSets of former
+        templates, and delete their non-running pods within max unavailable. Then try to place their Pending pods.
         """
         progress = self._progress
         # Numbers of pods counted by quotas already: all pods to place, before some of them get a former template.
         counted_numbers = set(list_numbers([*progress.pods_to_place, *progress.pending_outdated_pods]))
         new_specs = extract_scaled_outdated_pods(progress)
         self._delete_unhealthy_former_pods(new_specs)
-        for _ in counted_numbers.intersection(self._spare_numbers):  # not created by now
+        for _ in counted_numbers.intersection(self._spare_numbers):  # new pods counted, but deleted at once
             self._quota_usage.remove(progress.workload.pod)  # counted again once a pod with the number is created
         pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
         for number, spec in new_specs.items():
@@ -358,7 +358,10 @@ class TemplateRollout:
             key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
         removed_numbers = [*old_set_numbers, *list_numbers(pending_pods), *new_set_numbers][:deletable_count]
-        self._spare_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
+        self._spare_numbers = []
+        for number in removed_numbers:
+            if new_specs.pop(number, None) is not None:
+                self._spare_numbers.append(number)
         for pod in list(progress.pending_outdated_pods):
             if pod.number not in removed_numbers:
                 continue
@@ -580,7 +583,7 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
     requested_pods, progress.pods_to_place = progress.pods_to_place, []
     for pod in requested_pods:
         if pod.was_pending or pod.number <= first_blocked or pod.number not in waiting_numbers:
-            progress.pods_to_place.append(pod)
+            progress.pods_to_place.append(pod)  # it exists, is the first missing pod or before it, or has a node
             continue
         outcome = progress.outcomes.pop(pod.number)
         progress.deferred += 1

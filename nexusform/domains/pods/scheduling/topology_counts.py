@@ -113,7 +113,7 @@ class TopologyCounts:
         # Pods selected by all terms of required affinity: each counts once per term with a domain of its node.
         self.affinity_matches = 0
         self.matches_itself = bool(spec.affinity) and self._is_selected_by_affinity(group)
-        self.anti_affinity = list(map(self._count_selected_pods, spec.anti_affinity))  # by one term each
+        self.anti_affinity = list(map(self._count_selected_pods, spec.anti_affinity))  # a counter for each term
         self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
         self.preferred_affinity: list[DomainCounter] = []  # points for preferences of this pod and of existing ones
         if spec.affinity:
@@ -220,26 +220,25 @@ class TopologyCounts:
     def _find_eligible_nodes(
         self, constraint: SpreadConstraint, required_keys: tuple[str, ...]
     ) -> tuple[list[bool], frozenset[int]]:
-        """Return whether each node counts for a constraint (by index), and the domains of the nodes counted. A soft
-        constraint over the host name counts every node as a domain of its own. Constraints that read equal facts of the
-        pod share one cached result.
+        """Return whether each node counts for a constraint (by index), and the domains of the counted nodes. The result
+        is cached: equal constraints of pods with equal node selection and tolerations share it.
         """
         spec, cache = self.group.spec, self.cache
-        # Points over hostname are about each node alone, so every node counts.
+        # Points over the host name are about each node alone: every node counts, as a domain of its own.
         is_per_node = not constraint.is_hard and constraint.topology_key == HOSTNAME
         affinity = (spec.node_selector, spec.node_terms) if constraint.honor_affinity else None
         tolerations = spec.tolerations if constraint.honor_taints else None
         key = (constraint.topology_key, required_keys, is_per_node, affinity, tolerations)  # all facts read here
-        found = cache.eligible_nodes.get(key)
-        if found is None:
+        result = cache.eligible_nodes.get(key)
+        if result is None:
             topology = cache.get_topology(constraint.topology_key)
             domain_by_node = topology.node_domains if is_per_node else topology.domain_by_node
             eligible_nodes = [
                 is_per_node or _is_node_eligible(constraint, spec, node, required_keys) for node in cache.nodes
             ]
             domains = set(compress(domain_by_node, eligible_nodes))
-            found = cache.eligible_nodes[key] = (eligible_nodes, frozenset(domains - {-1}))  # -1: no domain
-        return found
+            result = cache.eligible_nodes[key] = (eligible_nodes, frozenset(domains - {-1}))  # -1: no domain
+        return result
 
     def has_spread_score(self, node: int) -> bool:
         """Return whether a node gets spreading points. It needs all keys of the pod's own soft constraints, if any."""

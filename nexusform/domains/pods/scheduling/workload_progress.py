@@ -267,7 +267,7 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
 
 
 def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> WorkloadForecast:
-    """Return the final forecast of a workload with the range of possible pods. `nodes` are all nodes by name."""
+    """Return the final forecast of a workload, with the minimum and maximum of placeable pods. `nodes` is by name."""
     workload = progress.workload
     kept_pods = (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)
     node_names = [pod.node for pod in kept_pods] + [outcome.node for outcome in progress.outcomes.values()]
@@ -318,7 +318,7 @@ class _TemplatePods(Struct, frozen=True):
 
 
 def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
-    """Return the pods of each ReplicaSet of a scaled Deployment with their target number, in proportion to the present.
+    """Return the pods of each ReplicaSet of a scaled Deployment, with the target number in proportion to these pods.
 
     The result is empty if nothing is scaled: the Deployment keeps its size, has all its pods, or has one ReplicaSet.
     Source: kubernetes pkg/controller/deployment/sync.go, util/deployment_util.go (GetReplicaSetProportion).

@@ -70,7 +70,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
-    """Return the nodes and pods of the files, and their problems; no values if a problem is an error."""
+    """Read the nodes and pods of the files or the directory. Return no attributes if a problem is an error."""
     from nexusform.domains.pods.importers.kubectl_snapshot import (
         find_missing_kinds,
         parse_kubectl_files,
@@ -81,6 +81,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     argument = ("directory",) if attributes.get("directory") else ("files",)
     source = _read_kubectl_files(attributes, context)
     reading = parse_kubectl_files(source.contents)
+    # Files do not name the kinds read, so kinds without an object may be unread.
     reading.unread_kinds = reading.list_unlisted_kinds() if argument == ("files",) else list(source.unread_kinds)
     # A truncated file explains all other problems, so it is first.
     findings = sorted(reading.findings, key=lambda finding: finding.id != "truncated-file")
