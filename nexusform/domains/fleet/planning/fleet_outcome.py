@@ -259,6 +259,7 @@ def _build_warning(
 
 def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about the first selector rejected by the hub, or else about every selector without a match."""
+    # Selectors come from blocks, else from the text of a manifest: a warning points there.
     in_blocks = bool(get_value_at_path(placement.spec.instance.config, "resource_selector"))
     selectors = placement.spec.configuration.selectors
     paths = [("resource_selector", number) if in_blocks else ("manifest",) for number in range(len(selectors))]

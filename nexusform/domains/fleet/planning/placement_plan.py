@@ -69,7 +69,9 @@ class SchedulingResult(Struct, frozen=True):
     def append_scheduling_cycles(
         self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
-        """Return the result extended by a chain of cycles. Record its bindings at the `start` if it picks any."""
+        """Return this result extended by further cycles. `start` are the bindings before them: if the cycles pick a
+        cluster, these and the members are the new `cycle_start`.
+        """
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
         for change in result.changes:
             trigger = find_change_trigger(change, triggers)

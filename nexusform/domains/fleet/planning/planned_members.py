@@ -83,7 +83,8 @@ def build_members(
         measured_cluster = None if is_managed_on_hub else cluster
         requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory
         planned = build_member(configuration, measured_cluster, requests)
-        previous = _find_previous_member(instance, planned, observed if measured_cluster is None else {})
+        reported = observed if measured_cluster is None else {}  # measured members are not compared with the report
+        previous = _find_previous_member(instance, planned, reported)
         members[configuration.name] = FleetMemberState(
             address=instance.address,
             configuration=configuration,

@@ -145,7 +145,8 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
     Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
     with_selected = (selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED)
-    content_namespace = placement.namespace or next(with_selected, "")  # of the selected objects ("": cluster scope)
+    # Selectors of namespaced objects apply in this namespace; "" if there are none (cluster scope only).
+    content_namespace = placement.namespace or next(with_selected, "")
     selected_keys: set[ObjectKey] = set()
     for number, selector in enumerate(placement.selectors):
         is_namespace = selector.is_namespace and not placement.namespace
@@ -155,9 +156,8 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
                 f"invalid clusterRresourcePlacement {placement.key}: namespace {selector.name} is not "
                 "allowed to propagate"
             )
-            return ResourceSelectorProblem(
-                number, text, "A placement cannot select the namespaces default, kube-* and fleet-*."
-            )
+            advice = "A placement cannot select the namespaces default, kube-* and fleet-*."
+            return ResourceSelectorProblem(number, text, advice)
         manifests = hub.unique_index.select_objects(selector, {placement.namespace, content_namespace})
         if includes_content:
             manifests += hub.unique_index.list_namespaced(collect_namespace_names(manifests))
@@ -169,9 +169,8 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
                     f"Namespace:{manifest.namespace} Envelope:<nil>}}"
                 )
                 text = f"found duplicate resource {identifier}"
-                return ResourceSelectorProblem(
-                    number, text, f"{manifest.title}: an earlier selector already selects it; select it only once."
-                )
+                advice = f"{manifest.title}: an earlier selector already selects it; select it only once."
+                return ResourceSelectorProblem(number, text, advice)
             selected_keys.add(manifest.identity)
     return None
 

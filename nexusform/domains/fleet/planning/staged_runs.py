@@ -77,7 +77,7 @@ def _execute_staged_run(
     yield from _warn_skipped_stages(instance, context)
     yield from _warn_pruned_snapshot(instance, run, placement)
     yield from _warn_delete_only_run(instance, context)
-    _lock_resources_of_run(placement, context)
+    _lock_resources_of_run(placement, context)  # later overrides do not change a started run
     failures = _find_failed_clusters_of_run(placement, context)
     progress = simulate_staged_run(
         context.plan,
@@ -234,20 +234,21 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 
 
 def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
-    """Return the clusters of a run with failing resources, each with the cause. An override may fail on any of them. An
-    apply counts only on unfinished clusters: as configured there, or as reported by the hub for the run's snapshot.
+    """Return the clusters of a run with failing resources, each with the cause.
+
+    Overrides may fail on all clusters of the run. A failing apply counts only on clusters not updated by the run yet.
     """
     failures: dict[str, str] = {}
     if not placement.spec.configuration.is_report_only:  # else nothing is applied
         observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
-        reported = {
+        reported = {  # failures on the hub are of this run only if the binding has its snapshot
             binding.cluster
             for binding in placement.spec.prior_bindings
             if binding.resource_snapshot == context.snapshot.index
             and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
         }
         unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
-        failing = unfinished & (reported | placement.selection.clusters.failing)
+        failing = unfinished & (reported | placement.selection.clusters.failing)  # the latter as configured
         failures = dict.fromkeys(failing, "applying the resources fails")
     for cluster in context.plan.updated_clusters:
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
