@@ -135,9 +135,8 @@ class ApplyRecorder:
             remaining = self._draft.build_unfinished_apply()
             kept_records = self.list_open_intents()
             kept_records += remaining.replace_serial(state.serial + 1).build_records() if remaining else []
-            self._backend.write_checkpoint(
-                state_codec.encode_state(state), [encode_journal_record(record) for record in kept_records]
-            )
+            kept_lines = [encode_journal_record(record) for record in kept_records]
+            self._backend.write_checkpoint(state_codec.encode_state(state), kept_lines)
             next_serial = ApplyStart(
                 state.lineage, state.serial + 1, state.nexusform_version, state.catalogue, providers=state.providers
             )

@@ -93,7 +93,9 @@ class Reality:
         self._wait_until_durable(number)
 
     def _wait_until_durable(self, number: int) -> None:
-        """Wait until the change with the number `number` is on disk; the first caller writes the changes of all."""
+        """Wait until the change `number` is on disk; the first caller writes the changes of all. Raises ProviderProblem
+        if the change could not be written: then it is undone.
+        """
         with self._flushing:
             if number in self._failures:
                 raise self._failures.pop(number)
@@ -102,8 +104,8 @@ class Reality:
             with self._lock:
                 batch, self._pending = self._pending, []
                 try:
-                    is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
                     # A small file is simply written again; the log of an earlier run must be merged first.
+                    is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
                     needs_rewrite = is_small or self._has_leftover_log
                     if needs_rewrite:
                         self._rewrite_file()

@@ -160,7 +160,8 @@ def decode_state(
             )
             return None, [build_error("state-is-not-valid-json", detail, span)]
         state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
-        is_ours = state is not None or problems[0].id == object_codec.INVALID  # else foreign, or of a newer version
+        # Without a state, INVALID means a wrong part. Other errors mean a foreign file or a newer version.
+        is_ours = state is not None or problems[0].id == object_codec.INVALID
         duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
     if not duplicate_keys:
         return state, problems
@@ -326,17 +327,18 @@ class _StateReader:
             self._add_object(address, instance, (*instances_path, index))
 
     def _add_object(self, address: Address, entry: dict[str, Any], path: Path) -> None:
-        """Add a current or deposed object; report invalid attributes and duplicates."""
+        """Add an object of an address: deposed if the entry has a key for it, else current. Report invalid attributes
+        and duplicates.
+        """
         object_state = object_codec.parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None:
             for problem in validate_attributes(schema, object_state.attributes):
-                self.problems.append(
-                    object_codec.build_invalid_member_problem((*path, "attributes", *problem.path), problem.detail)
-                )
+                location = (*path, "attributes", *problem.path)
+                self.problems.append(object_codec.build_invalid_member_problem(location, problem.detail))
         self._highest = max(self._highest, object_state.creation)
         key = entry.get("deposed")
-        if key is None:
+        if key is None:  # the current object
             if address in self._objects:
                 self.problems.append(object_codec.build_invalid_member_problem(path, f"Duplicate object at {address}."))
             self._objects[address] = object_state
@@ -385,8 +387,7 @@ def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState
         problems.append(object_codec.build_invalid_member_problem((*path, "value", *problem.path), message))
         return None
     except (ValueError, OverflowError, RecursionError):
-        problems.append(
-            object_codec.build_invalid_member_problem((*path, "value"), "The value is not of the output's type.")
-        )
+        message = "The value is not of the output's type."
+        problems.append(object_codec.build_invalid_member_problem((*path, "value"), message))
         return None
     return OutputState(entry["value"], output_type, entry.get("sensitive", False))

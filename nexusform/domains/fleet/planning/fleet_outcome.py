@@ -241,10 +241,8 @@ def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
         summary = f"the status lists {format_list(deleted, 4)}, but no binding exists there"
         yield _build_warning(placement, "binding-deleted", text, summary=summary)
     if removed:
-        text = (
-            f"{placement.key} was predicted on {format_list(removed, 4)}, but the hub does not have "
-            "it there. The plan starts from the bindings of the hub."
-        )
+        difference = f"{placement.key} was predicted on {format_list(removed, 4)}, but the hub does not have it there"
+        text = f"{difference}. The plan starts from the bindings of the hub."
         summary = f"predicted on {format_list(removed, 4)}, but missing on the hub"
         yield _build_warning(placement, "missing-on-hub", text, summary=summary)
 
@@ -273,10 +271,8 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
         yield _build_warning(placement, "invalid-resource-selectors", text, path, summary=summary)
         return  # the hub selects nothing at all
     for number in placement.selection.empty_selectors:
-        text = (
-            f"{selectors[number].title} selects nothing. No fleet_hub_manifest adds such an object, "
-            "or its kind is never selected. Select an existing object, or add it."
-        )
+        cause = "No fleet_hub_manifest adds such an object, or its kind is never selected."
+        text = f"{selectors[number].title} selects nothing. {cause} Select an existing object, or add it."
         summary = f"no fleet_hub_manifest adds {selectors[number].title}, or it is never selected"
         yield _build_warning(placement, "empty-resource-selection", text, paths[number], summary=summary)
 

@@ -154,10 +154,8 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
             # The first override with the selector owns it.
             owner = owners.setdefault((override.namespace, selector), override.name)
             if owner != override.name:
-                text = (
-                    f"invalid resource selector {selector.title}: the resource has been selected by both "
-                    f"{override.name} and {owner}, which is not supported"
-                )
+                reason = f"the resource has been selected by both {override.name} and {owner}, which is not supported"
+                text = f"invalid resource selector {selector.title}: {reason}"
                 conflicts.setdefault(position, []).append((i, text))
     return conflicts
 

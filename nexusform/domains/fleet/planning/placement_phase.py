@@ -324,14 +324,12 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
             continue
         outcome, rollout = placement.project_rollout(), placement.rollout
         placement.bindings = outcome.bindings
-        clusters = rollout.clusters | outcome.reached_clusters
-        placement.rollout = replace(
-            rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=outcome.blocked_clusters
-        )
+        clusters, blocked_clusters = rollout.clusters | outcome.reached_clusters, outcome.blocked_clusters
+        placement.rollout = replace(rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=blocked_clusters)
         timeline = build_rolling_timeline(placement)
         if timeline is not None:
             placement.rollout = replace(placement.rollout, timelines=(*rollout.timelines, timeline))
-        departed, blocked = split_clusters(outcome.blocked_clusters, placement.departed_clusters)
+        departed, blocked = split_clusters(blocked_clusters, placement.departed_clusters)
         if departed:  # left the fleet
             yield from _warn_bindings_of_departed_members(placement, departed)
         if blocked:

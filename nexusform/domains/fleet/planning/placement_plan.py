@@ -300,10 +300,8 @@ class PlacementPlan(Struct):
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, binding.cluster)
         if not resources.conflicting_objects or rendered is None:
             return manifests
-        rendered_objects = expand_envelopes(rendered.manifests)
-        conflicting = [
-            manifest for manifest in rendered_objects if get_object_identity(manifest) in resources.conflicting_objects
-        ]
+        objects = expand_envelopes(rendered.manifests)
+        conflicting = [item for item in objects if get_object_identity(item) in resources.conflicting_objects]
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
@@ -329,9 +327,8 @@ class PlacementPlan(Struct):
             return RolloutProjection(waves=(), bindings=self.bindings)
         if self._projection is None or self._projection[0] is not self.bindings:  # (bindings, projection)
             configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
-            target = compute_rollout_target(
-                configuration.effective_policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
-            )
+            number = self.spec.policy_snapshot.number_of_clusters
+            target = compute_rollout_target(configuration.effective_policy, number, self.bindings)
             # Clusters waiting to be ready count as available, since they will be; departed ones never are.
             readiness = Readiness(
                 unready_clusters=self.departed_clusters,

@@ -68,9 +68,8 @@ class HubIndex:
         """
         group, kind = selector.group, selector.kind
         if selector.name:
-            named = [
-                self._positions_by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces
-            ]
+            by_key = self._positions_by_key
+            named = [by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces]
             return self._get_objects_at_positions(named)
         positions = [self._positions_by_kind.get((group, kind, namespace), ()) for namespace in namespaces]
         objects_of_kind = self._get_objects_at_positions(positions)
@@ -78,9 +77,8 @@ class HubIndex:
 
     def list_namespaced(self, namespaces: Collection[str]) -> list[Manifest]:
         """Return all objects in these namespaces, in the hub's order."""
-        return self._get_objects_at_positions(
-            [self._positions_by_namespace.get(namespace, ()) for namespace in namespaces]
-        )
+        positions = [self._positions_by_namespace.get(namespace, ()) for namespace in namespaces]
+        return self._get_objects_at_positions(positions)
 
     def _get_objects_at_positions(self, lists: Sequence[Sequence[int]]) -> list[Manifest]:
         """Return the objects at these positions (several ascending lists), each once and in the hub's order."""

@@ -294,10 +294,8 @@ def _build_run_context(
     if snapshot is None:
         numbers = ", ".join(str(existing.index) for existing in placement.snapshot_store.snapshots)
         listing = f"Existing snapshots: {numbers}." if numbers else "No snapshot exists yet."
-        text = (
-            f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`. {listing} "
-            "A run without resource_snapshot_index selects one at its start."
-        )
+        advice = "A run without resource_snapshot_index selects one at its start."
+        text = f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`. {listing} {advice}"
         return Problem((), "blocked-staged-run", text, Severity.WARNING)
     overrides, positions_by_cluster = record.overrides, record.picked  # positions in `overrides`
     if overrides is None or positions_by_cluster is None:  # not fixed by an earlier plan or the hub

@@ -327,9 +327,8 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
         origin = format_location_text(row.source) if row.source else ""
         target = format_location_text(row.target) if row.target else ""
         lines.append((row.object, row.pool, action, origin, target, row.trigger))
-    return build_section(
-        "pods", title, _render_limit_note(len(rows)), build_table("Pods and their nodes", heads, lines, is_firm=True)
-    )
+    table = build_table("Pods and their nodes", heads, lines, is_firm=True)
+    return build_section("pods", title, _render_limit_note(len(rows)), table)
 
 
 # Effects that the action alone would report as placed, moved or kept.

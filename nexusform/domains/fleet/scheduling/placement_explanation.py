@@ -163,9 +163,10 @@ def explain(
     ranked = list(ranking.iterate_best_first(filter_result.eligible))
     last_picks = replay.batches[-1] if replay.has_final_picks else ()  # of the last cycle
     picked = [scored for scored in ranked if member_list.members[scored.position].name in last_picks]
-    ranks: _RankTable = {}  # rank, and difference to the last picked cluster
+    last_pick = picked[-1] if picked else None  # the pick with the lowest rank
+    ranks: _RankTable = {}  # (rank, margin to the last pick) by cluster
     for rank, scored in enumerate(ranked, 1):
-        margin = _compute_margin(scored, picked[-1], binding_table.masks) if picked else None
+        margin = _compute_margin(scored, last_pick, binding_table.masks) if last_pick is not None else None
         ranks[member_list.members[scored.position].name] = (rank, margin)
     rows = _explain_members(request, binding_table, ranks, replay)
     return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
@@ -343,11 +344,11 @@ def _explain_aborted_cycle(
 def _explain_pick_fixed_placement(
     request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
 ) -> PlacementExplanation:
-    """Explain a PickFixed: the scheduler's decision on each listed cluster, and all others as not named."""
+    """Explain a PickFixed placement: the scheduler's decision on each named cluster, and why others are not picked."""
     cycle_result = scheduling_cycle.run_scheduling_cycles(
         binding_table.by_cluster.values(), binding_table.member_list, request.policy, snapshot, is_single=True
     )
-    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()  # None without names
+    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()  # no status without names
     decisions_by_cluster = {decision.cluster: decision for decision in decisions_made}
     positions = binding_table.member_list.positions
     unknown_names = sorted(set(request.policy.cluster_names) - positions.keys())
@@ -361,9 +362,10 @@ def _explain_pick_fixed_placement(
             rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
         elif decision.is_selected:
             is_bound, reason = name in bound, decision.reason
-            rows.append(ClusterExplanation(name, binding, not is_bound, reported_reason=reason, is_bound=is_bound))
+            row = ClusterExplanation(name, binding, is_picked=not is_bound, reported_reason=reason, is_bound=is_bound)
+            rows.append(row)
         else:
-            rule = "cluster_eligibility" if name in positions else "cluster_names"  # ineligible, or not in the fleet
+            rule = "cluster_eligibility" if name in positions else "cluster_names"  # the latter: not in the fleet
             rejections = (Rejection(name, rule, decision.reason),)
             rows.append(ClusterExplanation(name, binding, False, rejections, reported_reason=decision.reason))
     return PlacementExplanation(request.policy, snapshot, len(request.policy.cluster_names), tuple(rows))

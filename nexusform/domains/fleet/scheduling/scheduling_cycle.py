@@ -3,7 +3,7 @@ never added: topology spread, affinity, an obsolete binding, the LARGER name. So
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice, takewhile
+from itertools import islice, takewhile
 
 from msgspec import Struct
 
@@ -359,8 +359,8 @@ def _bind_picked_clusters(
         updated.get(action, created).append(binding_table.get_binding(pick.position))  # CREATED is not in `updated`
     for position in iterate_ascending(binding_table.obsolete & ~targets):
         binding_table.release_member(position, ChangeCause.POLICY)
-    updated_bindings = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in updated.values())
-    return (*created, *updated_bindings)
+    repointed, recovered = (sorted(group, key=lambda binding: binding.cluster) for group in updated.values())
+    return (*created, *repointed, *recovered)
 
 
 def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding, ...]:
