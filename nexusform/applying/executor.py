@@ -218,11 +218,7 @@ class _PlanExecution:
                     self._handle_provider_call_progress(message)
                 else:
                     self._process_completed_call(message)
-            current_time, interval = self._read_current_time(), self._compute_report_interval()
-            for step, timing in self._timings.items():
-                if current_time - timing.last_report >= interval:
-                    timing.last_report = current_time
-                    self._listener.report_step_progress(self._build_step_event(self._steps[step]))
+            self._report_running_steps()
         self._workers.close()
         self._skip_remaining_steps()
         self._report_ended_steps()
@@ -240,6 +236,14 @@ class _PlanExecution:
             predictions=tuple(self._predictions),
             problem=self._problem,
         )
+
+    def _report_running_steps(self) -> None:
+        """Report each running step without a report during the last interval."""
+        current_time, interval = self._read_current_time(), self._compute_report_interval()
+        for step, timing in self._timings.items():
+            if current_time - timing.last_report >= interval:
+                timing.last_report = current_time
+                self._listener.report_step_progress(self._build_step_event(self._steps[step]))
 
     def _collect_startable_calls(self) -> list[ProviderCall]:
         """Return the calls to start, after recording each as an intent. Steps without a call end here: gates (for the

@@ -253,9 +253,8 @@ def _get_named_entry(
 ) -> Mapping[str, Any]:
     """Return an entry. Raises KubeconfigProblem without it; `origin` is part of its text: " of the context a"."""
     if name not in entries:
-        raise KubeconfigProblem(
-            f'{source} cannot be used: no {kind} "{name}"{origin}. Existing: {_format_names(entries)}.'
-        )
+        existing = _format_names(entries)
+        raise KubeconfigProblem(f'{source} cannot be used: no {kind} "{name}"{origin}. Existing: {existing}.')
     return entries[name]
 
 

@@ -179,9 +179,8 @@ class Reality:
     def _reject_concurrent_file_change(self) -> None:
         """Raise a ProviderProblem if another process wrote since the last read: its changes would be lost."""
         if self._known_marks != self._read_file_identities():
-            raise ProviderProblem(
-                f"Another process changed the reality file {self._path} during this run. It was not overwritten."
-            )
+            event = f"Another process changed the reality file {self._path} during this run."
+            raise ProviderProblem(f"{event} It was not overwritten.")
 
     def _read_file_identities(self) -> _Marks:
         return _read_file_identity(self._path), _read_file_identity(self._log_path)
@@ -265,9 +264,8 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
                     "creation (a whole number) and attributes (an object)."
                 )
         if key in objects:
-            raise ProviderProblem(
-                f"The reality file {path}: entry {position} repeats {key.type} {key.id}, creation {key.creation}."
-            )
+            repeated = f"{key.type} {key.id}, creation {key.creation}"
+            raise ProviderProblem(f"The reality file {path}: entry {position} repeats {repeated}.")
         objects[key] = attributes
     return objects
 

@@ -155,9 +155,8 @@ def decode_state(
             span = CharacterPositions(name, text).build_span(offset, min(offset + 1, len(text)))
             position = f"line {span.start.line}, column {span.start.column}"
             truncation_hint = " It looks cut off there." if offset >= len(text.rstrip()) else ""
-            detail = (
-                f"{name} is not valid JSON: {problem.message}, at {position}.{truncation_hint} {_format_remedy(name)}"
-            )
+            mistake = f"{problem.message}, at {position}.{truncation_hint}"
+            detail = f"{name} is not valid JSON: {mistake} {_format_remedy(name)}"
             return None, [build_error("state-is-not-valid-json", detail, span)]
         state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
         # Without a state, INVALID means a wrong part. Other errors mean a foreign file or a newer version.
@@ -166,10 +165,8 @@ def decode_state(
     if not duplicate_keys:
         return state, problems
     key_list = ", ".join(f'"{key}"' for key in duplicate_keys)
-    detail = (
-        f"{name} contains duplicate keys in one object: {key_list}. Remove one of each, or restore an "
-        "earlier state (`nexusform state history`)."
-    )
+    remedy = "Remove one of each, or restore an earlier state (`nexusform state history`)."
+    detail = f"{name} contains duplicate keys in one object: {key_list}. {remedy}"
     return None, [build_error("inconsistent-state", detail), *problems]
 
 
@@ -197,10 +194,8 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
     if not object_codec.is_object(document):
         return _build_foreign_document_error(name, "It holds no JSON object.")
     if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
-        reason = (
-            "It is a state of Terraform or OpenTofu. nexusform has its own state format; give nexusform another path."
-        )
-        return _build_foreign_document_error(name, reason)
+        remedy = "nexusform has its own state format; give nexusform another path."
+        return _build_foreign_document_error(name, f"It is a state of Terraform or OpenTofu. {remedy}")
     if document.get("format") != FORMAT:
         format_name = document.get("format")
         format_text = f'Its "format" is "{format_name}"' if object_codec.is_text(format_name) else 'It has no "format"'

@@ -269,8 +269,9 @@ def _format_misplaced_message(envelope: Manifest, key: str, namespace: str, name
 def _apply_object_overrides(
     manifest: Manifest, overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str], changes: list[Any]
 ) -> Manifest | None:
-    """Return an object after the overrides for a cluster, None if one deletes it. Append each operation to `changes`
-    as (identity, operation, path, value). Raises PatchError, with the hub's message.
+    """Return an object after the overrides for a cluster, None if one deletes it. Append each operation to `changes` as
+    a flat list: the parts of the object's identity, the operation, path and value. Raises PatchError, with the hub's
+    message.
     """
     key = get_object_identity(manifest)
     body: Any = manifest.body

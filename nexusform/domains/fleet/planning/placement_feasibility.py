@@ -317,6 +317,7 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
                 values |= {"placement_type": PlacementType.PICK_FIXED.value, "number_of_clusters": None}
                 text += ' and placement_type = "PickFixed", without number_of_clusters'
             edits = [ArgumentAdjustment(row.placement, ("policy", name), value) for name, value in values.items()]
+            # The edits remove the binding to the row's cluster, and the new one must run.
             solves, runs = frozenset({(row.placement, row.cluster)}), frozenset({(row.placement, cluster)})
             change = {"cluster": cluster, "cluster_names": names}
             yield ProposedFix("cluster", text, tuple(edits), solves=solves, runs=runs, change=change)

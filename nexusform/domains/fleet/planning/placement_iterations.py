@@ -200,18 +200,9 @@ def _plan_until_stable(
         has_changed = False
         for number, placement in enumerate(placements, 1):
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
-            if placement.is_left_unchanged:
-                continue
-            changes = changes_of.get(placement.address, ())
-            # A scheduled binding without a member may be from a time when the placement was not planned.
-            scheduled = collect_clusters(select_scheduled_bindings(placement.bindings))
-            is_queued = bool(changes) or not scheduled <= member_list.positions.keys()
-            is_edited = has_edits and placement.needs_scheduling
-            if has_edits and not is_queued and not is_edited:
-                # Members rejected for obsolete reasons: an observed hub picks them at its next cycle anyway.
-                changes = find_stale_members(placement, member_list)
-            if is_queued or is_edited or changes:
-                has_changed |= _run_scheduling_cycles_of_placement(placement, member_list, changes)
+            if not placement.is_left_unchanged:
+                changes = changes_of.get(placement.address, ())
+                has_changed |= _schedule_if_queued(placement, member_list, changes, has_edits=has_edits)
         has_edits = False  # edits queue placements once
         update_pod_predictions(placements, members, pods, iterations)
         if not has_changed:
@@ -221,6 +212,24 @@ def _plan_until_stable(
             break
         member_list = MemberList(list_planned_members(members))
     return replace(iterations, member_list=member_list)
+
+
+def _schedule_if_queued(
+    placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...], *, has_edits: bool
+) -> bool:
+    """Schedule a placement if a reason queues it; return True if bindings changed. `changes` are the member changes
+    queuing it. For the other reasons and `has_edits`, see `_plan_until_stable`.
+    """
+    # A scheduled binding without a member may be from a time when the placement was not planned.
+    scheduled = collect_clusters(select_scheduled_bindings(placement.bindings))
+    is_queued = bool(changes) or not scheduled <= member_list.positions.keys()
+    is_edited = has_edits and placement.needs_scheduling
+    if has_edits and not is_queued and not is_edited:
+        # Members rejected for obsolete reasons: an observed hub picks them at its next cycle anyway.
+        changes = find_stale_members(placement, member_list)
+    if not (is_queued or is_edited or changes):
+        return False
+    return _run_scheduling_cycles_of_placement(placement, member_list, changes)
 
 
 def _run_scheduling_cycles_of_placement(

@@ -152,8 +152,8 @@ class PlannedHub(Struct, dict=True):
         return budgets
 
     def add_instance(self, instance: Instance) -> None:
-        """Add the planned object of an instance to the objects of its kind. Evictions to be executed by this plan are
-        added only if new or pending on the hub, approval requests only if approved. Report changed immutable fields.
+        """Add the planned object of an instance to the objects of its kind, and report changed immutable fields. Only
+        evictions to be executed (new, or pending on the hub) and approved approval requests are added.
         """
         assert instance.planned is not None
         fleet_object = build_object(instance, instance.planned)

@@ -92,19 +92,21 @@ def _execute_staged_run(
     finished_clusters = sorted({*record.done, *chain.from_iterable(updated_groups)} - {*progress.blocking_clusters})
     is_finished = not progress.pending_approval and not progress.blocking_clusters
     instance.private = replace(context.record, done=tuple(finished_clusters), ended=is_finished).build_note()
+    # Record in the placement: all steps as a timeline, the new bindings, and the clusters updated by this plan.
     steps = list_run_steps(context.plan, run.name, frozenset(failures))
     timeline = build_run_timeline(placement, run.name, context.snapshot.index, steps, progress)
-    placement.rollout = replace(placement.rollout, timelines=(*placement.rollout.timelines, timeline))
     placement.bindings = progress.bindings
-    for step in progress.steps:
-        if step.kind is RunStepKind.UPDATE:
-            newly_updated = set(step.clusters) - {*record.done}  # not before this plan
-            run_text = format_run_status_text(run.resource_index, run.name)
-            changed_clusters = _find_changed_clusters(placement, context, newly_updated)
-            rollout = placement.rollout
-            run_by_cluster = {**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)}
-            clusters = rollout.clusters | newly_updated
-            placement.rollout = replace(rollout, clusters=clusters, run_by_cluster=run_by_cluster)
+    updates = [step.clusters for step in progress.steps if step.kind is RunStepKind.UPDATE]
+    newly_updated = set(chain.from_iterable(updates)) - {*record.done}  # not before this plan
+    run_text = format_run_status_text(run.resource_index, run.name)
+    changed_clusters = _find_changed_clusters(placement, context, newly_updated)
+    rollout = placement.rollout
+    placement.rollout = replace(
+        rollout,
+        timelines=(*rollout.timelines, timeline),
+        clusters=rollout.clusters | newly_updated,
+        run_by_cluster={**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)},
+    )
     for problem in _build_blocked_run_problems(progress, failures):
         yield instance.build_diagnostic(problem)
 
@@ -121,10 +123,8 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
         yield Problem((), "stuck-staged-run", text, Severity.WARNING)
     if progress.pending_approval:
         approval = progress.pending_approval
-        text = (
-            f'The run stops before {approval}. To continue, add "{approval}" to its approvals, or add '
-            "an approval request of that name."
-        )
+        advice = f'To continue, add "{approval}" to its approvals, or add an approval request of that name.'
+        text = f"The run stops before {approval}. {advice}"
         yield Problem((), "staged-run-awaiting-approval", text, Severity.WARNING)
 
 

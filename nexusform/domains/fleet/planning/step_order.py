@@ -154,7 +154,7 @@ def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout
             yield from (position for position in evictions if position < changed.position)
             yield from index.find_positions(FleetDisruptionBudget, rollout.placement)
             yield from index.remaining_members
-            yield from rollout.earlier_overrides
+            yield from rollout.earlier_overrides  # without those in a namespace created by this plan
         case FleetPlacement():
             yield from evictions
             yield from rollout.overrides
@@ -423,10 +423,8 @@ def check_step_order(
             needs = find_reachable([awaited.config_address], planning_order.get_direct_dependencies)
             if awaited.config_address != block and block in needs:  # both wait for each other
                 reason, remedy = _explain_awaited_step(address, awaited)
-                text = (
-                    f"{address} must be applied after {awaited}, because {reason}, but {awaited} "
-                    f"depends on {address}. {remedy}"
-                )
+                order_text = f"{address} must be applied after {awaited}, because {reason}"
+                text = f"{order_text}, but {awaited} depends on {address}. {remedy}"
                 yield instances[address].build_diagnostic(Problem((), "step-order-conflict", text))
 
 

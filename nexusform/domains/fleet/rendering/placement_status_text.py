@@ -120,7 +120,7 @@ def _list_describe_rows(content: Mapping[str, Any], level: int) -> Iterator[tupl
         if not re.fullmatch(r"[a-zA-Z]+", key):  # no field name: a label's key
             label = key
         else:
-            words = re.sub(r"(?<!^)(?=[A-Z])", " ", key).split()
+            words = re.sub(r"(?<!^)(?=[A-Z])", " ", key).split()  # camel case: maxSurge is "max" and "Surge"
             label = " ".join(_ACRONYMS.get(word.lower(), word[:1].upper() + word[1:]) for word in words)
         if isinstance(value, Mapping):
             yield level, label, None

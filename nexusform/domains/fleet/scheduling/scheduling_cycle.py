@@ -266,8 +266,9 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
 
 
 def _release_surplus(binding_table: BindingTable, surplus: int) -> tuple[Binding, ...]:
-    """Release obsolete bindings (of earlier policies), then the surplus: scheduled before bound, low scores first.
-    Return the remaining ones, scheduled first. A partly released group stays in release order, as reported by a hub.
+    """Release obsolete bindings (of earlier policies), then as many others as the surplus. Scheduled bindings leave
+    before bound ones, and in each group low scores first. Return the remaining bindings, scheduled first. A partly
+    released group stays in release order, as reported by a hub.
     """
     for position in iterate_ascending(binding_table.obsolete):
         binding_table.release_member(position, ChangeCause.POLICY)
