@@ -208,7 +208,7 @@ def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
                 "The placement exists on the hub but not in state. Import it with an import block (to = "
                 f'{instance.address}, id = "{name}"), or choose another name.'
             )
-        # The first text is "" unless another manager added to a list of the policy.
+        # The first text is for tolerations owned by another manager, and "" for others.
         detail = _explain_foreign_list(spec, previous, change.path) or f"{format_sentence(change.detail)} {remedy}"
         yield instance.build_diagnostic(Problem(path, "change-not-allowed", detail))
 
