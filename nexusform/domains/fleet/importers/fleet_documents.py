@@ -378,7 +378,7 @@ class _FleetObjectReader:
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str:
-        """Return the field of a key in a mapping; "" to ignore the key. A known key is its own field.
+        """Return the field of a key in a mapping; "" to ignore the key. A known key of the version is its own field.
 
         An old key has the field of its new name (a correction). Other keys are reported, and return the field with the
         nearest name if the mapping lacks it: so that field is not reported as missing, too.

@@ -177,7 +177,7 @@ def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | No
 
 
 def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
-    """Read a MemberCluster; `now` is the time of observation."""
+    """Read a MemberCluster; `now` is the time of observation, None if unknown."""
     status = root.get_node("status")
     usage = status.get_node("resourceUsage")
     properties = {name: node.get_node("value") for name, node in status.get_node("properties").list_fields()}

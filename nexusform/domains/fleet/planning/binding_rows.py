@@ -323,8 +323,8 @@ def build_run_timeline(
 def _build_run_steps(
     steps: Sequence[RunStep], updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> Iterator[RolloutStep]:
-    """Yield every step with its start, and each update of clusters with the waits and approvals before it. Groups are
-    numbered within a stage. `updated_clusters` are up to date already.
+    """Yield every step with its start. A step with clusters names the waits and approvals before it. Groups count from
+    1 in each stage. `updated_clusters` are up to date already.
     """
     start_seconds: float = 0
     pending_seconds: float = 0  # the longest wait before the next group: tasks run in parallel

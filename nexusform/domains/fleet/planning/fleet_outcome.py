@@ -263,10 +263,8 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
     paths = [("resource_selector", number) if in_blocks else ("manifest",) for number in range(len(selectors))]
     selector_problem = placement.selection.selector_problem
     if selector_problem is not None:
-        text = (
-            f"{_INVALID_SELECTORS}: {selector_problem.message}. {selector_problem.advice} The hub accepts "
-            "the placement, but selects and schedules nothing."
-        )
+        effect = "The hub accepts the placement, but selects and schedules nothing."
+        text = f"{_INVALID_SELECTORS}: {selector_problem.message}. {selector_problem.advice} {effect}"
         path, summary = paths[selector_problem.selector], selector_problem.message
         yield _build_warning(placement, "invalid-resource-selectors", text, path, summary=summary)
         return  # the hub selects nothing at all
@@ -504,8 +502,5 @@ def _find_ineffective_spread(
         return  # no spread over locations
     locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]  # None without the label
     if None not in locations and len({*locations}) == 1 < len(locations):
-        text = (
-            f"{placement.key} spreads over {_LOCATION}, but all {len(locations)} members are in "
-            f"{locations[0]}. Spread over a label with several values."
-        )
-        yield "spread-over-one-value", text
+        cause = f"{placement.key} spreads over {_LOCATION}, but all {len(locations)} members are in {locations[0]}."
+        yield "spread-over-one-value", f"{cause} Spread over a label with several values."

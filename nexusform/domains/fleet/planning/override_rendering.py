@@ -142,7 +142,7 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
     conflicts: dict[int, list[tuple[int | None, str]]] = {}
     owners: dict[tuple[str, ObjectSelector], str] = {}  # names of overrides by namespace and selector
     counts: Counter[str] = Counter()  # by namespace, "" for cluster overrides
-    # Existing overrides are first, since the hub checks a new one against them.
+    # Existing overrides are first: they have priority over those created by the plan.
     for position, (override, is_new) in sorted(enumerate(overrides), key=lambda item: item[1][1]):
         counts[override.namespace] += 1
         if is_new and counts[override.namespace] > MAX_OVERRIDES:

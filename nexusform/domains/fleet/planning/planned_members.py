@@ -105,10 +105,8 @@ def _build_unknown_cluster_error(instance: Instance, cluster_id: str, clusters: 
     """Build the error for a member on a cluster that is not among the known `clusters` (ids)."""
     names = ", ".join(sorted(clusters)[:8])
     listed = f" Known clusters: {names}." if names else ""
-    text = (
-        f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} Use a '
-        "reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first."
-    )
+    advice = "Use a reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first."
+    text = f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} {advice}'
     return instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",))
 
 

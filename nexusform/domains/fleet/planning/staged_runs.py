@@ -189,10 +189,9 @@ def _warn_skipped_stages(instance: Instance, context: _StagedRunInput) -> Iterat
     stages = context.plan.stages
     names = [stage.name for stage in stages if not stage.clusters and (stage.before or stage.after)]
     if names:
-        text = (
-            f"No cluster matches {select_word_form(len(names), 'stage')} {format_list(names, 4)}. The run "
-            f"skips {select_word_form(len(names), 'it', 'them')} without approvals or waits."
-        )
+        noun, pronoun = select_word_form(len(names), "stage"), select_word_form(len(names), "it", "them")
+        cause = f"No cluster matches {noun} {format_list(names, 4)}."
+        text = f"{cause} The run skips {pronoun} without approvals or waits."
         yield instance.build_diagnostic(Problem((), "skipped-run-stage", text, Severity.WARNING))
 
 

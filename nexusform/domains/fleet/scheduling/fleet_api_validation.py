@@ -104,7 +104,7 @@ def check_policy(policy: Policy) -> list[Problem]:
 def _check_unsupported_fields(policy: Policy) -> list[Problem]:
     """Return the problems of fields unsupported by the placement type, with the texts of the hub's webhook."""
     kind = policy.placement_type
-    pick_all, pick_fixed, pick_n = PlacementType
+    pick_all, pick_fixed, pick_n = PlacementType  # in the order of the enumeration
     suffix = f"for policy type {kind}, only valid for"
     ignored = f"PreferredDuringSchedulingIgnoredDuringExecution will be ignored for policy type {kind}"
     has_affinity = policy.required_terms is not None or bool(policy.preferred_terms)

@@ -163,7 +163,7 @@ def explain(
     ranked = list(ranking.iterate_best_first(filter_result.eligible))
     last_picks = replay.batches[-1] if replay.has_final_picks else ()  # of the last cycle
     picked = [scored for scored in ranked if member_list.members[scored.position].name in last_picks]
-    last_pick = picked[-1] if picked else None  # the pick with the lowest rank
+    last_pick = picked[-1] if picked else None  # the worst of them
     ranks: _RankTable = {}  # (rank, margin to the last pick) by cluster
     for rank, scored in enumerate(ranked, 1):
         margin = _compute_margin(scored, last_pick, binding_table.masks) if last_pick is not None else None
@@ -234,13 +234,14 @@ def _explain_members(
         scores = _compute_scores(request, member_list, masks)
         preferred_terms = request.policy.preferred_terms
     bound_mask_at_start = BindingTable(replay.initial_bindings, member_list, binding_table.policy_snapshot).current
+    # The number of the cycle (from 1) that picked a cluster, by cluster.
+    batch_by_cluster = {name: number for number, picks in enumerate(replay.batches, 1) for name in picks}
     rows: list[ClusterExplanation] = []
     for position, member in enumerate(member_list.members):
         rejections = _list_rejections(request, binding_table, position)
         affinity, spread = scores.get(position, (None, None))
         rank, margin = ranks.get(member.name, (None, None))
-        # The number of the cycle that picked the cluster, from 1; None if none did.
-        batch = next((number for number, picks in enumerate(replay.batches, 1) if member.name in picks), None)
+        batch = batch_by_cluster.get(member.name)  # None: not picked
         is_bound = bool(bound_mask_at_start >> position & 1)  # the bit of this member
         binding = replay.final_bindings.get(member.name) if is_bound or batch else None
         if binding is not None:  # bound or picked: report the recorded scores

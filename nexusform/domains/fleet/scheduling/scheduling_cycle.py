@@ -185,7 +185,7 @@ def run_scheduling_cycles(
     """
     request = PlacementRequest(policy, namespace)
     binding_table = BindingTable(prior, member_list, snapshot.index)
-    step = _PICKERS[request.policy.placement_type]
+    step = _PICKERS[request.policy.placement_type]  # runs one cycle and changes the table
     cycles = 1
     outcome = step(request, binding_table, snapshot)
     while outcome.needs_requeue and not is_single:
