@@ -189,10 +189,9 @@ def _collect_pick_batches(
 ) -> _SchedulingReplay:
     """Run the cycles again, one by one, and collect the clusters picked by each."""
     bindings, batches = initial, []
+    arguments = (member_list, request.policy, snapshot, request.namespace)
     while True:
-        cycle_result = scheduling_cycle.run_scheduling_cycles(
-            bindings, member_list, request.policy, snapshot, request.namespace, is_single=True
-        )
+        cycle_result = scheduling_cycle.run_scheduling_cycles(bindings, *arguments, is_single=True)
         picks = tuple(change.cluster for change in cycle_result.changes if change.cause is ChangeCause.PICKED)
         if picks:
             batches.append(picks)

@@ -288,10 +288,8 @@ def _build_external_condition(
         text = f"{start} different resource snapshot versions are observed across clusters"
     else:  # none at all
         runs = "ClusterStagedUpdateRun" if prefix == CLUSTER_SCOPED else "StagedUpdateRun"
-        text = (
-            f"{start} no resource snapshot name is observed across clusters. To determine rollout status,"
-            f" check the {runs} resources with spec.placementName matching this placement"
-        )
+        advice = f"check the {runs} resources with spec.placementName matching this placement"
+        text = f"{start} no resource snapshot name is observed across clusters. To determine rollout status, {advice}"
     return Condition(f"{prefix}RolloutStarted", UNKNOWN, "RolloutControlledByExternalController", text)
 
 

@@ -137,8 +137,8 @@ def simulate_rollout(
     resource_snapshot: int,
     readiness: Readiness | None = None,
 ) -> RolloutProjection:
-    """Simulate waves until all clusters have the resources of `resource_snapshot`, the latest, or the rollout is
-    blocked. `target` is the base of percentages; without `readiness`, all clusters are ready.
+    """Simulate waves until all clusters have the resources of `resource_snapshot` (the latest), or the rollout is
+    blocked. `target` is the number of clusters to which percentages refer. Without `readiness`, all clusters are ready.
     """
     initial_readiness = readiness or Readiness()
     outdated = set(initial_readiness.outdated_clusters)

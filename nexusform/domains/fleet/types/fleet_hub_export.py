@@ -415,10 +415,9 @@ def _find_export_problems(
     if uncaptured:
         names, count = format_first_items(uncaptured, _MAX_NAMES), len(uncaptured)
         noun, verb = select_word_form(count, "placement"), select_word_form(count, "reports", "report")
-        text = (
-            f"The {noun} {names} {verb} clusters, but no binding of {select_word_form(count, 'it', 'them')} was "
-            f"captured. A plan would pick clusters again. Capture all with: {COMMAND}"
-        )
+        pronoun = select_word_form(count, "it", "them")
+        cause = f"The {noun} {names} {verb} clusters, but no binding of {pronoun} was captured."
+        text = f"{cause} A plan would pick clusters again. Capture all with: {COMMAND}"
         problems.append(Problem(argument, "not-captured", text))
     if managers:
         manager_counts = [f"{name}: {count:,}" for name, count in sorted(Counter(managers.values()).items())]

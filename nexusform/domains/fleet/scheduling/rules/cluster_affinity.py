@@ -70,9 +70,8 @@ def _match_term(
     candidates &= selected_members
     unreadable: dict[int, CycleAbort] = {}
     for requirement in term.property_selector or ():
-        matching, failing = member_list.get_cached(
-            ("meets", requirement), partial(_find_matching_members, requirement, member_list)
-        )
+        find_matching = partial(_find_matching_members, requirement, member_list)
+        matching, failing = member_list.get_cached(("meets", requirement), find_matching)
         unreadable |= {
             position: CycleAbort(members[position].name, message)
             for position, message in failing.items()
