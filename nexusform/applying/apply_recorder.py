@@ -135,9 +135,8 @@ class ApplyRecorder:
             remaining = self._draft.build_unfinished_apply()
             kept_records = self.list_open_intents()
             kept_records += remaining.replace_serial(state.serial + 1).build_records() if remaining else []
-            self._backend.write_checkpoint(
-                state_codec.encode_state(state), [encode_journal_record(record) for record in kept_records]
-            )
+            kept_lines = [encode_journal_record(record) for record in kept_records]
+            self._backend.write_checkpoint(state_codec.encode_state(state), kept_lines)
             next_serial = ApplyStart(
                 state.lineage, state.serial + 1, state.nexusform_version, state.catalogue, providers=state.providers
             )
@@ -221,16 +220,9 @@ def _apply_metadata_change(change: Change, instance: InstanceState | None) -> In
     return replace_current_object(instance, updated) if updated != current else None
 
 
-def recover_step_outcomes(
-    intents: Sequence[OpenStepIntent],
-    providers: Mapping[str, Provider],
-    operations: Mapping[int, str] = MappingProxyType({}),
-) -> list[InstanceOutcome | RunningOperation]:
-    """Return the outcome of every open intent (a step recorded as started, not as ended), in order, as read now. The
-    outcome of an unfinished step is followed by its running operation, taken from `operations` (by step). Raises
-    ProviderProblem if a provider cannot be read: then nothing may be planned.
-    """
-    answers: dict[int, ReadResult] = {}  # by position in `intents`
+def _read_intent_objects(intents: Sequence[OpenStepIntent], providers: Mapping[str, Provider]) -> dict[int, ReadResult]:
+    """Read the object of each intent as it is now, by one call per provider; return it by position in `intents`."""
+    answers: dict[int, ReadResult] = {}
     positions_by_provider: dict[str, list[int]] = {}
     for position, open_intent in enumerate(intents):
         target = open_intent.intent.planned or _get_target_object(open_intent)  # a delete plans no object
@@ -241,6 +233,19 @@ def recover_step_outcomes(
             raise ProviderProblem(f'There is no provider "{name}" to check the result of an interrupted apply.')
         requests = [_build_read_request(intents[position]) for position in positions]
         answers.update(zip(positions, provider.read(requests), strict=True))
+    return answers
+
+
+def recover_step_outcomes(
+    intents: Sequence[OpenStepIntent],
+    providers: Mapping[str, Provider],
+    operations: Mapping[int, str] = MappingProxyType({}),
+) -> list[InstanceOutcome | RunningOperation]:
+    """Return the outcome of every open intent (a step recorded as started, not as ended), in order, as read now. The
+    outcome of an unfinished step is followed by its running operation, taken from `operations` (by step). Raises
+    ProviderProblem if a provider cannot be read: then nothing may be planned.
+    """
+    answers = _read_intent_objects(intents, providers)  # by position in `intents`
     instances: dict[Address, InstanceState | None] = {}
     outcomes: list[InstanceOutcome | RunningOperation] = []
     for position, open_intent in enumerate(intents):

@@ -178,7 +178,7 @@ class _PlanExecution:
         self._listener = listener
         self._options = options
         self._graph = _StepGraph.build_graph(self._steps)
-        self._depth = max(options.parallelism, 1)
+        self._depth = max(options.parallelism, 1)  # running steps allowed now: see _adjust_queue_depth
         # More steps than the parallelism may run, unless they run one by one or a failure stops the rest.
         self._allows_extra_steps = options.parallelism > 1 and not options.fail_fast
         self._operations = recorder.list_operations()
@@ -188,6 +188,7 @@ class _PlanExecution:
         self._timings: dict[int, _StepTiming] = {}  # of running steps, by id
         self._end_events: dict[int, StepEvent] = {}  # by step id
         self._unreported: list[StepEvent] = []  # end events, reported once the journal is on disk
+        # Their providers wait until the progress is on disk.
         self._unacknowledged: list[ProviderCallProgress[ProviderCall, StepProgress]] = []
         self._counts: Counter[StepKind] = Counter()  # of the main steps done
         self._hits = 0  # correct predictions
@@ -217,11 +218,7 @@ class _PlanExecution:
                     self._handle_provider_call_progress(message)
                 else:
                     self._process_completed_call(message)
-            current_time, interval = self._read_current_time(), self._compute_report_interval()
-            for step, timing in self._timings.items():
-                if current_time - timing.last_report >= interval:
-                    timing.last_report = current_time
-                    self._listener.report_step_progress(self._build_step_event(self._steps[step]))
+            self._report_running_steps()
         self._workers.close()
         self._skip_remaining_steps()
         self._report_ended_steps()
@@ -239,6 +236,14 @@ class _PlanExecution:
             predictions=tuple(self._predictions),
             problem=self._problem,
         )
+
+    def _report_running_steps(self) -> None:
+        """Report each running step without a report during the last interval."""
+        current_time, interval = self._read_current_time(), self._compute_report_interval()
+        for step, timing in self._timings.items():
+            if current_time - timing.last_report >= interval:
+                timing.last_report = current_time
+                self._listener.report_step_progress(self._build_step_event(self._steps[step]))
 
     def _collect_startable_calls(self) -> list[ProviderCall]:
         """Return the calls to start, after recording each as an intent. Steps without a call end here: gates (for the
@@ -445,13 +450,14 @@ _MACHINE: Final = "nexus_bare_metal_machine"
 
 
 def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state: State) -> InstanceOutcome | None:
-    """Return the outcome of a machine action for the facts of its machine: at the machine's resource, or else at its
-    rack. None for other steps, without both resources, and after a disruptive step at a real site: they are read there.
+    """Return the change of a machine's recorded facts by a machine action, as an outcome of the machine's resource, or
+    else of its rack. None for other steps, and if neither is in the state. None also for a disruptive action at a real
+    site, where the facts are read.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None
     action, finish_time = str(answer.attributes.get("action")), str(answer.attributes.get("finished"))
-    if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:  # its facts are read
+    if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:  # a real site
         return None
     machine_id = str(answer.attributes.get("machine_id"))
     rack_id, _, machine_name = machine_id.rpartition("/")

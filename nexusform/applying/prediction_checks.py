@@ -61,8 +61,8 @@ def verify_predictions(
 def verify_object_predictions(
     objects: Mapping[Address, ObjectState], types: Mapping[str, ResourceType], new: Mapping[Address, OpenPredictions]
 ) -> PredictionResults:
-    """Verify the open predictions of observed objects, and `new` ones, which replace those of the same pools. An open
-    prediction was recorded in the note of its object by an earlier apply without an observation of the VM.
+    """Verify the open predictions of observed `objects`. An earlier apply recorded these in the note of their object,
+    without an observation of the VM. The predictions in `new` replace those of the same pools.
     """
     verified: dict[str, list[VerifiedPrediction]] = {}  # by site id
     unverified: dict[Address, OpenPredictions] = {}  # to replace other open ones in the note
@@ -235,9 +235,8 @@ def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placemen
     """
     racks = Counter(placement.rack for _, placement in observed)  # VMs not yet counted for a prediction
     machines = Counter(placement.machine for _, placement in observed)
-    for prediction, placement in sorted(
-        observed, key=lambda pair: (-pair[0].certainty.machine, -pair[0].certainty.rack)
-    ):
+    most_certain_first = sorted(observed, key=lambda pair: (-pair[0].certainty.machine, -pair[0].certainty.rack))
+    for prediction, placement in most_certain_first:
         certainty = prediction.certainty
         # Shares of rack, machine and rack count before a reduction by the accuracy of earlier predictions.
         unreduced = certainty.measured or (None, None, None)

@@ -94,7 +94,9 @@ def build_call(
     options: ExecutionOptions = DEFAULT_OPTIONS,
     before: InstanceState | None = None,
 ) -> ProviderCall:
-    """Build the call of a step. `before` is the instance at its address, with notes for updates and deletes."""
+    """Build the call of a step. `before` is the instance at its address, with notes for updates and deletes. An update
+    also finishes an earlier change that failed. `resumed_operation` is of an earlier run.
+    """
     deposed_key = get_deposed_key(step, change)
     failed_change: Mapping[str, Any] | None = None
     private_note: Mapping[str, Any] = {}

@@ -140,7 +140,7 @@ def build_answer_result(
         updated = merge_note(set_failed_change(instance.current, answer.unfinished_change), note)
         updated = replace(updated, private=add_predictions_to_note(updated.private, answer.verified_predictions))
         instance = replace(instance, current=updated)
-        disagreement = disagreement or get_text(answer.unfinished_change, "words")
+        disagreement = disagreement or get_text(answer.unfinished_change, "words")  # the provider's message
     # Without a difference from the plan, report certain predictions found wrong by the provider.
     wrong_predictions = comparison.wrong_predictions or tuple(
         WrongPrediction(address, path=(), text=prediction.text)

@@ -89,7 +89,7 @@ class JournalFile:
                     self._close_journal_file()  # the next call reopens it and removes the incomplete line
                     raise
                 self._written += 1
-                number = self._written
+                number = self._written  # of this append
             with self._syncing:
                 if self._synced < number:  # else the flush of another thread covers our lines
                     reached = self._written  # by now also lines of other threads

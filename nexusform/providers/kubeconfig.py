@@ -253,9 +253,8 @@ def _get_named_entry(
 ) -> Mapping[str, Any]:
     """Return an entry. Raises KubeconfigProblem without it; `origin` is part of its text: " of the context a"."""
     if name not in entries:
-        raise KubeconfigProblem(
-            f'{source} cannot be used: no {kind} "{name}"{origin}. Existing: {_format_names(entries)}.'
-        )
+        existing = _format_names(entries)
+        raise KubeconfigProblem(f'{source} cannot be used: no {kind} "{name}"{origin}. Existing: {existing}.')
     return entries[name]
 
 
@@ -298,9 +297,8 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
         raise KubeconfigProblem(f"{account.source} cannot be used: {rejection}.")
     user_entry = {key: value for key, value in account.user.items() if key != "exec"}  # `_build_plugin` reads exec
     # The certificates of the system take 20 ms to load, so a plain HTTP server without settings of TLS needs none.
-    has_tls_settings = any(
-        name.startswith(("certificate", "client", "proxy")) for name in (*account.cluster, *account.user)
-    )
+    names = (*account.cluster, *account.user)
+    has_tls_settings = any(name.startswith(("certificate", "client", "proxy")) for name in names)
     needs_tls = has_tls_settings or not account.server.startswith("http:")
     try:
         cluster, user = convert(account.cluster, Cluster), convert(user_entry, User)
@@ -316,11 +314,11 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
             headers=_build_impersonation_headers(account.user),
         )
     except OSError as problem:  # of certificates, which ssl reads
-        names = [entry[key] for entry in (account.cluster, account.user) for key in _PATHS if key in entry]
-        missing_files = [str(name) for name in names if not Path(str(name)).is_file()]
+        files = [str(entry[key]) for entry in (account.cluster, account.user) for key in _PATHS if key in entry]
+        missing_files = [file for file in files if not Path(file).is_file()]
         reason = f"missing {format_list(missing_files)}" if missing_files else f"its certificates: {problem}"
         raise KubeconfigProblem(f"{account.source} cannot be used: {reason}.") from None
-    except (ValidationError, ValueError) as problem:  # of entries; of base64 and URLs
+    except (ValidationError, ValueError) as problem:  # an invalid entry; invalid base64 or an invalid URL
         raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
 
 

@@ -175,9 +175,9 @@ SETTINGS: Final = BlockSchema(
 def make_provider(
     settings: Mapping[str, Any], directory: str, exit_stack: ExitStack, confinement: Confinement = UNCONFINED
 ) -> SimulatedProvider:
-    """Build the provider from evaluated settings. `directory` is the root module's; `exit_stack` closes open
-    files at the end of the run; the reality file must be within the `confinement`. Raises ProviderProblem for
-    an invalid setting.
+    """Build the provider from evaluated settings. Its reality file (JSON with the objects of a simulated site) is
+    relative to the root module's `directory` and within the `confinement`. `exit_stack` closes open files at the end
+    of the run. Raises ProviderProblem for an invalid setting.
     """
     faults: list[Fault] = []
     mistakes: list[str] = []

@@ -93,7 +93,9 @@ class Reality:
         self._wait_until_durable(number)
 
     def _wait_until_durable(self, number: int) -> None:
-        """Wait until the change with the number `number` is on disk; the first caller writes the changes of all."""
+        """Wait until the change `number` is on disk; the first caller writes the changes of all. Raises ProviderProblem
+        if the change could not be written: then it is undone.
+        """
         with self._flushing:
             if number in self._failures:
                 raise self._failures.pop(number)
@@ -102,8 +104,8 @@ class Reality:
             with self._lock:
                 batch, self._pending = self._pending, []
                 try:
-                    is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
                     # A small file is simply written again; the log of an earlier run must be merged first.
+                    is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
                     needs_rewrite = is_small or self._has_leftover_log
                     if needs_rewrite:
                         self._rewrite_file()
@@ -177,9 +179,8 @@ class Reality:
     def _reject_concurrent_file_change(self) -> None:
         """Raise a ProviderProblem if another process wrote since the last read: its changes would be lost."""
         if self._known_marks != self._read_file_identities():
-            raise ProviderProblem(
-                f"Another process changed the reality file {self._path} during this run. It was not overwritten."
-            )
+            event = f"Another process changed the reality file {self._path} during this run."
+            raise ProviderProblem(f"{event} It was not overwritten.")
 
     def _read_file_identities(self) -> _Marks:
         return _read_file_identity(self._path), _read_file_identity(self._log_path)
@@ -263,9 +264,8 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
                     "creation (a whole number) and attributes (an object)."
                 )
         if key in objects:
-            raise ProviderProblem(
-                f"The reality file {path}: entry {position} repeats {key.type} {key.id}, creation {key.creation}."
-            )
+            repeated = f"{key.type} {key.id}, creation {key.creation}"
+            raise ProviderProblem(f"The reality file {path}: entry {position} repeats {repeated}.")
         objects[key] = attributes
     return objects
 

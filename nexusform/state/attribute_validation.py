@@ -112,10 +112,10 @@ def _build_type_check(value_type: Type) -> _Check:
         return partial(_check_class, classes, expected)
     if isinstance(value_type, ObjectType):
         checks = {name: _build_member_check(name, part) for name, part in value_type.attributes}
-        may_have_machine = {"machine", "rack"} <= checks.keys()  # as objects that run on machines of racks
-        location_names = [name for name in _LOCATION_NAMES if may_have_machine and name in checks]  # besides `machine`
-        required_names: list[str] = []
-        return partial(_check_object, checks, required_names, location_names)  # the second if it has a machine
+        may_have_machine = {"machine", "rack"} <= checks.keys()  # as VMs, placed on machines of racks
+        names_with_machine = [name for name in _LOCATION_NAMES if may_have_machine and name in checks]
+        required_names: list[str] = []  # nothing is required without a machine
+        return partial(_check_object, checks, required_names, names_with_machine)
     if isinstance(value_type, MapType):
         rejects_null = isinstance(value_type.element, ObjectType)  # null objects are errors, null primitives are not
         return partial(_check_map, _build_type_check(value_type.element), rejects_null)

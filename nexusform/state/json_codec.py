@@ -244,7 +244,7 @@ class _JsonWriter:
             self._option |= orjson.OPT_SORT_KEYS
 
     def render(self, value: Any) -> bytes:
-        """Render the whole text. Raises TypeError for values other than plain data."""
+        """Render the whole text, without recursion for any depth. Raises TypeError for values other than plain data."""
         chunks: list[bytes] = []
         stack = [_OpenContainer(iter([(b"", value)]), b"")]  # depth 0 has the whole value as its only part
         while stack:
@@ -340,8 +340,8 @@ _PathTree: TypeAlias = dict[Any, Any]
 def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
     """Return the character offsets of the values at these paths.
 
-    `text` must be valid JSON. For an absent member, the offset is that of its innermost existing object or
-    list. Only containers on the paths are scanned, the rest is skipped at the speed of the parser.
+    All are 0 if the text is no valid JSON, or too deep. For an absent member, the offset is that of its innermost
+    existing object or list. Only containers on the paths are scanned, the rest is skipped at the speed of the parser.
     """
     paths = list(paths)
     tree: _PathTree = {}  # the steps of all paths, nested
@@ -380,7 +380,9 @@ class _JsonScanner:
         self.offsets: dict[Path, int] = {}  # of the values found, by path
 
     def scan_value(self, offset: int, path: Path, tree: _PathTree) -> int:
-        """Record the offsets of the value at `offset`, and of its parts in `tree` ({}: of none); return its end."""
+        """Record the offset of the value at `offset`, and the offsets of its parts in `tree`; return its end. If `tree`
+        is {}, no offset in the value is needed.
+        """
         text = self._text
         self.offsets[path] = offset
         if not tree or text[offset] not in "{[":

@@ -155,20 +155,18 @@ def decode_state(
             span = CharacterPositions(name, text).build_span(offset, min(offset + 1, len(text)))
             position = f"line {span.start.line}, column {span.start.column}"
             truncation_hint = " It looks cut off there." if offset >= len(text.rstrip()) else ""
-            detail = (
-                f"{name} is not valid JSON: {problem.message}, at {position}.{truncation_hint} {_format_remedy(name)}"
-            )
+            mistake = f"{problem.message}, at {position}.{truncation_hint}"
+            detail = f"{name} is not valid JSON: {mistake} {_format_remedy(name)}"
             return None, [build_error("state-is-not-valid-json", detail, span)]
         state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
-        is_ours = state is not None or problems[0].id == object_codec.INVALID  # else foreign, or of a newer version
+        # Without a state, INVALID means a wrong part. Other errors mean a foreign file or a newer version.
+        is_ours = state is not None or problems[0].id == object_codec.INVALID
         duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
     if not duplicate_keys:
         return state, problems
     key_list = ", ".join(f'"{key}"' for key in duplicate_keys)
-    detail = (
-        f"{name} contains duplicate keys in one object: {key_list}. Remove one of each, or restore an "
-        "earlier state (`nexusform state history`)."
-    )
+    remedy = "Remove one of each, or restore an earlier state (`nexusform state history`)."
+    detail = f"{name} contains duplicate keys in one object: {key_list}. {remedy}"
     return None, [build_error("inconsistent-state", detail), *problems]
 
 
@@ -196,10 +194,8 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
     if not object_codec.is_object(document):
         return _build_foreign_document_error(name, "It holds no JSON object.")
     if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
-        reason = (
-            "It is a state of Terraform or OpenTofu. nexusform has its own state format; give nexusform another path."
-        )
-        return _build_foreign_document_error(name, reason)
+        remedy = "nexusform has its own state format; give nexusform another path."
+        return _build_foreign_document_error(name, f"It is a state of Terraform or OpenTofu. {remedy}")
     if document.get("format") != FORMAT:
         format_name = document.get("format")
         format_text = f'Its "format" is "{format_name}"' if object_codec.is_text(format_name) else 'It has no "format"'
@@ -326,17 +322,18 @@ class _StateReader:
             self._add_object(address, instance, (*instances_path, index))
 
     def _add_object(self, address: Address, entry: dict[str, Any], path: Path) -> None:
-        """Add a current or deposed object; report invalid attributes and duplicates."""
+        """Add an object of an address: deposed if the entry has a key for it, else current. Report invalid attributes
+        and duplicates.
+        """
         object_state = object_codec.parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None:
             for problem in validate_attributes(schema, object_state.attributes):
-                self.problems.append(
-                    object_codec.build_invalid_member_problem((*path, "attributes", *problem.path), problem.detail)
-                )
+                location = (*path, "attributes", *problem.path)
+                self.problems.append(object_codec.build_invalid_member_problem(location, problem.detail))
         self._highest = max(self._highest, object_state.creation)
         key = entry.get("deposed")
-        if key is None:
+        if key is None:  # the current object
             if address in self._objects:
                 self.problems.append(object_codec.build_invalid_member_problem(path, f"Duplicate object at {address}."))
             self._objects[address] = object_state
@@ -385,8 +382,7 @@ def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState
         problems.append(object_codec.build_invalid_member_problem((*path, "value", *problem.path), message))
         return None
     except (ValueError, OverflowError, RecursionError):
-        problems.append(
-            object_codec.build_invalid_member_problem((*path, "value"), "The value is not of the output's type.")
-        )
+        message = "The value is not of the output's type."
+        problems.append(object_codec.build_invalid_member_problem((*path, "value"), message))
         return None
     return OutputState(entry["value"], output_type, entry.get("sensitive", False))

@@ -176,7 +176,7 @@ class StateDraft:
     def apply_record(self, record: journal.Record) -> None:
         """Apply one record: change instances, outputs and metadata of the state, and track open intents and steps."""
         if isinstance(record, journal.Intent):
-            # An intent alone uses its creation number: it may have reached a provider.
+            # An intent without an outcome uses up its creation number, too: it may have reached a provider.
             self._last_creation = max(self._last_creation, record.creation)
             open_intent = journal.OpenStepIntent(record, self._instances.get(record.address))
             self._open[record.address, record.creation] = open_intent

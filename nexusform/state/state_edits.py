@@ -49,8 +49,7 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
     if source == target:
         raise _build_error("nothing-to-move", f"Source and target are both {source}.")
     if bool(source.type) != bool(target.type):
-        kinds = ("a resource", "a module") if source.type else ("a module", "a resource")
-        source_kind, target_kind = kinds
+        source_kind, target_kind = ("a resource", "a module") if source.type else ("a module", "a resource")
         detail = f"{source_kind} ({source}) cannot become {target_kind} ({target})."
         raise _build_error("moved-between-kinds", detail)
     if (source.mode, source.type) != (target.mode, target.type):

@@ -163,7 +163,9 @@ def read_fleet_object(
     lenient: bool = False,
     earlier_findings: tuple[Problem, ...] = (),
 ) -> FleetDocument:
-    """Read one object of a text; `earlier_findings` come first."""
+    """Read one object of the kind `api`; problems are findings of the result, `earlier_findings` (of the text) first.
+    `schema` gives the names and defaults of its arguments. With `lenient`, common mistakes are only warnings.
+    """
     root = Node.create_document_node(document)
     notes = DocumentFindings(file)
     if not isinstance(root.data, dict):
@@ -332,7 +334,9 @@ class _FleetObjectReader:
         return self._read_fields(part, shape, schema)
 
     def _read_fields(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> dict[str, Any]:
-        """Return the values of a mapping by argument name; report unknown and missing keys and violated rules."""
+        """Return the values of a mapping by argument name; report unknown and missing keys and violated rules. `shape`
+        has the fields of the API, `schema` the names and defaults of the arguments.
+        """
         self.locations[part.path] = part.node.position
         values = _build_empty_spec_arguments(schema)
         found_fields: dict[str, Any] = {}  # raw data by field name, for the rules
@@ -374,9 +378,10 @@ class _FleetObjectReader:
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str:
-        """Return the field of a key in a mapping, "" if there is none. It is the key itself, or the new name of an old
-        key (a correction). Other keys are reported. A misspelled one counts as its field, unless the mapping has that
-        as well: so the field is not reported as missing, too.
+        """Return the field of a key in a mapping; "" to ignore the key. A known key of the version is its own field.
+
+        An old key has the field of its new name (a correction). Other keys are reported, and return the field with the
+        nearest name if the mapping lacks it: so that field is not reported as missing, too.
         """
         value, path = part.node.get_node(key), f"{part.display_path}.{key}"
         field_shape = shape.fields.get(key)
@@ -458,7 +463,7 @@ class _FleetObjectReader:
                 # Fields that depend on a choice cannot be checked without it.
                 self.reported_paths.add(part.path[:-1])
             return None
-        if data == OLD_NODE_COUNT and self.corrections.allowed:
+        if data == OLD_NODE_COUNT and self.corrections.allowed:  # renamed in planning, once the members are known
             notice = f"{data} is read as {NODE_COUNT} if no cluster has it."
             self.corrections.add_correction("old-property-name", part.node.position, notice)
         return str(data) if shape.kind is FieldKind.AMOUNT else data  # AMOUNT: a number or a text

@@ -118,7 +118,7 @@ def _select_existing_placements(manifests: Iterable[Manifest]) -> list[Manifest]
 
 
 def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -> ObservedPlacement:
-    """Return a placement with its bindings and snapshots; `created` are objects of the hub by key of placement."""
+    """Return a placement with its bindings and snapshots, from the objects created for it: `created`, by its key."""
     placement_objects = created.get(format_object_key(manifest.namespace, manifest.name), [])
     bindings = [_read_binding(item, manifest.name) for item in select_fleet_objects(placement_objects, BINDING_KINDS)]
     by_cluster: dict[str, ObservedBinding] = {}
@@ -178,7 +178,7 @@ def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Ma
 
 
 def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
-    """Return a binding with a cluster and a valid state; None otherwise. `owner` is the name of its placement."""
+    """Read the binding of the placement named `owner`. Return None if its cluster or state is missing or invalid."""
     spec = get_mapping(manifest.body, "spec")
     cluster, state = spec.get("targetCluster"), spec.get("state")
     if not isinstance(cluster, str) or state not in _STATES:
@@ -258,7 +258,7 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
 
 def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each snapshot used by bindings but not captured, or only one for a kind missing entirely."""
-    # Kinds of snapshots by field of a binding, in the order of the kinds of bindings.
+    # The fields naming snapshots. Each has a kind for cluster and one for namespaced bindings, as BINDING_KINDS.
     kinds = {"schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS, "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS}
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
     users: dict[tuple[str, str, str], list[Manifest]] = {}  # bindings by field, namespace and name of a snapshot

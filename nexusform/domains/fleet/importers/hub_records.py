@@ -171,14 +171,13 @@ class ObservedMember(Struct, frozen=True):
 
 def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | None:
     """Return the newest heartbeat of MemberCluster objects, None without one. Their export is not older."""
-    times = (
-        parse_time(_find_agent(Node(body, _NO_LOCATION)).get_node("lastReceivedHeartbeat").text) for body in members
-    )
+    agents = (_find_agent(Node(body, _NO_LOCATION)) for body in members)
+    times = (parse_time(agent.get_node("lastReceivedHeartbeat").text) for agent in agents)
     return max((time for time in times if time is not None), default=None)
 
 
 def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
-    """Read a MemberCluster; `now` is the time of observation."""
+    """Read a MemberCluster; `now` is the time of observation, None if unknown."""
     status = root.get_node("status")
     usage = status.get_node("resourceUsage")
     properties = {name: node.get_node("value") for name, node in status.get_node("properties").list_fields()}

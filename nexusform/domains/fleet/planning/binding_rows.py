@@ -193,15 +193,17 @@ def _build_current_binding_row(
 def _determine_binding_action(
     placement: PlacementPlan, prior: Binding | None, binding: Binding, members: Mapping[str, FleetMemberState]
 ) -> tuple[PlacementAction, str, str]:
-    """Return (action, trigger, reason) for a binding after the plan. The action is place, update or keep; the trigger
-    is "" if there is none. `prior` is the binding before the plan; None for a new binding.
+    """Return (action, trigger, reason) for a binding after the plan; the trigger is "" if there is none.
+
+    A new binding (`prior` None) is placed. A changed state, content or apply strategy updates it. Others are kept.
     """
     cluster = binding.cluster
     if prior is None:
         trigger = placement.scheduling.pick_triggers.get(cluster, Trigger.PLACEMENT_CREATED)
         reason = f"{TRIGGER_REASONS.get(trigger, '')}: {build_selected_decision(binding).reason}"
         return PlacementAction.PLACE, str(trigger), reason
-    has_new_overrides = cluster in placement.rollout.clusters and placement.has_override_change(binding)
+    is_rolled_out = cluster in placement.rollout.clusters  # only then are changed overrides applied
+    has_new_overrides = is_rolled_out and placement.has_override_change(binding)
     has_new_resources = prior.resource_snapshot != binding.resource_snapshot
     if prior.state is not binding.state or has_new_resources or has_new_overrides:
         if binding.state is BindingState.UNSCHEDULED:
@@ -231,7 +233,7 @@ def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMe
         change = CHANGE_REASONS[placement.current.staged_trigger]
         return "", f"{change}; kept: with External, only a staged run applies it"
     replaced_cluster = placement.hub_moves.replaced_clusters.get(binding.cluster)
-    if replaced_cluster is not None:  # a new cluster since the last apply; "" replaces none
+    if replaced_cluster is not None:  # the hub picked this cluster since the last apply; "" if in place of no other
         move_text = f"moved on the hub: {replaced_cluster} -> {binding.cluster}"
         return str(Trigger.MOVED_ON_THE_HUB), move_text if replaced_cluster else "added on the hub"
     if (
@@ -321,7 +323,9 @@ def build_run_timeline(
 def _build_run_steps(
     steps: Sequence[RunStep], updated_clusters: frozenset[str], outcome: StagedRunOutcome
 ) -> Iterator[RolloutStep]:
-    """Yield every step with its start and the waits and approvals before. `updated_clusters` are up to date already."""
+    """Yield every step with its start. A step with clusters names the waits and approvals before it. Groups count from
+    1 in each stage. `updated_clusters` are up to date already.
+    """
     start_seconds: float = 0
     pending_seconds: float = 0  # the longest wait before the next group: tasks run in parallel
     stage, group = "", 0

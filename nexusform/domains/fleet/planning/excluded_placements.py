@@ -96,16 +96,16 @@ def list_forgotten_object_losses(
 def forget_on_forgotten_members(
     rows: Iterable[PlacementChange], blocks: BlockPlanner, vms: Sequence[VmObject], clusters: Mapping[str, NodeCluster]
 ) -> Iterator[PlacementChange]:
-    """Yield the rows, with the action `forget` for removals on forgotten members (only removed from state): bindings
-    and pods keep running unmanaged. Pods on removed nodes are not kept.
+    """Yield the rows, with REMOVE turned into FORGET for bindings and pods of forgotten members. These members are only
+    removed from state, so the bindings and pods keep running unmanaged. Pods on removed nodes stay REMOVE.
     """
-    # Cluster ids of forgotten members, by member name for rows of bindings, and by cluster name for rows of pods.
-    forgotten_cluster_ids: dict[str, str] = {}
+    forgotten_cluster_ids: dict[str, str] = {}  # by name of the member (rows of bindings) and of the cluster (pods)
     for instance in select_instances(blocks.instances.values(), PlanningKind.MEMBER):
         if instance.action is Action.FORGET:
             name = get_text(instance.before, "name")
             cluster_id = get_text(instance.before, "kubernetes_cluster_id") or name
-            forgotten_cluster_ids[name] = forgotten_cluster_ids[cluster_id.rpartition("/")[2]] = cluster_id
+            cluster_name = cluster_id.rpartition("/")[2]
+            forgotten_cluster_ids |= {name: cluster_id, cluster_name: cluster_id}
     if not forgotten_cluster_ids:
         yield from rows
         return
@@ -136,7 +136,9 @@ def _build_exclusion_context(
     known_members: AbstractSet[str] | None,
     reason: str = _EXCLUDED_REASON,
 ) -> _ExclusionContext:
-    """Build the context. Members in state are never missing. With `known_members` None (unread hub), none is."""
+    """Build the facts that decide if an excluded binding or pod is lost. A member is missing if neither the state nor
+    `known_members` has it. None is missing if `known_members` is None (unread hub).
+    """
     instances, registries = blocks.prior.instances, blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
     existing_nodes: dict[str, set[str]] = {}  # the node names before the plan, by cluster id
@@ -190,8 +192,9 @@ def _collect_refreshed_node_names(
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
             continue  # a type without VMs has no nodes
-        object_id = get_text(attributes, "id")  # `site/...`; the cluster's, or of an agent pool with a cluster_id
-        names = existing_nodes.setdefault(get_text(attributes, "cluster_id") or object_id, set())
+        object_id = get_text(attributes, "id")  # `site/...`
+        cluster_id = get_text(attributes, "cluster_id") or object_id  # an agent pool has one; a cluster is its own
+        names = existing_nodes.setdefault(cluster_id, set())
         site = sites.get(object_id.partition("/")[0])
         for vm in resource_type.vms.list_existing_vms(attributes):
             if site is not None and vm.placement.machine in site.machines:
@@ -221,7 +224,7 @@ def _build_excluded_placement_rows(
                     reason=_EXCLUDED_REASON,
                 )
                 yield _mark_if_lost(row, reason, Trigger.CLUSTER_LEFT)
-            for member, member_workloads in workloads.items():  # by member; its name replaces an unknown cluster id
+            for member, member_workloads in workloads.items():  # the cluster id of an unknown member is its name
                 cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
                 yield from _build_excluded_pod_rows(address, cluster_id, member_workloads, context, reason)
         elif kind is PlanningKind.MANIFEST:

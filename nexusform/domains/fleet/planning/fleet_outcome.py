@@ -241,10 +241,8 @@ def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
         summary = f"the status lists {format_list(deleted, 4)}, but no binding exists there"
         yield _build_warning(placement, "binding-deleted", text, summary=summary)
     if removed:
-        text = (
-            f"{placement.key} was predicted on {format_list(removed, 4)}, but the hub does not have "
-            "it there. The plan starts from the bindings of the hub."
-        )
+        difference = f"{placement.key} was predicted on {format_list(removed, 4)}, but the hub does not have it there"
+        text = f"{difference}. The plan starts from the bindings of the hub."
         summary = f"predicted on {format_list(removed, 4)}, but missing on the hub"
         yield _build_warning(placement, "missing-on-hub", text, summary=summary)
 
@@ -259,23 +257,20 @@ def _build_warning(
 
 def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about the first selector rejected by the hub, or else about every selector without a match."""
+    # Selectors come from blocks, else from the text of a manifest: a warning points there.
     in_blocks = bool(get_value_at_path(placement.spec.instance.config, "resource_selector"))
     selectors = placement.spec.configuration.selectors
     paths = [("resource_selector", number) if in_blocks else ("manifest",) for number in range(len(selectors))]
     selector_problem = placement.selection.selector_problem
     if selector_problem is not None:
-        text = (
-            f"{_INVALID_SELECTORS}: {selector_problem.message}. {selector_problem.advice} The hub accepts "
-            "the placement, but selects and schedules nothing."
-        )
+        effect = "The hub accepts the placement, but selects and schedules nothing."
+        text = f"{_INVALID_SELECTORS}: {selector_problem.message}. {selector_problem.advice} {effect}"
         path, summary = paths[selector_problem.selector], selector_problem.message
         yield _build_warning(placement, "invalid-resource-selectors", text, path, summary=summary)
         return  # the hub selects nothing at all
     for number in placement.selection.empty_selectors:
-        text = (
-            f"{selectors[number].title} selects nothing. No fleet_hub_manifest adds such an object, "
-            "or its kind is never selected. Select an existing object, or add it."
-        )
+        cause = "No fleet_hub_manifest adds such an object, or its kind is never selected."
+        text = f"{selectors[number].title} selects nothing. {cause} Select an existing object, or add it."
         summary = f"no fleet_hub_manifest adds {selectors[number].title}, or it is never selected"
         yield _build_warning(placement, "empty-resource-selection", text, paths[number], summary=summary)
 
@@ -507,8 +502,5 @@ def _find_ineffective_spread(
         return  # no spread over locations
     locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]  # None without the label
     if None not in locations and len({*locations}) == 1 < len(locations):
-        text = (
-            f"{placement.key} spreads over {_LOCATION}, but all {len(locations)} members are in "
-            f"{locations[0]}. Spread over a label with several values."
-        )
-        yield "spread-over-one-value", text
+        cause = f"{placement.key} spreads over {_LOCATION}, but all {len(locations)} members are in {locations[0]}."
+        yield "spread-over-one-value", f"{cause} Spread over a label with several values."

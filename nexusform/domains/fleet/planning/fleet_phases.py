@@ -76,17 +76,18 @@ def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhases
 def _build_fleet_contribution(
     blocks: BlockPlanner, vms: tuple[VmObject, ...], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
 ) -> DomainPhasesResult:
-    """Combine the planned fleet with rows of objects outside the plan, and functions for later questions. Objects
-    excluded by -target get rows of their own. Objects only removed from state are forgotten: they keep running, unless
-    this plan removes their member or node (`lost_rows`, in place of the plan's rows).
+    """Combine the planned fleet with rows of objects outside the plan, and functions for later questions.
+
+    Objects excluded by -target get rows of their own. Forgotten objects, only removed from state, keep running. If this
+    plan removes their member or node, `lost_rows` replace their rows.
     """
     pods, outcome = fleet.pods, fleet.outcome
     pod_rows = pods.rows
     if not blocks.request.includes_rejections:
         pod_rows = [replace(row, rejections=()) if row.rejections else row for row in pod_rows]
-    decided_rows = (*outcome.rows, *pod_rows)
-    rows = tuple(forget_on_forgotten_members(decided_rows, blocks, vms, pods.clusters))
-    row_keys = set(map(_get_row_key, rows))
+    planned_rows = (*outcome.rows, *pod_rows)
+    rows = tuple(forget_on_forgotten_members(planned_rows, blocks, vms, pods.clusters))
+    row_keys = {_get_row_key(row) for row in rows}
     # The members known to this plan; None if it knows none, although a data block reads a hub.
     known_members: frozenset[str] | None = frozenset(outcome.member_list.positions)
     if not known_members and _has_hub_export(blocks):
@@ -94,6 +95,7 @@ def _build_fleet_contribution(
     excluded_rows = build_excluded_rows(blocks, vms, pods.clusters, known_members)
     outside_rows = (row for row in excluded_rows if _get_row_key(row) not in row_keys)
     lost_rows = {_get_row_key(row): row for row in list_forgotten_object_losses(blocks, vms, pods.clusters)}
+    final_rows = (lost_rows.get(_get_row_key(row), row) for row in rows)
 
     def collect_findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
         problems = list(list_manifest_diagnostics(pods, instances))
@@ -101,7 +103,7 @@ def _build_fleet_contribution(
 
     feasibility = tuple(list_binding_feasibility(outcome, pods, vms, includes_losses=blocks.request.includes_losses))
     return DomainPhasesResult(
-        rows=(*(lost_rows.get(_get_row_key(row), row) for row in rows), *outside_rows),
+        rows=(*final_rows, *outside_rows),
         rollouts=outcome.rollouts,
         rejected_clusters=outcome.rejected_clusters,
         feasibility=feasibility,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, product
+from itertools import chain
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct, convert, field, json
@@ -64,9 +64,9 @@ class FleetPodPredictor(Protocol):
 
 
 def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
-    """Build a member as reported by the hub. With a cluster (known nodes), its properties and resources derive from
-    the nodes and the `requests` of its pods: thousandths of a CPU, and bytes. Configured properties have priority, and
-    so have configured resources without a cluster id.
+    """Build a member as reported by the hub. With a cluster (known nodes), derive its properties and resources from the
+    nodes and the `requests` of its pods (thousandths of a CPU, bytes). Configured properties win. Configured resources
+    win only if no cluster id is configured.
     """
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:
@@ -217,13 +217,13 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
     `is_unread`, and have no other effect.
     """
     all_reads = [attributes for _, attributes in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)]
-    names = ("placements", "member_clusters")  # each is None in an unread block
-    hub = ObservedHub(is_unread=any(get_value_at_path(*pair) is None for pair in product(all_reads, names)))
+    read_parts = [get_value_at_path(read, name) for read in all_reads for name in ("placements", "member_clusters")]
+    hub = ObservedHub(is_unread=None in read_parts)  # None: not read before the plan
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         hub.overrides.update(_index_overrides_by_snapshot_name(attributes, types))
-        hub_budgets = _read_objects(attributes, types, _BUDGET_MAPS, FleetDisruptionBudget)
-        hub.budgets.update((item.placement, item.budget) for item in hub_budgets)
+        for budget in _read_objects(attributes, types, _BUDGET_MAPS, FleetDisruptionBudget):
+            hub.budgets[budget.placement] = budget.budget
         for key, placement_attributes in get_mapping(attributes, "placements").items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **placement_attributes}

@@ -124,8 +124,8 @@ def _find_existing_object(
 def _record_ownership_conflicts(
     contenders: Sequence[_OwnershipCandidate], cluster: str, results: Mapping[str, ObjectOwnership]
 ) -> None:
-    """Record the conflicts of `contenders`, the placements with the same object on a cluster. The owner has none: it is
-    the oldest placement already with the object, or else the first contender.
+    """Add the conflicts of `contenders` (placements with the same object on a cluster) to their `results`. The owner
+    has none: it is the oldest placement already with the object, or else the first contender.
     """
     current_owners = [contender.placement for contender in contenders if contender.is_existing]
     owner = min(current_owners, key=lambda p: p.spec.creation_order) if current_owners else contenders[0].placement
@@ -138,8 +138,9 @@ def _record_ownership_conflicts(
             duplicates.setdefault(cluster, {})[contender.object] = owner.spec.address
             continue
         strategy = placement.spec.configuration.apply
-        failure = _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED
-        conflict_text = _NO_OWNERSHIP if strategy.when_to_take_over == NEVER else failure
+        conflict_text = _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED
+        if strategy.when_to_take_over == NEVER:
+            conflict_text = _NO_OWNERSHIP
         conflict = OwnershipConflict(owner.spec.address, conflict_text, is_race=not current_owners)
         results[placement.address].conflicts.setdefault(cluster, {})[contender.object] = conflict
 

@@ -135,16 +135,15 @@ def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> b
 
 
 def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
-    """Return the webhook errors of overrides by position in the list, each as (index of the selector, text); the index
-    is None for the whole override. An override has the flag True if the plan creates it; existing ones have priority.
+    """Return the webhook errors by position in `overrides`, as (index of the selector, text). The index is None for an
+    error of the whole override. `overrides` are pairs with a flag: True for those created by the plan.
     Source: KubeFleet pkg/webhook and pkg/utils/validator, {clusterresourceoverride,resourceoverride}.go.
     """
     conflicts: dict[int, list[tuple[int | None, str]]] = {}
     owners: dict[tuple[str, ObjectSelector], str] = {}  # names of overrides by namespace and selector
     counts: Counter[str] = Counter()  # by namespace, "" for cluster overrides
-    new_flags = [is_new for _, is_new in overrides]
-    for position in sorted(range(len(overrides)), key=new_flags.__getitem__):  # existing ones first
-        override, is_new = overrides[position]
+    # Existing overrides are first: they have priority over those created by the plan.
+    for position, (override, is_new) in sorted(enumerate(overrides), key=lambda item: item[1][1]):
         counts[override.namespace] += 1
         if is_new and counts[override.namespace] > MAX_OVERRIDES:
             message = "clusterResourceOverride limit has been reached: at most 100 cluster resources can be created."
@@ -155,10 +154,8 @@ def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> 
             # The first override with the selector owns it.
             owner = owners.setdefault((override.namespace, selector), override.name)
             if owner != override.name:
-                text = (
-                    f"invalid resource selector {selector.title}: the resource has been selected by both "
-                    f"{override.name} and {owner}, which is not supported"
-                )
+                reason = f"the resource has been selected by both {override.name} and {owner}, which is not supported"
+                text = f"invalid resource selector {selector.title}: {reason}"
                 conflicts.setdefault(position, []).append((i, text))
     return conflicts
 
@@ -272,8 +269,9 @@ def _format_misplaced_message(envelope: Manifest, key: str, namespace: str, name
 def _apply_object_overrides(
     manifest: Manifest, overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str], changes: list[Any]
 ) -> Manifest | None:
-    """Return an object after the overrides for a cluster, None if one deletes it. Append each operation to `changes`
-    as (identity, operation, path, value). Raises PatchError, with the hub's message.
+    """Return an object after the overrides for a cluster, None if one deletes it. Append each operation to `changes` as
+    a flat list: the parts of the object's identity, the operation, path and value. Raises PatchError, with the hub's
+    message.
     """
     key = get_object_identity(manifest)
     body: Any = manifest.body

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -82,13 +81,13 @@ def list_binding_feasibility(
 
 
 def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
-    """Yield a row per binding of a placement with pods, the capacity of sites left open."""
-    capacities: dict[str, ClusterPodCapacity] = {}  # by cluster id
+    """Yield a row per scheduled binding of a placement with workloads. Rows do not have the capacity of sites yet."""
+    capacities: dict[str, ClusterPodCapacity] = {}  # by cluster id, shared by placements
     for address, placement in outcome.placements.items():
         bindings = select_scheduled_bindings(list_active_bindings(placement.bindings))
         if not bindings or not collect_workloads(placement.selection.manifests).workloads:
             continue
-        figures: _ReplicaFigures = {}
+        figures: _ReplicaFigures = {}  # filled by _build_unassessed_row
         departed_clusters = placement.departed_clusters
         for binding in bindings:
             cluster = outcome.clusters.get(binding.cluster)
@@ -115,8 +114,8 @@ def _build_unassessed_row(
     placement: PlacementPlan, binding: Binding, reason: str, figures: _ReplicaFigures
 ) -> Feasibility:
     """Build the row of a binding with unknown pods, for this reason. If only the nodes are not known and no pod needs
-    one (0 replicas), the placement runs. `figures` is the cache of a placement by the id of a list of objects: clusters
-    without overrides share one list.
+    one (0 replicas), the placement runs. `figures` caches the counts of a placement by the id() of a list of objects:
+    clusters without overrides share one list.
     """
     resources = placement.compute_resources(binding, placement.rollout.clusters)
     if resources is None:  # the plan does not reach the cluster: as if the newest snapshot was rolled out
@@ -318,6 +317,7 @@ def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, po
                 values |= {"placement_type": PlacementType.PICK_FIXED.value, "number_of_clusters": None}
                 text += ' and placement_type = "PickFixed", without number_of_clusters'
             edits = [ArgumentAdjustment(row.placement, ("policy", name), value) for name, value in values.items()]
+            # The edits remove the binding to the row's cluster, and the new one must run.
             solves, runs = frozenset({(row.placement, row.cluster)}), frozenset({(row.placement, cluster)})
             change = {"cluster": cluster, "cluster_names": names}
             yield ProposedFix("cluster", text, tuple(edits), solves=solves, runs=runs, change=change)
@@ -341,7 +341,7 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
     with waiting pods. A new PickN gets a PickFixed policy instead.
     """
     selected = [row for row in rows if row.is_selected]
-    for address, group in group_by(selected, attrgetter("placement")).items():
+    for address, group in group_by(selected, lambda row: row.placement).items():
         placement = outcome.placements[address]
         policy = _get_extensible_policy(placement)
         is_all = placement.spec.configuration.placement_type is PlacementType.PICK_ALL

@@ -119,14 +119,16 @@ def _plan_rejoining_members(
     previous_members: list[Member],
     iterations: PlacementIterations,
 ) -> PlacementIterations:
-    """Plan placements first without their re-created members, like a hub after these left and before they join again.
-    Members are re-created by this plan, or were by an earlier one for all but excluded placements (-target). If all
-    were re-created earlier, only these placements are planned. Afterwards all members are present.
+    """Plan placements without their re-created members, like a hub after these left and before they join again. Then
+    the members are present again.
+
+    A member is re-created by this plan, or by an earlier one that excluded some placements (-target): these have not
+    processed it yet. Without a member re-created now, only these `unnotified` placements are planned.
     """
     bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
     rejoining: dict[str, Member | None] = {}  # the members after the plan, by name
     has_new_replacement = False
-    unnotified: set[str] = set()  # addresses of placements
+    unnotified: set[str] = set()  # addresses
     for name, state in members.items():
         if name in bound and (state.is_rejoining or state.unnotified_placements):
             rejoining[name] = state.planned
@@ -134,11 +136,11 @@ def _plan_rejoining_members(
             unnotified |= state.unnotified_placements
     if not rejoining:
         return iterations
-    if not has_new_replacement:  # other placements processed the earlier ones
+    if not has_new_replacement:  # other placements processed the earlier re-creations
         placements = [placement for placement in placements if placement.address in unnotified]
 
     for name in rejoining:
-        members[name].planned = None
+        members[name].planned = None  # left, until restored below
     iterations = _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
 
     # The bindings to the former members are gone, even those kept by a blocked rollout.
@@ -198,18 +200,9 @@ def _plan_until_stable(
         has_changed = False
         for number, placement in enumerate(placements, 1):
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
-            if placement.is_left_unchanged:
-                continue
-            changes = changes_of.get(placement.address, ())
-            # A scheduled binding without a member may be from a time when the placement was not planned.
-            scheduled = collect_clusters(select_scheduled_bindings(placement.bindings))
-            is_queued = bool(changes) or not scheduled <= member_list.positions.keys()
-            is_edited = has_edits and placement.needs_scheduling
-            if has_edits and not is_queued and not is_edited:
-                # Members rejected for obsolete reasons: an observed hub picks them at its next cycle anyway.
-                changes = find_stale_members(placement, member_list)
-            if is_queued or is_edited or changes:
-                has_changed |= _run_scheduling_cycles_of_placement(placement, member_list, changes)
+            if not placement.is_left_unchanged:
+                changes = changes_of.get(placement.address, ())
+                has_changed |= _schedule_if_queued(placement, member_list, changes, has_edits=has_edits)
         has_edits = False  # edits queue placements once
         update_pod_predictions(placements, members, pods, iterations)
         if not has_changed:
@@ -221,11 +214,29 @@ def _plan_until_stable(
     return replace(iterations, member_list=member_list)
 
 
+def _schedule_if_queued(
+    placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...], *, has_edits: bool
+) -> bool:
+    """Schedule a placement if a reason queues it; return True if bindings changed. `changes` are the member changes
+    queuing it. For the other reasons and `has_edits`, see `_plan_until_stable`.
+    """
+    # A scheduled binding without a member may be from a time when the placement was not planned.
+    scheduled = collect_clusters(select_scheduled_bindings(placement.bindings))
+    is_queued = bool(changes) or not scheduled <= member_list.positions.keys()
+    is_edited = has_edits and placement.needs_scheduling
+    if has_edits and not is_queued and not is_edited:
+        # Members rejected for obsolete reasons: an observed hub picks them at its next cycle anyway.
+        changes = find_stale_members(placement, member_list)
+    if not (is_queued or is_edited or changes):
+        return False
+    return _run_scheduling_cycles_of_placement(placement, member_list, changes)
+
+
 def _run_scheduling_cycles_of_placement(
     placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...]
 ) -> bool:
     """Run a placement's scheduling cycles and record them in it; return True if bindings changed. `changes` are the
-    member changes queuing the placement. In the first call, its own edits are triggers, and evictions delete bindings.
+    member changes queuing the placement. Edits of the placement and evictions have an effect in its first call only.
     """
     leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}

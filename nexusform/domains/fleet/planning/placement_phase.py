@@ -82,14 +82,8 @@ def plan_placements(
     hub = build_planned_hub(blocks.instances.values(), observed)
     diagnostics += hub.diagnostics
     diagnostics += find_several_hubs(blocks.request, evaluation)
-    instances: list[Instance] = []
-    types = blocks.request.registries.resource_types
-    for block in blocks.order.list_phase(PLACEMENT_PHASE):
-        if types[block.type].build_fleet_object is None:
-            continue  # type of another domain
-        evaluated, problems = _evaluate_placement_block(block, blocks, evaluation)
-        instances += evaluated
-        diagnostics += problems
+    instances, problems = _evaluate_placement_blocks(blocks, evaluation)
+    diagnostics += problems
     member_clusters = build_member_clusters(members)
     recreated_workloads = hub.recreated_workloads
     placements: list[PlacementPlan] = []
@@ -130,6 +124,19 @@ def plan_placements(
         step_order=step_order,
         clusters={name: state.cluster for name, state in members.items() if state.cluster is not None},
     )
+
+
+def _evaluate_placement_blocks(blocks: BlockPlanner, evaluation: Evaluation) -> tuple[list[Instance], list[Diagnostic]]:
+    """Return the instances of all placement blocks with evaluated arguments, and the problems."""
+    instances: list[Instance] = []
+    diagnostics: list[Diagnostic] = []
+    types = blocks.request.registries.resource_types
+    for block in blocks.order.list_phase(PLACEMENT_PHASE):
+        if types[block.type].build_fleet_object is not None:  # else a type of another domain
+            evaluated, problems = _evaluate_placement_block(block, blocks, evaluation)
+            instances += evaluated
+            diagnostics += problems
+    return instances, diagnostics
 
 
 def _evaluate_placement_block(
@@ -204,10 +211,9 @@ def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
         remedy = f"To re-create the placement and every binding, plan with -replace='{instance.address}'."
         if instance.before is None:
             name = instance.type.build_id(get_mapping(instance.config))
-            remedy = (
-                "The placement exists on the hub but not in state. Import it with an import block (to = "
-                f'{instance.address}, id = "{name}"), or choose another name.'
-            )
+            advice = f'Import it with an import block (to = {instance.address}, id = "{name}"), or choose another name.'
+            remedy = f"The placement exists on the hub but not in state. {advice}"
+        # The first text is for tolerations owned by another manager, and "" for others.
         detail = _explain_foreign_list(spec, previous, change.path) or f"{format_sentence(change.detail)} {remedy}"
         yield instance.build_diagnostic(Problem(path, "change-not-allowed", detail))
 
@@ -324,19 +330,17 @@ def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
             continue
         outcome, rollout = placement.project_rollout(), placement.rollout
         placement.bindings = outcome.bindings
-        clusters = rollout.clusters | outcome.reached_clusters
-        placement.rollout = replace(
-            rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=outcome.blocked_clusters
-        )
+        clusters, blocked_clusters = rollout.clusters | outcome.reached_clusters, outcome.blocked_clusters
+        placement.rollout = replace(rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=blocked_clusters)
         timeline = build_rolling_timeline(placement)
         if timeline is not None:
             placement.rollout = replace(placement.rollout, timelines=(*rollout.timelines, timeline))
-        departed, blocked = split_clusters(outcome.blocked_clusters, placement.departed_clusters)
+        departed, blocked = split_clusters(blocked_clusters, placement.departed_clusters)
         if departed:  # left the fleet
             yield from _warn_bindings_of_departed_members(placement, departed)
         if blocked:
             bound = collect_clusters(placement.bindings)
-            failing = sorted((placement.failing_clusters & bound) - {*blocked})
+            failing = sorted((placement.failing_clusters & bound) - {*blocked})  # they count as unavailable, too
             in_manifest = get_value_at_path(placement.spec.instance.config, "manifest")
             path = () if in_manifest else ("strategy",)
             stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, blocked)

@@ -69,7 +69,9 @@ class SchedulingResult(Struct, frozen=True):
     def append_scheduling_cycles(
         self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
-        """Return the result extended by a chain of cycles. Record its bindings at the `start` if it picks any."""
+        """Return this result extended by further cycles. `start` are the bindings before them: if the cycles pick a
+        cluster, these and the members are the new `cycle_start`.
+        """
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)
         for change in result.changes:
             trigger = find_change_trigger(change, triggers)
@@ -298,10 +300,8 @@ class PlacementPlan(Struct):
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, binding.cluster)
         if not resources.conflicting_objects or rendered is None:
             return manifests
-        rendered_objects = expand_envelopes(rendered.manifests)
-        conflicting = [
-            manifest for manifest in rendered_objects if get_object_identity(manifest) in resources.conflicting_objects
-        ]
+        objects = expand_envelopes(rendered.manifests)
+        conflicting = [item for item in objects if get_object_identity(item) in resources.conflicting_objects]
         return (*manifests, *conflicting)
 
     def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
@@ -327,9 +327,8 @@ class PlacementPlan(Struct):
             return RolloutProjection(waves=(), bindings=self.bindings)
         if self._projection is None or self._projection[0] is not self.bindings:  # (bindings, projection)
             configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
-            target = compute_rollout_target(
-                configuration.effective_policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
-            )
+            number = self.spec.policy_snapshot.number_of_clusters
+            target = compute_rollout_target(configuration.effective_policy, number, self.bindings)
             # Clusters waiting to be ready count as available, since they will be; departed ones never are.
             readiness = Readiness(
                 unready_clusters=self.departed_clusters,

@@ -152,8 +152,8 @@ class PlannedHub(Struct, dict=True):
         return budgets
 
     def add_instance(self, instance: Instance) -> None:
-        """Add the planned object of an instance to the objects of its kind. Evictions to be executed by this plan are
-        added only if new or pending on the hub, approval requests only if approved. Report changed immutable fields.
+        """Add the planned object of an instance to the objects of its kind, and report changed immutable fields. Only
+        evictions to be executed (new, or pending on the hub) and approved approval requests are added.
         """
         assert instance.planned is not None
         fleet_object = build_object(instance, instance.planned)
@@ -246,9 +246,10 @@ class PlannedHub(Struct, dict=True):
             self.runs.append((instance, replace(run, approvals=run.approvals | granted)))
 
     def _add_staged_run(self, instance: Instance, run: FleetUpdateRun) -> None:
-        """Add a staged run: to `runs` if this plan executes it, else to `waiting_runs`. This plan executes the runs
-        written by it, existing or pending on the hub, or started by an earlier plan and not ended. Left out are runs
-        with an invalid state transition, and those ended on the hub (with a warning about a failure there).
+        """Add a staged run to `runs` if this plan executes it, else to `waiting_runs`.
+
+        Left out are runs with an invalid state transition (an error) and runs ended on the hub (a warning after a
+        failure there). A waiting run is not written by this plan, not on the hub, and not started.
         """
         key = run.build_key(run.name)
         if instance.before is not None and not instance.is_replaced:  # an existing run

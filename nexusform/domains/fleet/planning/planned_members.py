@@ -83,7 +83,8 @@ def build_members(
         measured_cluster = None if is_managed_on_hub else cluster
         requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory
         planned = build_member(configuration, measured_cluster, requests)
-        previous = _find_previous_member(instance, planned, observed if measured_cluster is None else {})
+        reported = observed if measured_cluster is None else {}  # measured members are not compared with the report
+        previous = _find_previous_member(instance, planned, reported)
         members[configuration.name] = FleetMemberState(
             address=instance.address,
             configuration=configuration,
@@ -104,10 +105,8 @@ def _build_unknown_cluster_error(instance: Instance, cluster_id: str, clusters: 
     """Build the error for a member on a cluster that is not among the known `clusters` (ids)."""
     names = ", ".join(sorted(clusters)[:8])
     listed = f" Known clusters: {names}." if names else ""
-    text = (
-        f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} Use a '
-        "reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first."
-    )
+    advice = "Use a reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first."
+    text = f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} {advice}'
     return instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",))
 
 

@@ -68,9 +68,8 @@ class HubIndex:
         """
         group, kind = selector.group, selector.kind
         if selector.name:
-            named = [
-                self._positions_by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces
-            ]
+            by_key = self._positions_by_key
+            named = [by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces]
             return self._get_objects_at_positions(named)
         positions = [self._positions_by_kind.get((group, kind, namespace), ()) for namespace in namespaces]
         objects_of_kind = self._get_objects_at_positions(positions)
@@ -78,9 +77,8 @@ class HubIndex:
 
     def list_namespaced(self, namespaces: Collection[str]) -> list[Manifest]:
         """Return all objects in these namespaces, in the hub's order."""
-        return self._get_objects_at_positions(
-            [self._positions_by_namespace.get(namespace, ()) for namespace in namespaces]
-        )
+        positions = [self._positions_by_namespace.get(namespace, ()) for namespace in namespaces]
+        return self._get_objects_at_positions(positions)
 
     def _get_objects_at_positions(self, lists: Sequence[Sequence[int]]) -> list[Manifest]:
         """Return the objects at these positions (several ascending lists), each once and in the hub's order."""
@@ -145,7 +143,8 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
     Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
     with_selected = (selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED)
-    content_namespace = placement.namespace or next(with_selected, "")  # of the selected objects ("": cluster scope)
+    # Selectors of namespaced objects apply in this namespace; "" if there are none (cluster scope only).
+    content_namespace = placement.namespace or next(with_selected, "")
     selected_keys: set[ObjectKey] = set()
     for number, selector in enumerate(placement.selectors):
         is_namespace = selector.is_namespace and not placement.namespace
@@ -155,9 +154,8 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
                 f"invalid clusterRresourcePlacement {placement.key}: namespace {selector.name} is not "
                 "allowed to propagate"
             )
-            return ResourceSelectorProblem(
-                number, text, "A placement cannot select the namespaces default, kube-* and fleet-*."
-            )
+            advice = "A placement cannot select the namespaces default, kube-* and fleet-*."
+            return ResourceSelectorProblem(number, text, advice)
         manifests = hub.unique_index.select_objects(selector, {placement.namespace, content_namespace})
         if includes_content:
             manifests += hub.unique_index.list_namespaced(collect_namespace_names(manifests))
@@ -169,9 +167,8 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
                     f"Namespace:{manifest.namespace} Envelope:<nil>}}"
                 )
                 text = f"found duplicate resource {identifier}"
-                return ResourceSelectorProblem(
-                    number, text, f"{manifest.title}: an earlier selector already selects it; select it only once."
-                )
+                advice = f"{manifest.title}: an earlier selector already selects it; select it only once."
+                return ResourceSelectorProblem(number, text, advice)
             selected_keys.add(manifest.identity)
     return None
 

@@ -77,7 +77,7 @@ def _execute_staged_run(
     yield from _warn_skipped_stages(instance, context)
     yield from _warn_pruned_snapshot(instance, run, placement)
     yield from _warn_delete_only_run(instance, context)
-    _lock_resources_of_run(placement, context)
+    _lock_resources_of_run(placement, context)  # later overrides do not change a started run
     failures = _find_failed_clusters_of_run(placement, context)
     progress = simulate_staged_run(
         context.plan,
@@ -92,19 +92,21 @@ def _execute_staged_run(
     finished_clusters = sorted({*record.done, *chain.from_iterable(updated_groups)} - {*progress.blocking_clusters})
     is_finished = not progress.pending_approval and not progress.blocking_clusters
     instance.private = replace(context.record, done=tuple(finished_clusters), ended=is_finished).build_note()
+    # Record in the placement: all steps as a timeline, the new bindings, and the clusters updated by this plan.
     steps = list_run_steps(context.plan, run.name, frozenset(failures))
     timeline = build_run_timeline(placement, run.name, context.snapshot.index, steps, progress)
-    placement.rollout = replace(placement.rollout, timelines=(*placement.rollout.timelines, timeline))
     placement.bindings = progress.bindings
-    for step in progress.steps:
-        if step.kind is RunStepKind.UPDATE:
-            newly_updated = set(step.clusters) - {*record.done}  # not before this plan
-            run_text = format_run_status_text(run.resource_index, run.name)
-            changed_clusters = _find_changed_clusters(placement, context, newly_updated)
-            rollout = placement.rollout
-            run_by_cluster = {**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)}
-            clusters = rollout.clusters | newly_updated
-            placement.rollout = replace(rollout, clusters=clusters, run_by_cluster=run_by_cluster)
+    updates = [step.clusters for step in progress.steps if step.kind is RunStepKind.UPDATE]
+    newly_updated = set(chain.from_iterable(updates)) - {*record.done}  # not before this plan
+    run_text = format_run_status_text(run.resource_index, run.name)
+    changed_clusters = _find_changed_clusters(placement, context, newly_updated)
+    rollout = placement.rollout
+    placement.rollout = replace(
+        rollout,
+        timelines=(*rollout.timelines, timeline),
+        clusters=rollout.clusters | newly_updated,
+        run_by_cluster={**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)},
+    )
     for problem in _build_blocked_run_problems(progress, failures):
         yield instance.build_diagnostic(problem)
 
@@ -121,10 +123,8 @@ def _build_blocked_run_problems(progress: StagedRunOutcome, failures: dict[str, 
         yield Problem((), "stuck-staged-run", text, Severity.WARNING)
     if progress.pending_approval:
         approval = progress.pending_approval
-        text = (
-            f'The run stops before {approval}. To continue, add "{approval}" to its approvals, or add '
-            "an approval request of that name."
-        )
+        advice = f'To continue, add "{approval}" to its approvals, or add an approval request of that name.'
+        text = f"The run stops before {approval}. {advice}"
         yield Problem((), "staged-run-awaiting-approval", text, Severity.WARNING)
 
 
@@ -189,10 +189,9 @@ def _warn_skipped_stages(instance: Instance, context: _StagedRunInput) -> Iterat
     stages = context.plan.stages
     names = [stage.name for stage in stages if not stage.clusters and (stage.before or stage.after)]
     if names:
-        text = (
-            f"No cluster matches {select_word_form(len(names), 'stage')} {format_list(names, 4)}. The run "
-            f"skips {select_word_form(len(names), 'it', 'them')} without approvals or waits."
-        )
+        noun, pronoun = select_word_form(len(names), "stage"), select_word_form(len(names), "it", "them")
+        cause = f"No cluster matches {noun} {format_list(names, 4)}."
+        text = f"{cause} The run skips {pronoun} without approvals or waits."
         yield instance.build_diagnostic(Problem((), "skipped-run-stage", text, Severity.WARNING))
 
 
@@ -234,20 +233,21 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
 
 
 def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
-    """Return the clusters of a run with failing resources, each with the cause. An override may fail on any of them. An
-    apply counts only on unfinished clusters: as configured there, or as reported by the hub for the run's snapshot.
+    """Return the clusters of a run with failing resources, each with the cause.
+
+    Overrides may fail on all clusters of the run. A failing apply counts only on clusters not updated by the run yet.
     """
     failures: dict[str, str] = {}
     if not placement.spec.configuration.is_report_only:  # else nothing is applied
         observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
-        reported = {
+        reported = {  # failures on the hub are of this run only if the binding has its snapshot
             binding.cluster
             for binding in placement.spec.prior_bindings
             if binding.resource_snapshot == context.snapshot.index
             and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
         }
         unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
-        failing = unfinished & (reported | placement.selection.clusters.failing)
+        failing = unfinished & (reported | placement.selection.clusters.failing)  # the latter as configured
         failures = dict.fromkeys(failing, "applying the resources fails")
     for cluster in context.plan.updated_clusters:
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
@@ -293,10 +293,8 @@ def _build_run_context(
     if snapshot is None:
         numbers = ", ".join(str(existing.index) for existing in placement.snapshot_store.snapshots)
         listing = f"Existing snapshots: {numbers}." if numbers else "No snapshot exists yet."
-        text = (
-            f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`. {listing} "
-            "A run without resource_snapshot_index selects one at its start."
-        )
+        advice = "A run without resource_snapshot_index selects one at its start."
+        text = f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`. {listing} {advice}"
         return Problem((), "blocked-staged-run", text, Severity.WARNING)
     overrides, positions_by_cluster = record.overrides, record.picked  # positions in `overrides`
     if overrides is None or positions_by_cluster is None:  # not fixed by an earlier plan or the hub

@@ -154,7 +154,7 @@ def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout
             yield from (position for position in evictions if position < changed.position)
             yield from index.find_positions(FleetDisruptionBudget, rollout.placement)
             yield from index.remaining_members
-            yield from rollout.earlier_overrides
+            yield from rollout.earlier_overrides  # without those in a namespace created by this plan
         case FleetPlacement():
             yield from evictions
             yield from rollout.overrides
@@ -238,8 +238,10 @@ def _get_placement_key(version: FleetObject) -> str:
 def compute_step_order(
     instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
 ) -> tuple[dict[Address, tuple[Address, ...]], list[Diagnostic]]:
-    """Return for each address the addresses to complete before its step, and warnings about overrides created after
-    the start of a rollout. Such a step is a run, an approval, an eviction, or the start of a rollout.
+    """Return the addresses to complete before the step of each changed object that may wait, and warnings.
+
+    Steps wait if they start or approve a run, evict a binding, or start a rollout. The warnings are about overrides
+    created after the start of a rollout.
     """
     changed_objects = list(_list_changed_objects(instances))
     index = _ChangedIndex(changed_objects)
@@ -296,11 +298,12 @@ class _RolloutIndex:
     def __init__(self, index: _ChangedIndex, placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> None:
         self._placements, self._hub = placements, hub
         self._inputs: dict[str, _RolloutInputs] = {}  # by key of the placement, filled by `get`
-        # Overrides without a placement (for all), before and after the plan, with their position in the index. An
-        # override naming its placement starts a rollout itself.
+        # Overrides of all placements, before and after the plan, each with its position in the index. Others are left
+        # out, since an override naming its placement starts a rollout itself.
         self._overrides: list[tuple[int, FleetOverride]] = []
         self._new_namespace_positions: set[int] = set()  # those with a namespace created by this plan
-        ordered: dict[str, None] = {}  # keys of placements, an ordered set: those with an eviction come first
+        # Keys of the placements with a reason for other steps to wait. An ordered set: those with an eviction first.
+        ordered: dict[str, None] = {}
         for item in index.by_position.values():
             for version in item.versions:
                 match version:
@@ -311,8 +314,8 @@ class _RolloutIndex:
                         if list(_find_manifests_with_namespace(index, version)):
                             self._new_namespace_positions.add(item.position)
         for key, placement in placements.items():
-            has_other_reason = index.relabeled_members or _is_switching_to_runs(placement)
-            if has_other_reason or (self._overrides and self.get(key).overrides):  # the latter are slower to find
+            has_cheap_reason = index.relabeled_members or _is_switching_to_runs(placement)
+            if has_cheap_reason or (self._overrides and self.get(key).overrides):  # `get` compares all objects: last
                 ordered[key] = None
         self.ordered_placements = tuple(ordered)
         self._ranks = {key: rank for rank, key in enumerate(self.ordered_placements)}
@@ -420,10 +423,8 @@ def check_step_order(
             needs = find_reachable([awaited.config_address], planning_order.get_direct_dependencies)
             if awaited.config_address != block and block in needs:  # both wait for each other
                 reason, remedy = _explain_awaited_step(address, awaited)
-                text = (
-                    f"{address} must be applied after {awaited}, because {reason}, but {awaited} "
-                    f"depends on {address}. {remedy}"
-                )
+                order_text = f"{address} must be applied after {awaited}, because {reason}"
+                text = f"{order_text}, but {awaited} depends on {address}. {remedy}"
                 yield instances[address].build_diagnostic(Problem((), "step-order-conflict", text))
 
 

@@ -200,9 +200,8 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
     heads = []
     for name in ("Placement", *matrix.clusters):
         note = matrix.notes.get(name, "")
-        heads.append(
-            build_element("th", name, build_element("div", note, class_="small") if note else None, scope="col")
-        )
+        small_note = build_element("div", note, class_="small") if note else None
+        heads.append(build_element("th", name, small_note, scope="col"))
     inner = build_element(
         "table",
         build_element("caption", caption, class_="quiet"),
@@ -328,9 +327,8 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
         origin = format_location_text(row.source) if row.source else ""
         target = format_location_text(row.target) if row.target else ""
         lines.append((row.object, row.pool, action, origin, target, row.trigger))
-    return build_section(
-        "pods", title, _render_limit_note(len(rows)), build_table("Pods and their nodes", heads, lines, is_firm=True)
-    )
+    table = build_table("Pods and their nodes", heads, lines, is_firm=True)
+    return build_section("pods", title, _render_limit_note(len(rows)), table)
 
 
 # Effects that the action alone would report as placed, moved or kept.
@@ -361,7 +359,7 @@ def render_fleet_svg(plan: Plan, verdict: str) -> str:
     matrix = build_fleet_matrix(plan)
     if not matrix.clusters:
         return ""
-    label = round(max(map(len, matrix.placements)) * _LETTER_WIDTH) + _LABEL_GAP
+    label = round(max(map(len, matrix.placements)) * _LETTER_WIDTH) + _LABEL_GAP  # width of the names of placements
     columns = {name: MARGIN + label + position * _CELL_WIDTH for position, name in enumerate(matrix.clusters)}
     lines = _render_lines(matrix, columns)
     notes: list[str] = []
@@ -372,9 +370,8 @@ def render_fleet_svg(plan: Plan, verdict: str) -> str:
         notes.append(f"{format_count(len(matrix.unpicked), 'cluster')} without a placement: not shown.")
     note = " ".join(notes)
     parts = [render_text(MARGIN, MARGIN + _HEADING_OFFSET, f"Fleet. {note}" if note else "Fleet", "heading")]
-    parts += [
-        render_text(offset + _CELL_GAP, MARGIN + _COLUMN_OFFSET, name, "rack") for name, offset in columns.items()
-    ]
+    for name, offset in columns.items():
+        parts.append(render_text(offset + _CELL_GAP, MARGIN + _COLUMN_OFFSET, name, "rack"))
     top = MARGIN + _ROWS_OFFSET
     for line in lines:
         parts.append(translate_parts([line], 0, top))

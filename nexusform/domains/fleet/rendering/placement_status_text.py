@@ -27,8 +27,8 @@ _ACRONYMS: Final = {"api": "API", "url": "URL", "uid": "UID"}
 
 
 def render_placement(kind: str, placement: RecordedPlacement, version: str = CURRENT, width: int = 0) -> str:
-    """Render one placement. `kind` is the resource type; `version` "2023" gives the older condition names.
-    Values longer than `width` columns wrap; 0 disables wrapping.
+    """Render one placement like `kubectl describe`. `kind` is the resource type; `version` "2023" gives the older
+    condition names. Values longer than `width` columns wrap; 0 disables wrapping.
     """
     configuration, status = placement.configuration, placement.status
     if version == IN_2023:
@@ -39,9 +39,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
     if known_indices:
         document["observedResourceIndex"] = max(known_indices)
     document["placementStatuses"] = list(map(_build_cluster_status, status.clusters))
-    document["selectedResources"] = [
-        omit_empty(asdict(selected_object)) for selected_object in placement.selected_objects
-    ]
+    document["selectedResources"] = [omit_empty(asdict(selected)) for selected in placement.selected_objects]
     rows: list[tuple[int, str, str | None]] = [  # (level, name, value); value None: a heading
         (0, "Name", configuration.name),
         (0, "Namespace", configuration.namespace),
@@ -122,7 +120,7 @@ def _list_describe_rows(content: Mapping[str, Any], level: int) -> Iterator[tupl
         if not re.fullmatch(r"[a-zA-Z]+", key):  # no field name: a label's key
             label = key
         else:
-            words = re.sub(r"(?<!^)(?=[A-Z])", " ", key).split()
+            words = re.sub(r"(?<!^)(?=[A-Z])", " ", key).split()  # camel case: maxSurge is "max" and "Surge"
             label = " ".join(_ACRONYMS.get(word.lower(), word[:1].upper() + word[1:]) for word in words)
         if isinstance(value, Mapping):
             yield level, label, None

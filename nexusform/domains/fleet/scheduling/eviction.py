@@ -92,7 +92,7 @@ def _evaluate_budget(target: EvictionTarget, budget: PlacementDisruptionBudget) 
         budget.max_unavailable is not None or (budget.min_available is not None and budget.min_available.is_percent)
     ):
         return False, MISCONFIGURED  # only an absolute min_available suits a PickAll
-    available = sum(b.cluster in target.available_clusters for b in target.bindings)
+    available = len([binding for binding in target.bindings if binding.cluster in target.available_clusters])
     desired = target.number or 0  # base of percentages; a PickAll has none, and no percentage
     # The number of further allowed evictions; negative if the budget is already violated.
     allowed_count = 0  # for a budget without limits

@@ -104,12 +104,14 @@ def check_policy(policy: Policy) -> list[Problem]:
 def _check_unsupported_fields(policy: Policy) -> list[Problem]:
     """Return the problems of fields unsupported by the placement type, with the texts of the hub's webhook."""
     kind = policy.placement_type
-    pick_all, pick_fixed, pick_n = PlacementType
+    pick_all, pick_fixed, pick_n = PlacementType  # in the order of the enumeration
     suffix = f"for policy type {kind}, only valid for"
     ignored = f"PreferredDuringSchedulingIgnoredDuringExecution will be ignored for policy type {kind}"
     has_affinity = policy.required_terms is not None or bool(policy.preferred_terms)
     has_number = policy.number_of_clusters is not None
-    fields: tuple[tuple[object, tuple[PlacementType, ...], Path, str], ...] = (  # value, types with the field
+    fields: tuple[
+        tuple[object, tuple[PlacementType, ...], Path, str], ...
+    ] = (  # (value, types that use it, path, message)
         (
             policy.cluster_names,
             (pick_fixed,),
@@ -427,9 +429,8 @@ def check_disruption_budget(budget: PlacementDisruptionBudget, placement_type: P
 
 def check_update_stages(stages: Sequence[Stage]) -> list[Problem]:
     """Return the problems of the stages of a staged update strategy."""
-    problems = build_violations(
-        (len(stages) > MAX_STAGES, ("stage",), f"at most {MAX_STAGES} stages, got {len(stages)}")
-    )
+    count_text = f"at most {MAX_STAGES} stages, got {len(stages)}"
+    problems = build_violations((len(stages) > MAX_STAGES, ("stage",), count_text))
     names = [stage.name for stage in stages]
     for i, stage in enumerate(stages):
         path: Path = ("stage", i)

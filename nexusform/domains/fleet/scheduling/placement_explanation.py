@@ -163,9 +163,10 @@ def explain(
     ranked = list(ranking.iterate_best_first(filter_result.eligible))
     last_picks = replay.batches[-1] if replay.has_final_picks else ()  # of the last cycle
     picked = [scored for scored in ranked if member_list.members[scored.position].name in last_picks]
-    ranks: _RankTable = {}  # rank, and difference to the last picked cluster
+    last_pick = picked[-1] if picked else None  # the worst of them
+    ranks: _RankTable = {}  # (rank, margin to the last pick) by cluster
     for rank, scored in enumerate(ranked, 1):
-        margin = _compute_margin(scored, picked[-1], binding_table.masks) if picked else None
+        margin = _compute_margin(scored, last_pick, binding_table.masks) if last_pick is not None else None
         ranks[member_list.members[scored.position].name] = (rank, margin)
     rows = _explain_members(request, binding_table, ranks, replay)
     return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
@@ -188,10 +189,9 @@ def _collect_pick_batches(
 ) -> _SchedulingReplay:
     """Run the cycles again, one by one, and collect the clusters picked by each."""
     bindings, batches = initial, []
+    arguments = (member_list, request.policy, snapshot, request.namespace)
     while True:
-        cycle_result = scheduling_cycle.run_scheduling_cycles(
-            bindings, member_list, request.policy, snapshot, request.namespace, is_single=True
-        )
+        cycle_result = scheduling_cycle.run_scheduling_cycles(bindings, *arguments, is_single=True)
         picks = tuple(change.cluster for change in cycle_result.changes if change.cause is ChangeCause.PICKED)
         if picks:
             batches.append(picks)
@@ -233,13 +233,14 @@ def _explain_members(
         scores = _compute_scores(request, member_list, masks)
         preferred_terms = request.policy.preferred_terms
     bound_mask_at_start = BindingTable(replay.initial_bindings, member_list, binding_table.policy_snapshot).current
+    # The number of the cycle (from 1) that picked a cluster, by cluster.
+    batch_by_cluster = {name: number for number, picks in enumerate(replay.batches, 1) for name in picks}
     rows: list[ClusterExplanation] = []
     for position, member in enumerate(member_list.members):
         rejections = _list_rejections(request, binding_table, position)
         affinity, spread = scores.get(position, (None, None))
         rank, margin = ranks.get(member.name, (None, None))
-        # The number of the cycle that picked the cluster, from 1; None if none did.
-        batch = next((number for number, picks in enumerate(replay.batches, 1) if member.name in picks), None)
+        batch = batch_by_cluster.get(member.name)  # None: not picked
         is_bound = bool(bound_mask_at_start >> position & 1)  # the bit of this member
         binding = replay.final_bindings.get(member.name) if is_bound or batch else None
         if binding is not None:  # bound or picked: report the recorded scores
@@ -343,11 +344,11 @@ def _explain_aborted_cycle(
 def _explain_pick_fixed_placement(
     request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
 ) -> PlacementExplanation:
-    """Explain a PickFixed: the scheduler's decision on each listed cluster, and all others as not named."""
+    """Explain a PickFixed placement: the scheduler's decision on each named cluster, and why others are not picked."""
     cycle_result = scheduling_cycle.run_scheduling_cycles(
         binding_table.by_cluster.values(), binding_table.member_list, request.policy, snapshot, is_single=True
     )
-    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()  # None without names
+    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()  # no status without names
     decisions_by_cluster = {decision.cluster: decision for decision in decisions_made}
     positions = binding_table.member_list.positions
     unknown_names = sorted(set(request.policy.cluster_names) - positions.keys())
@@ -361,9 +362,10 @@ def _explain_pick_fixed_placement(
             rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
         elif decision.is_selected:
             is_bound, reason = name in bound, decision.reason
-            rows.append(ClusterExplanation(name, binding, not is_bound, reported_reason=reason, is_bound=is_bound))
+            row = ClusterExplanation(name, binding, is_picked=not is_bound, reported_reason=reason, is_bound=is_bound)
+            rows.append(row)
         else:
-            rule = "cluster_eligibility" if name in positions else "cluster_names"  # ineligible, or not in the fleet
+            rule = "cluster_eligibility" if name in positions else "cluster_names"  # the latter: not in the fleet
             rejections = (Rejection(name, rule, decision.reason),)
             rows.append(ClusterExplanation(name, binding, False, rejections, reported_reason=decision.reason))
     return PlacementExplanation(request.policy, snapshot, len(request.policy.cluster_names), tuple(rows))

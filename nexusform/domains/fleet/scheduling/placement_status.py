@@ -239,7 +239,8 @@ def build_placement_status(
     conditions = (*first_conditions, *further)
     clusters = [
         _build_cluster_status(decision.cluster, decision.reason, item, is_external=is_external)
-        for decision, item in zip(scheduling.list_decisions(), progresses, strict=False)  # selected ones come first
+        # Only selected clusters have a progress, and their decisions come first: the others are cut off.
+        for decision, item in zip(scheduling.list_decisions(), progresses, strict=False)
     ]
     return PlacementStatus(conditions, (*clusters, *_build_unfilled_statuses(scheduling, policy, number)))
 
@@ -275,9 +276,8 @@ def _build_external_condition(
     placement is unknown, because that of a cluster is unknown, the snapshots differ, or there are none.
     """
     versions = {progress.resource_snapshot for progress in progresses}  # None: a cluster without one
-    unknown_clusters = [
-        cluster for cluster, progress in zip(clusters, progresses, strict=True) if progress.rollout_started == UNKNOWN
-    ]
+    pairs = zip(clusters, progresses, strict=True)
+    unknown_clusters = [cluster for cluster, progress in pairs if progress.rollout_started == UNKNOWN]
     has_one_version = len(versions) == 1 and None not in versions
     if not progresses or (has_one_version and not unknown_clusters):
         return None
@@ -288,10 +288,8 @@ def _build_external_condition(
         text = f"{start} different resource snapshot versions are observed across clusters"
     else:  # none at all
         runs = "ClusterStagedUpdateRun" if prefix == CLUSTER_SCOPED else "StagedUpdateRun"
-        text = (
-            f"{start} no resource snapshot name is observed across clusters. To determine rollout status,"
-            f" check the {runs} resources with spec.placementName matching this placement"
-        )
+        advice = f"check the {runs} resources with spec.placementName matching this placement"
+        text = f"{start} no resource snapshot name is observed across clusters. To determine rollout status, {advice}"
     return Condition(f"{prefix}RolloutStarted", UNKNOWN, "RolloutControlledByExternalController", text)
 
 

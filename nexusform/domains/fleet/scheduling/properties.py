@@ -41,9 +41,8 @@ def read_property(member: Member, name: str) -> PropertyValue:
         return None
     quantity = parse_quantity(text)
     if isinstance(quantity, InvalidQuantity):
-        return UnreadablePropertyError(
-            f"value {text} of property {name} from cluster {member.name} is not a valid quantity: {quantity.message}"
-        )
+        value_text = f"value {text} of property {name} from cluster {member.name}"
+        return UnreadablePropertyError(f"{value_text} is not a valid quantity: {quantity.message}")
     return quantity
 
 

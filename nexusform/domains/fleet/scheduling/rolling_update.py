@@ -89,25 +89,20 @@ class BlockedRollout(Struct, frozen=True):
         return f"the rollout of {self.placement} stops before {names}: {change}"
 
     def build_problem(self, path: Path = (), failing: Sequence[str] = ()) -> Problem:
-        """Build the warning: cause and remedy. Failing clusters count as unavailable."""
+        """Build the warning about the rollout. Clusters in `failing` are a cause: they count as unavailable."""
         names = format_first_items(self.clusters, _MAX_NAMES)
         unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
         cause, advice = "", "Raise one of them."
         hint = f"raise max_unavailable ({unavailable}) or max_surge ({surge})"
         if failing:  # a reason beyond the strategy
             failing_text = f"{format_list(failing, _MAX_NAMES)} {select_word_form(len(failing), 'fails', 'fail')}"
-            cause, advice = (
-                f" {failing_text} and counts as unavailable.",
-                "Fix the failure there, or raise one of them.",
-            )
+            cause = f" {failing_text} and counts as unavailable."
+            advice = "Fix the failure there, or raise one of them."
             hint = f"{failing_text} there"
-        consequence = select_word_form(
-            len(self.clusters), "it keeps its current resources", "they keep their current resources"
-        )
-        text = (
-            f"The rollout of {self.placement} stops before {names}; {consequence}.{cause} max_unavailable = "
-            f"{unavailable} and max_surge = {surge} allow no further change. {advice}"
-        )
+        count = len(self.clusters)
+        consequence = select_word_form(count, "it keeps its current resources", "they keep their current resources")
+        limits = f"max_unavailable = {unavailable} and max_surge = {surge} allow no further change."
+        text = f"The rollout of {self.placement} stops before {names}; {consequence}.{cause} {limits} {advice}"
         summary = f"{self.placement}: the rollout stops before {names}; {hint}"
         return Problem(path, BLOCKED_ROLLOUT, text, Severity.WARNING, brief=summary)
 
@@ -142,8 +137,8 @@ def simulate_rollout(
     resource_snapshot: int,
     readiness: Readiness | None = None,
 ) -> RolloutProjection:
-    """Simulate waves until all clusters have the resources of `resource_snapshot`, the latest, or the rollout is
-    blocked. `target` is the base of percentages; without `readiness`, all clusters are ready.
+    """Simulate waves until all clusters have the resources of `resource_snapshot` (the latest), or the rollout is
+    blocked. `target` is the number of clusters to which percentages refer. Without `readiness`, all clusters are ready.
     """
     initial_readiness = readiness or Readiness()
     outdated = set(initial_readiness.outdated_clusters)

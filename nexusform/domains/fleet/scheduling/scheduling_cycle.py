@@ -3,7 +3,7 @@ never added: topology spread, affinity, an obsolete binding, the LARGER name. So
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice, takewhile
+from itertools import islice, takewhile
 
 from msgspec import Struct
 
@@ -185,7 +185,7 @@ def run_scheduling_cycles(
     """
     request = PlacementRequest(policy, namespace)
     binding_table = BindingTable(prior, member_list, snapshot.index)
-    step = _PICKERS[request.policy.placement_type]
+    step = _PICKERS[request.policy.placement_type]  # runs one cycle and changes the table
     cycles = 1
     outcome = step(request, binding_table, snapshot)
     while outcome.needs_requeue and not is_single:
@@ -266,8 +266,9 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
 
 
 def _release_surplus(binding_table: BindingTable, surplus: int) -> tuple[Binding, ...]:
-    """Release obsolete bindings (of earlier policies), then the surplus: scheduled before bound, low scores first.
-    Return the remaining ones, scheduled first. A partly released group stays in release order, as reported by a hub.
+    """Release obsolete bindings (of earlier policies), then as many others as the surplus. Scheduled bindings leave
+    before bound ones, and in each group low scores first. Return the remaining bindings, scheduled first. A partly
+    released group stays in release order, as reported by a hub.
     """
     for position in iterate_ascending(binding_table.obsolete):
         binding_table.release_member(position, ChangeCause.POLICY)
@@ -359,8 +360,8 @@ def _bind_picked_clusters(
         updated.get(action, created).append(binding_table.get_binding(pick.position))  # CREATED is not in `updated`
     for position in iterate_ascending(binding_table.obsolete & ~targets):
         binding_table.release_member(position, ChangeCause.POLICY)
-    updated_bindings = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in updated.values())
-    return (*created, *updated_bindings)
+    repointed, recovered = (sorted(group, key=lambda binding: binding.cluster) for group in updated.values())
+    return (*created, *repointed, *recovered)
 
 
 def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding, ...]:

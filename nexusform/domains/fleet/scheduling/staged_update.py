@@ -157,9 +157,8 @@ def _select_clusters(stage: Stage, picked_clusters: list[str], members: Mapping[
     problems = validate_selector(stage.label_selector)
     if problems:
         return RunProblem(f"the stage label selector is invalid, stage: {stage.name}, err: {problems[0]}")
-    return [
-        name for name in picked_clusters if name in members and is_selected(stage.label_selector, members[name].labels)
-    ]
+    names = [name for name in picked_clusters if name in members]
+    return [name for name in names if is_selected(stage.label_selector, members[name].labels)]
 
 
 def _sort_clusters(stage: Stage, clusters: list[str], members: Mapping[str, Member]) -> tuple[str, ...] | RunProblem:
@@ -262,9 +261,8 @@ def simulate_staged_run(
     blocking: list[str] = []
     for step in list_run_steps(plan, run, failing):
         # A failing cluster lets its stage start further clusters, and no later step.
-        continues_stage = (
-            step.kind is RunStepKind.UPDATE and bool(completed_steps) and step.stage == completed_steps[-1].stage
-        )
+        is_update = step.kind is RunStepKind.UPDATE
+        continues_stage = is_update and bool(completed_steps) and step.stage == completed_steps[-1].stage
         if step.is_blocked or (blocking and not continues_stage):
             break
         if step.kind is RunStepKind.APPROVAL and approved is not None and step.task not in approved:
@@ -273,7 +271,7 @@ def simulate_staged_run(
         if step.kind is RunStepKind.DELETE:
             for name in step.clusters:
                 active.pop(name, None)
-        elif step.kind is RunStepKind.UPDATE:
+        elif is_update:
             for name in {*step.clusters} - finished:
                 active[name] = replace(active[name], state=BindingState.BOUND, resource_snapshot=resource_snapshot)
             failing_clusters, _working = split_clusters(step.clusters, failing)

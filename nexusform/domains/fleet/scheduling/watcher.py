@@ -88,8 +88,10 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
         return Trigger.EVICTED if Trigger.EVICTED in triggers.lost_bindings.values() else Trigger.BINDING_DELETED
     if triggers.departed_clusters:
         return Trigger.CLUSTER_LEFT
-    by_member = sorted(triggers.member_triggers.items())  # the first name decides
-    return next((trigger for _member, trigger in by_member), triggers.default_trigger)
+    if triggers.member_triggers:
+        first_member = min(triggers.member_triggers)  # by name
+        return triggers.member_triggers[first_member]
+    return triggers.default_trigger
 
 
 class WatchedPlacement(Struct, frozen=True):
@@ -169,8 +171,8 @@ class IneffectiveMemberChange(Struct, frozen=True):
 def find_member_observations(
     old_member: Member, new_member: Member, request: PlacementRequest
 ) -> tuple[IneffectiveMemberChange, ...]:
-    """Return the changes of a bound member, each sufficient to reject it in a new pick. For a PickFixed only a loss of
-    eligibility counts, since it ignores taints and labels.
+    """Return the changes of a bound member, each sufficient to reject it in a new pick; its binding stays. For a
+    PickFixed only a loss of eligibility counts, since it ignores taints and labels.
     """
     results: list[IneffectiveMemberChange] = []
     ineligibility = cluster_eligibility.explain_ineligibility(new_member)

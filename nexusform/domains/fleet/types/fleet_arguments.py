@@ -176,7 +176,9 @@ def read_policy(values: Values | None) -> Policy | None:
 
 
 def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
-    """Return a placement. `arguments` are its blocks, from the configuration or its manifest."""
+    """Return a placement. `arguments` are its blocks, from the configuration or its manifest. `attributes` has the
+    other values. Old names of properties are accepted in blocks, and in a lenient manifest.
+    """
     strategy = get_mapping(arguments, "strategy")
     report_back = get_mapping(strategy, "report_back_strategy")
     apply_block = get_mapping(strategy, "apply_strategy")

@@ -146,18 +146,16 @@ def build_hub_attributes(
     missing = [*build_missing_snapshot_warnings(manifests), *build_missing_override_warnings(manifests)]
     reader.report_findings([*check_observed_bindings(manifests), *missing], argument)
     placements = read_placements(manifests)
-    reader.manifests = _select_user_objects(manifests, placements)
+    reader.manifests = _select_user_objects(manifests, placements)  # the objects for all below
     evictions = {eviction.name: eviction for eviction in read_evictions(manifests)}
     values = group_objects_by_kind(reader, argument, attributes)
-    # The managing tools by kind and name of their objects.
-    titles = {manifest.title: find_external_manager(manifest) for manifest in reader.manifests}
-    managers = {title: manager for title, manager in sorted(titles.items()) if manager}
+    # The managing tools by title (kind and name) of their objects; "" without one.
+    all_managers = {manifest.title: find_external_manager(manifest) for manifest in reader.manifests}
+    managers = {title: manager for title, manager in sorted(all_managers.items()) if manager}
     problems = [*reader.problems, *_find_export_problems(placements, managers, argument)]
     if expects_members and placements and MEMBER not in {item.kind for item in manifests}:
-        text = (
-            "No MemberCluster was captured. Clusters that are not in the configuration count as "
-            f"removed. Capture all with: {COMMAND}"
-        )
+        effect = "Clusters that are not in the configuration count as removed."
+        text = f"No MemberCluster was captured. {effect} Capture all with: {COMMAND}"
         problems.append(Problem(argument, "not-captured", text, Severity.WARNING))
     if has_errors(problems):
         return DataResult(attributes={}, problems=problems)
@@ -417,10 +415,9 @@ def _find_export_problems(
     if uncaptured:
         names, count = format_first_items(uncaptured, _MAX_NAMES), len(uncaptured)
         noun, verb = select_word_form(count, "placement"), select_word_form(count, "reports", "report")
-        text = (
-            f"The {noun} {names} {verb} clusters, but no binding of {select_word_form(count, 'it', 'them')} was "
-            f"captured. A plan would pick clusters again. Capture all with: {COMMAND}"
-        )
+        pronoun = select_word_form(count, "it", "them")
+        cause = f"The {noun} {names} {verb} clusters, but no binding of {pronoun} was captured."
+        text = f"{cause} A plan would pick clusters again. Capture all with: {COMMAND}"
         problems.append(Problem(argument, "not-captured", text))
     if managers:
         manager_counts = [f"{name}: {count:,}" for name, count in sorted(Counter(managers.values()).items())]

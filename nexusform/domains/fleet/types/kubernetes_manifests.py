@@ -241,11 +241,10 @@ def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Ma
         else:
             texts[attribute][format_object_key(manifest.namespace, manifest.name)] = body
     observed_at = attributes.get("observed_at")
-    observation_time = (
-        parse_time(observed_at)
-        if isinstance(observed_at, str)
-        else find_newest_heartbeat(m.body for m in members.values())
-    )
+    if isinstance(observed_at, str):
+        observation_time = parse_time(observed_at)
+    else:
+        observation_time = find_newest_heartbeat(member.body for member in members.values())
     return {**texts, "member_clusters": _build_members(members, observation_time, reader, argument)}
 
 

@@ -105,11 +105,12 @@ def explain_pods(
     errors = select_errors(result.diagnostics)
     addresses: dict[str, None] = {}  # of objects with pods after the plan, an ordered set
     rejected: dict[str, str] = {}  # reasons against pods not created, by name
-    existing: dict[str, None] = {}  # names of pods after the plan
+    existing: dict[str, None] = {}  # names of pods after the plan, an ordered set
     for row in result.plan.placements:
         if row.kind == POD and pattern.is_match(row.address):
             if row.target:
-                addresses[str(row.address)] = existing[row.object] = None
+                addresses[str(row.address)] = None
+                existing[row.object] = None
             if compute_effect(row) is Effect.NOT_CREATED:
                 rejected[row.object] = row.reason
     names = list(existing | rejected)

@@ -74,6 +74,7 @@ def build_placement_reason(
     if is_sensitive:
         return reason
     clusters = [cluster] if cluster else list(bindings)
+    # Pairs by cluster: the objects of its snapshot, and its version of them (None: an unknown cluster).
     resources = {name: _get_snapshot_and_cluster_resources(placement, bindings.get(name), name) for name in clusters}
     failures = {
         name: version.failure for name, (_, version) in resources.items() if version is not None and version.failure

@@ -4,7 +4,6 @@ read only if all labels and earlier properties match, so an unreadable value sto
 
 import math
 from functools import partial
-from itertools import islice
 
 from nexusform.domains.fleet.scheduling.bindings import (
     ClusterSelectorTerm,
@@ -59,21 +58,20 @@ def _match_terms(terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList
 def _match_term(
     term: ClusterSelectorTerm, member_list: MemberList, candidates: Mask
 ) -> tuple[Mask, dict[int, CycleAbort]]:
-    """Return the members of `candidates` that match a term, as a bit mask, and errors by position of the member. Such
-    an error, an unreadable value or an invalid selector, stops the cycle.
+    """Return the members of `candidates` that match a term, as a bit mask, and errors by position of the member. The
+    errors are an unreadable value or an invalid selector, and each stops the cycle.
     """
     members = member_list.members
     selected_members = member_list.select_by_labels(term.label_selector)
     if isinstance(selected_members, str):
         # An invalid selector stops the scheduler at the first member evaluated.
-        first_positions = islice(iterate_ascending(candidates), 1)
-        return 0, {position: CycleAbort(members[position].name, selected_members) for position in first_positions}
+        first = next(iterate_ascending(candidates), None)
+        return 0, {} if first is None else {first: CycleAbort(members[first].name, selected_members)}
     candidates &= selected_members
     unreadable: dict[int, CycleAbort] = {}
     for requirement in term.property_selector or ():
-        matching, failing = member_list.get_cached(
-            ("meets", requirement), partial(_find_matching_members, requirement, member_list)
-        )
+        find_matching = partial(_find_matching_members, requirement, member_list)
+        matching, failing = member_list.get_cached(("meets", requirement), find_matching)
         unreadable |= {
             position: CycleAbort(members[position].name, message)
             for position, message in failing.items()

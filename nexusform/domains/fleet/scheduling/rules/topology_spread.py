@@ -77,11 +77,12 @@ def evaluate_constraints(
                 continue
             delta = -PENALTY if domain.is_violated else -domain.skew_change
             deltas[delta] = deltas.get(delta, 0) | domain.members
-        deltas[0] = deltas.get(0, 0) | (member_list.all_members & ~members_with_label)  # in no domain
+        members_without_domain = member_list.all_members & ~members_with_label
+        deltas[0] = deltas.get(0, 0) | members_without_domain  # their scores stay
         remaining_members = sum(members_by_score.values())  # a member has one score, so the sum is the union
         if rejected & remaining_members:
             rejected_by_constraint.append((constraint, rejected & remaining_members))
-        totals: dict[int, Mask] = {}
+        totals: dict[int, Mask] = {}  # members by new score; those rejected have no delta and drop out
         for (score, members), (delta, delta_members) in product(members_by_score.items(), deltas.items()):
             members_of_both = members & delta_members
             if members_of_both:
