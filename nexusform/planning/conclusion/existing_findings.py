@@ -39,7 +39,7 @@ class _PlanActions(Struct, frozen=True):
 
 
 def mark_existing_findings(plan: Plan) -> Plan:
-    """Return the plan with its findings marked if they existed before."""
+    """Return the plan with each finding marked as pre-existing if the plan did not cause it."""
     actions = _collect_plan_actions(plan)
     # Clusters (site id, name) with surge capacity before the plan, and none after it.
     new_shortages = {(row.site_id, cluster) for row in plan.capacity for cluster in row.new_no_surge_clusters}

@@ -41,11 +41,11 @@ def compute_totals(
     sites: Mapping[str, SitePlan] | None = None,
     observed_attributes: Mapping[Address, Attributes] = MappingProxyType({}),
 ) -> AccountingResult:
-    """Compute the totals of all VMs, bindings and pods. `sites` are those after the plan, if known: no VM may stay on a
-    missing machine. `observed_attributes` are attributes from data sources: bindings in them exist regardless of state.
+    """Return the totals of all VMs, bindings and pods, and mistakes in the rows. With `sites` (after the plan), a VM
+    on a missing machine is a mistake. Bindings in `observed_attributes` (of data sources) exist even if not in state.
     """
     rows_of = group_by(rows, lambda row: (row.address, row.kind))
-    totals_by_kind: dict[str, Counter[str]] = {}  # counts by kind, and by field of PlacementTotal
+    totals_by_kind: dict[str, Counter[str]] = {}  # by kind: counts by the field name of PlacementTotal
     mistakes: list[str] = []  # rows in contradiction to the objects
     for change in changes:
         resource_type = types.get(change.address.type)
@@ -139,7 +139,7 @@ class _PlacementRowCounts(Struct):
     totals: Counter[str] = field(default_factory=Counter)
 
     def add_row_to_counts(self, row: PlacementChange) -> None:
-        """Add a row to the counts. Totals omit lost objects, and new ones except VMs without a machine before."""
+        """Count the row of an object by its name, and in the totals. The caller adds lost and new names to those."""
         effect = compute_effect(row)
         if effect is Effect.NOT_CREATED:  # it exists neither before nor after
             return

@@ -113,7 +113,9 @@ def build_plan(
     outputs: root_outputs.RootOutputChanges,
     diagnostics: Sequence[Diagnostic],
 ) -> PlanResult:
-    """Build the plan from the planned instances and the results of the placement phases, and validate it."""
+    """Build the plan from the planned instances and the results of the placement phases, and validate it. Each domain,
+    such as fleet or pods, contributes its own rows, steps and findings.
+    """
     request, prior, parts = blocks.request, blocks.prior, outcome.contributions
     types, vms = request.registries.resource_types, outcome.vms.values()
     lost_addresses, lost_vm_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
@@ -221,7 +223,9 @@ def _build_result(
     validation: PlanValidation,
     lost_addresses: Iterable[Address],
 ) -> PlanResult:
-    """Build the plan result with the data needed for display only."""
+    """Build the result: the plan, and data needed for display only. `lost_addresses` are the racks and machines that
+    lose unmanaged VMs in this plan: their notes before it still list these VMs.
+    """
     edges: list[tuple[str, str]] = []  # a block, and a block needed by it
     for block, needs in blocks.order.needs.items():
         edges += [(str(block), str(need)) for need in needs]
@@ -302,11 +306,11 @@ def build_refresh_plan(
     placement_totals = compute_totals(refresh_changes.build_unchanged_changes(prior.instances), rows, types, sites)
     outputs = root_outputs.plan_current_outputs(request, evaluation)
     variable_results = check_variable_validations(request.configuration, evaluation)
-    # All conditions besides those of variables, with all their problems as warnings.
-    reported_count = len(evaluation.diagnostics)
+    # Check all other conditions. Their problems, also those added to `evaluation` meanwhile, become warnings.
+    earlier_problem_count = len(evaluation.diagnostics)
     condition_results = ConditionResults()
     condition_results.add_all(check_current_conditions(request, evaluation))
-    condition_problems = [*condition_results.problems, *evaluation.diagnostics[reported_count:]]
+    condition_problems = [*condition_results.problems, *evaluation.diagnostics[earlier_problem_count:]]
     plan = Plan(
         mode=request.mode,
         changes=tuple(refresh_changes.build_moved_changes(prior)),
@@ -347,7 +351,9 @@ def _collect_upgrades_and_warnings(
 def _measure_certainty(
     outcome: PlacementPhasesResult, request: PlanRequest, prior: PriorState, *, has_separation_rules: bool
 ) -> tuple[int, dict[str, placement_fit.SiteCertainty]]:
-    """Return the number of samples, and the certainties by site, corrected by the accuracy of earlier predictions."""
+    """Return the number of samples run, and by site id the certainty of its placements, lowered to the accuracy of
+    earlier predictions. Separation rules need the placements of each sample (`keep_outcomes`).
+    """
     samples, certainties = placement_fit.measure_site_certainties(
         outcome.sites,
         request.samples,
@@ -355,8 +361,7 @@ def _measure_certainty(
         keep_outcomes=has_separation_rules,
         progress=request.progress,
     )
-    # The verified predictions of earlier plans in the notes of sites, by site id.
-    records: dict[str, PredictionRecord] = {}
+    records: dict[str, PredictionRecord] = {}  # by site id: verified predictions of earlier plans, from its note
     for current in prior.objects.values():
         record = parse_record(current.private)
         if record:
@@ -365,7 +370,7 @@ def _measure_certainty(
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
-    """Yield the prediction accuracy of sites: of the last replay (with the rack_spread of the site), and of plans."""
+    """Yield the prediction accuracy per site: of its last replay (with its rack_spread), and of earlier plans."""
     objects = prior.objects
     for address in sorted(objects, key=compute_address_order):
         attributes, note = objects[address].attributes, objects[address].private
@@ -394,8 +399,8 @@ def _validate_plan(
     diagnostics: Sequence[Diagnostic],
     certainty: Mapping[str, placement_fit.SiteCertainty] | None,
 ) -> PlanValidation:
-    """Validate the outcome. Missing capacity and violated separation rules are reported only without other errors: a
-    fix of those would change them. `certainty` is None without separation rules.
+    """Validate the outcome. With other errors, missing capacity and violated separation rules are not reported: fixing
+    those errors may change them. `certainty` is None without separation rules.
     """
     vms = outcome.vms.values()
     instances = blocks.instances
@@ -481,7 +486,7 @@ def _may_violate_rules(vm_object: VmObject) -> bool:
 
 
 def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
-    """Return the plan with its inputs and all diagnostics, each once; with errors, without advice on placements."""
+    """Return the plan with its inputs, and each diagnostic once. With errors, advice on placements is dropped."""
     files = request.configuration.files
     unique = [locate_line_in_text(diagnostic, files) for diagnostic in remove_duplicate_diagnostics(diagnostics)]
     is_errored = has_errors(unique)
@@ -522,8 +527,8 @@ def remove_consequential_errors(
 ) -> list[Diagnostic]:
     """Return the diagnostics of the phases, without those that only follow from another error.
 
-    That error may be in a block they need, from before the phases (`has_earlier_errors`), or about a rejected value
-    (`has_rejected_values`). An unknown value in the description of a rack or site has consequences, too.
+    The other error is in a block they need, from before the phases (`has_earlier_errors`), or about a rejected value
+    (`has_rejected_values`). UNKNOWN_PLACEMENT (an unknown value in a rack or site) may cause others, too.
     """
     if has_rejected_values:
         has_earlier_errors = True

@@ -21,11 +21,11 @@ _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and 
 def build_upgrades(
     objects: Iterable[VmObject], disruptions: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
-    """Yield a record per cluster and reason (trigger) to re-create whole pools, also pools with their own resource.
-    Each function of `disruptions` gets a cluster id and names of nodes, and returns the obstacles to draining these.
+    """Yield an Upgrade per cluster and trigger (the reason to re-create whole pools, also separate resources). Each
+    function of `disruptions` gets a cluster id and names of nodes, and returns the obstacles to draining these.
     """
     objects, disruptions = list(objects), list(disruptions)
-    members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}  # by owner (cluster), trigger
+    members_by_cluster: dict[tuple[str, str], list[_Pool]] = {}  # by owner (cluster) and trigger
     for vm_object in objects:
         for pool in vm_object.pools:
             trigger = _find_pool_trigger(vm_object, pool)
@@ -33,7 +33,7 @@ def build_upgrades(
                 members_by_cluster.setdefault((vm_object.request.demand.owner, trigger), []).append((vm_object, pool))
     scale_ins = _ScaleInPools(objects)
     for (owner, trigger), members in members_by_cluster.items():
-        _, _, cluster_id = owner.partition(":")  # after the prefix of the owner
+        _, _, cluster_id = owner.partition(":")  # the owner is `<prefix>:<cluster id>`
         pools, nodes = [], set[str]()
         for vm_object, pool in members:
             recreations = vm_object.request.actions.recreations
@@ -104,9 +104,9 @@ def _build_upgrade(
 def _build_pool_upgrade(
     vm_object: VmObject, pool: PoolDemand, trigger: str, scale_in_pools: tuple[str, ...]
 ) -> PoolNodeRecreation:
-    """Build the record of one re-created pool. If only the version changes, VMs are replaced batch by batch. With
-    surge, new VMs are created before old ones are removed; without surge, after. Otherwise all VMs are removed first.
-    VMs re-created for a reason of their own (a machine) are down meanwhile.
+    """Build the record of one pool re-created for `trigger`. If only the version changes, VMs are replaced batch by
+    batch. With surge, the new VMs of a batch are created before its old ones are removed. Any other change removes all
+    VMs first. VMs re-created for a reason of their own, such as a removed machine, are down meanwhile.
     """
     keys = pool.keys
     triggers = vm_object.request.actions.recreations  # the reason to re-create a VM, by its key
@@ -166,14 +166,13 @@ class _ScaleInPools:
             return ()
         own_name = (str(vm_object.instance.address), pool.pool)
         pools = self._pools.get(site.id, [])
-        other_pools = []
-        for other, prior in pools:
-            if (str(other.instance.address), prior.pool) != own_name:
-                other_pools.append((other, prior))
+        other_pools = [
+            (other, prior) for other, prior in pools if (str(other.instance.address), prior.pool) != own_name
+        ]
         if not other_pools:
             return ()
-        # All pools without a scale-in of their own share one replay, with ("", "") in place of their name.
-        excluded = own_name if len(other_pools) < len(pools) else ("", "")
+        has_own_scale_in = len(other_pools) < len(pools)
+        excluded = own_name if has_own_scale_in else ("", "")  # no pool excluded: one cached replay serves all such
         outcome = self._place_with_remaining_vms(site, other_pools, excluded)
         tokens = [vm_object.placements.tokens[key] for key in pool.keys if key in vm_object.placements.tokens]
         if all(outcome.get(token) is not None for token in tokens):

@@ -39,7 +39,9 @@ class UsedMachines(Struct, frozen=True):
 
 
 def compute_machine_use(vm_object: VmObject) -> UsedMachines:
-    """Compute the machines used by the VMs of an object before and after its steps, and the resources offering them."""
+    """Return the machines used by the VMs of an object before and after its steps, and the addresses of the rack or
+    machine resources that declare them.
+    """
     occupied: set[tuple[str, str, str]] = set()
     freed_early: set[OnSite] = set()  # before anything is placed
     for key in vm_object.prior.existing:
@@ -201,7 +203,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
     An object frees the machines of its VMs by its delete step. Without one, a release step frees those of the VMs
     removed before anything is placed.
     """
-    freeing: dict[OnSite, set[int]] = {}  # by site and machine
+    freeing: dict[OnSite, set[int]] = {}  # the steps that free capacity, by site and machine
     for address, use in machines.items():
         delete = graph.delete_step.get((address, ""))
         release = graph.release_step.get(address)
@@ -246,7 +248,7 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
     The VMs of an upgraded object free their capacity only during its update. An object with VMs placed there later
     waits for this update. It does not wait if it was created, and so is upgraded, before the other one.
     """
-    owners = {}  # addresses of upgraded objects by VM: owner, pool and number
+    owners = {}  # the addresses of upgraded objects, by VM: (owner, pool, number)
     creation_numbers: dict[Address, int] = {}  # of upgraded objects
     for address, vm_object in objects.items():
         for key, trigger in vm_object.request.actions.recreations.items():

@@ -46,7 +46,8 @@ def build_plan_steps(
     step_order: StepOrder,
 ) -> list[Step]:
     """Build the steps of a plan; `step_order` lists the addresses to complete before the step of an address."""
-    remaining_attributes: dict[Address, Values] = {}  # between release and update
+    # The attributes of an updated object after its release step (early removal of VMs), before its update.
+    remaining_attributes: dict[Address, Values] = {}
     for change in changes:
         vm_object = objects.get(change.address)
         if change.action is not Action.UPDATE or vm_object is None:
