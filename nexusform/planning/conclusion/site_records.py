@@ -169,17 +169,17 @@ def compute_headroom(
         site = sides[-1].site  # the one after the plan, if it exists then
         pools = chain.from_iterable(side.pools for side in sides)
         skus = {pool.sku for _, pool in pools}
-        for sku in sorted(skus, key=compute_size_key, reverse=True):
-            capacities.append(
-                SiteSkuCapacity(
-                    site_id=site.id,
-                    site=site.name,
-                    sku=sku.name,
-                    cells=sku.numa_cells,
-                    before=_compute_sku_capacity(side_before, sku),
-                    after=_compute_sku_capacity(side_after, sku),
-                )
+        capacities += [
+            SiteSkuCapacity(
+                site_id=site.id,
+                site=site.name,
+                sku=sku.name,
+                cells=sku.numa_cells,
+                before=_compute_sku_capacity(side_before, sku),
+                after=_compute_sku_capacity(side_after, sku),
             )
+            for sku in sorted(skus, key=compute_size_key, reverse=True)
+        ]
     return tuple(capacities)
 
 
