@@ -36,7 +36,9 @@ from nexusform.plans.plan import CheckResult, Mode
 
 
 def make_plan(request: PlanRequest) -> PlanResult:
-    """Make a plan with its remedies. User errors are diagnostics, never exceptions; such a plan is `errored`."""
+    """Make a plan, and if requested add remedies: suggested fixes, tested by further plans. User errors are diagnostics
+    of the plan (it is `errored`), never exceptions.
+    """
     try:
         result = _run_planning_stages_once(request)
         if result.unplaced:
@@ -45,15 +47,15 @@ def make_plan(request: PlanRequest) -> PlanResult:
         return plan_assembly.build_unchanged_plan(request, rejection.diagnostics)
     if not request.includes_remedies:
         return result
-    if result.unplaced:
+    if result.unplaced:  # VMs without capacity
         from nexusform.planning.replanning.capacity_remedies import add_remedies
 
         return add_remedies(request, result, make_plan)
-    if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):  # other options may help
+    if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):  # other -target options may help
         from nexusform.planning.replanning.waiting_pod_remedies import verify_suggested_selection
 
         return verify_suggested_selection(request, result, make_plan)
-    if result.open_rules:
+    if result.open_rules:  # unsatisfied separation rules
         from nexusform.planning.replanning.zone_remedies import add_zone_remedies
 
         result = add_zone_remedies(request, result, make_plan)
@@ -82,7 +84,7 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
 
 
 def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
-    """Plan once: prepare, validate, run the phases, and assemble the plan. Remedies and other samples follow later."""
+    """Plan once: prepare, validate, run the phases, and assemble the plan. The caller adds remedies."""
     start = _prepare_planning_start(request, build_prior_state(request))
     if start.is_stopped:
         return plan_assembly.build_unchanged_plan(request, start.diagnostics)

@@ -159,8 +159,8 @@ def check_pool_name(name: str, path: Path) -> list[Problem]:
 def build_pool_demand(
     cluster: str, pool: str, count: int, values: Mapping[str, Any], path: Path, context: ResourceContext
 ) -> tuple[PoolDemand | None, list[Problem]]:
-    """Build the demand of one pool; None with a problem for a wrong VM SKU. `values` are its arguments, `path` is their
-    location (() for a separate pool).
+    """Return the demand of one pool; None with a problem for a wrong VM SKU. `values` are its arguments, and `path` is
+    their location in the resource: () for a pool with a resource of its own.
     """
     name = str(values.get("vm_sku_name"))
     sku = context.find_sku(name)

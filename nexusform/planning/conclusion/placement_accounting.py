@@ -227,14 +227,14 @@ def collect_names(kind: str, resource_type: ResourceType, attributes: Attributes
 
 
 def _find_stranded_vms(
-    change: Change, family: VmHandlers, rows: list[PlacementChange], sites: Mapping[str, SitePlan]
+    change: Change, handlers: VmHandlers, rows: list[PlacementChange], sites: Mapping[str, SitePlan]
 ) -> Iterator[str]:
     """Yield an inconsistency for each VM on a missing machine after the plan, unless a row reports it as lost."""
     if not change.after:  # all are removed
         return
     lost_names = {row.object for row in rows if row.action is PlacementAction.LOSE}
     site = sites.get(str(change.after.get("id", "")).partition("/")[0])  # an id begins with the site
-    for vm in family.list_existing_vms(change.after):
+    for vm in handlers.list_existing_vms(change.after):
         machine = vm.placement.machine
         has_machine = site is not None and machine in site.machines
         if not has_machine and vm.name not in lost_names:

@@ -39,9 +39,8 @@ from nexusform.values.typed_value import UNKNOWN
 def plan_attributes(
     schema: BlockSchema, config: Mapping[str, Any], prior: Mapping[str, Any] | None, computed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return all planned attributes of the object. `prior` is None without an object to update: it is new, or
-    replaced; `computed` are the values computed by this plan.
-    The first applicable source of an attribute is used.
+    """Return all planned attributes of the object. `prior` is None for a new or replaced object. `computed` are the
+    values computed by this plan. Each attribute has the value of its first applicable source.
 
     1. The configuration. A null counts as unset: otherwise `x = var.maybe` could not mean "use the default".
     An unknown value stays unknown even if a prior value is known, because it may differ after apply.
@@ -216,7 +215,7 @@ def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path:
 
 
 def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
-    """Return the action and planned attributes. `computed` are values of this plan, `is_requested`: by -replace."""
+    """Return the action and planned attributes. `computed` are values of this plan. `is_requested`: by -replace."""
     assert instance.config is not None
     schema = instance.type.schema
     prior = instance.before

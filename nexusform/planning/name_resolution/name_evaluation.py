@@ -217,8 +217,8 @@ class Evaluation:
         return True
 
     def _evaluate_variable_value(self, instance: ModuleInstance, declared: Variable) -> Value:
-        """Return the value of a variable: set by the user for the root module, else passed by the call, by default its
-        declared default. An invalid value is reported and unknown.
+        """Return the value of a variable: in the root module set by the user, in other modules passed by the call. An
+        unset variable has its default. An invalid value is reported, and read as unknown.
         """
         default = declared.default if declared.default is not None else build_null(declared.type)
         if instance.parent is None or instance.call is None:
@@ -296,11 +296,11 @@ class Evaluation:
                     pending[exceeded.named.key] = exceeded.named
 
     def _compute_and_cache(self, named_value: _LocalOrOutput) -> None:
-        """Evaluate a local or an output into the cache (unknown on errors); its diagnostics name its block."""
+        """Evaluate a local or an output, and put its value into the cache: unknown on errors."""
         # A reference to itself (reported before) reads an unknown value.
         self._cache[named_value.key] = build_unknown(DYNAMIC)
         self._depth += 1
-        before = len(self.diagnostics)
+        earlier_count = len(self.diagnostics)
         scope = self.build_scope(named_value.instance)
         module, output = named_value.instance.module, None
         if named_value.kind == "output":
@@ -320,9 +320,9 @@ class Evaluation:
             raise
         finally:
             self._depth -= 1
-        self.diagnostics[before:] = [
+        self.diagnostics[earlier_count:] = [  # add the block to the new ones
             diagnostic if diagnostic.block else replace(diagnostic, block=header)
-            for diagnostic in self.diagnostics[before:]
+            for diagnostic in self.diagnostics[earlier_count:]
         ]
         if value is not None and output is not None:
             value, problems = convert_output(output, value)

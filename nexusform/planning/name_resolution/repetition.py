@@ -131,8 +131,8 @@ def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
 def _expand_for_each(expression: Expression, value: Value, header: str) -> Expansion:
     """Expand a for_each into instances by key, in byte order of the keys.
 
-    Keys are part of addresses, and every plan shows those. Of a map the values may be sensitive, but the elements of a
-    set are its keys; a set with a sensitive element is sensitive as a whole.
+    Keys may not be sensitive: they are part of addresses, shown by every plan. The values of a map may be sensitive.
+    The elements of a set are its keys, and one sensitive element makes the whole set sensitive.
     """
 
     def reject(detail: str) -> Expansion:

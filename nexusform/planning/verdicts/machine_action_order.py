@@ -140,7 +140,7 @@ def _find_machine(machine_id: str, sites: Mapping[str, SitePlan]) -> tuple[SiteP
 def _build_requests(
     pending: Iterable[Instance], objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
 ) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-    """Return the requests of known machines, and errors about unknown ones."""
+    """Return a request per action on a known machine, with targets for the VMs it stops; errors for other machines."""
     requests, problems = [], []
     schedulers: dict[str, RackScheduler] = {}  # copies by site id, to try moves of VMs
     for instance in pending:
@@ -164,7 +164,7 @@ def _build_requests(
 def _build_request(
     instance: Instance, kind: MachineActionKind, site: SitePlan, machine: Machine, objects: Iterable[VmObject]
 ) -> MachineActionRequest:
-    """Build the request of an action, with the VMs to leave the machine by this plan, and those to stay there."""
+    """Build the request of an action. It has the VMs this plan moves or removes from the machine, and the others."""
     leaving: list[tuple[Address, EvacuatedVm]] = []  # with the address of the VM's object
     staying: dict[str, tuple[str, ...]] = {}  # names by cluster id
     for vm_object in objects:
@@ -193,8 +193,8 @@ def _build_request(
 def _find_target_machines(
     request: MachineActionRequest, objects: Iterable[VmObject], scheduler: RackScheduler
 ) -> tuple[EvacuatedVm, ...]:
-    """Find a target for each VM on the machine of an action (closed for new VMs); "" if it is pinned, or fits nowhere.
-    The VMs move in `scheduler`, one after the other: later ones find the remaining capacity.
+    """Return a target machine for each VM on the machine of an action: "" for a pinned VM, or without capacity. The
+    machine itself accepts no new VMs. `scheduler` is changed: each VM moves in it, so later ones see less capacity.
     """
     targets = []
     for vm_object in objects:

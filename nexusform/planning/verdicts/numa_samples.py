@@ -85,13 +85,13 @@ def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
 def check_uncertain_fit(
     sites: Mapping[str, SitePlan], objects: Iterable[VmObject], numa_sampling: NumaSampling | None
 ) -> Iterator[Diagnostic]:
-    """Yield a warning if a sample of NUMA cells lacks capacity. It is about the first object with VMs on a sampled
-    site.
+    """Yield a warning if the new VMs do not fit in every sample of the unknown NUMA cells of existing VMs. Its address
+    is that of the first object with new VMs on such a site.
     """
     if numa_sampling is None:  # no cells are unknown
         return
     fits_everywhere = numa_sampling.fitting_count == numa_sampling.sample_count
-    if not numa_sampling.sample_count:  # the displayed sample is the first one with capacity for all
+    if not numa_sampling.sample_count:  # none computed: a plan without capacity in sample 0 displays a later one
         fits_everywhere = numa_sampling.displayed_sample == 0
     if fits_everywhere:
         return

@@ -460,8 +460,9 @@ def measure_site_certainties(
     first: int = 0,
     keep_outcomes: bool = False,
 ) -> tuple[int, dict[str, SiteCertainty]]:
-    """Repeat the placements of every site in samples, with the seeds from `first` on. `samples` None means the default
-    for the number of VMs. Return the number of samples (0 if nothing was placed), and the certainties by site id.
+    """Repeat the placements of every site in samples: with other random choices, from the seed `first` on. Return the
+    number of samples (0 if nothing was placed), and the certainties by site id. With `samples` None, the number
+    follows from that of the VMs. `keep_outcomes` adds the placements of each sample.
     """
     placed_count = sum(len(site.placed_demands) for site in sites.values())
     if placed_count == 0:
@@ -470,14 +471,14 @@ def measure_site_certainties(
     certainty: dict[str, SiteCertainty] = {}
     active_sites = {site_id: site for site_id, site in sites.items() if site.operations and sample_count}
     for site_id, site in active_sites.items():
-        before, total = len(certainty) * sample_count, len(active_sites) * sample_count  # samples of all sites
+        finished, total = len(certainty) * sample_count, len(active_sites) * sample_count  # samples of all sites
         outcome = repeat_with_samples(
             site.base,
             site.operations,
             sample_count,
             first=first,
             keep_outcomes=keep_outcomes,
-            on_progress=_build_progress_callback(progress, before, total),
+            on_progress=_build_progress_callback(progress, finished, total),
         )
         # A VM without capacity in the plan has a tuple as its token, and no handle.
         vms = {token: vm_certainty for token, vm_certainty in outcome.vms.items() if isinstance(token, int)}

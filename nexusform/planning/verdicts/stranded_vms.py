@@ -44,12 +44,12 @@ def check_stranded_vms(
     mode: Mode,
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """Yield an error per resource with machines lost by this plan under VMs without a step. VMs on machines missing
-    before get a warning.
+    """Yield an error per rack, machine or site, if this plan removes its machines, but has no step for VMs on them.
+    VMs on machines missing before the plan get a warning.
     """
     if not any(vm_object.request.actions.losses for vm_object in objects):
         return
-    offering_addresses = _index_prior_offers_by_machine(instances, types)  # resource to blame by machine
+    offering_addresses = _index_prior_offers_by_machine(instances, types)  # by machine: the resource with the error
     for site_id, site in sites.items():  # a re-created machine has a new resource, or the one of its rack or site
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
     by_text = {str(address): instance for address, instance in instances.items()}
@@ -94,9 +94,9 @@ LostVm: TypeAlias = tuple[str, str, str]  # forgotten VM that loses its machine:
 def find_lost_forgotten_vms(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> dict[Address, list[LostVm]]:
-    """Return the forgotten VMs on machines lost by this plan. A forgotten VM runs without a resource: the private note
-    of its rack or machine records it. The result is by the address of this resource, and its note loses the VMs.
-    `sites` are those after the plan.
+    """Return the forgotten VMs on machines lost by this plan, by the address of their rack or machine. They run without
+    a resource: the private note of the rack or machine lists them. The lost ones are removed from its note. `sites`
+    are those after the plan.
     """
     vms_by_address: dict[Address, list[LostVm]] = {}
     for address, instance in instances.items():
@@ -318,7 +318,9 @@ class _ClusterRacks(Struct):
 
 
 def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for each cluster (with its separate pools) or VNF of several VMs left on one rack of several."""
+    """Yield a warning for each cluster or VNF with all of its VMs on one rack after the plan, and on several before.
+    The separate pools of a cluster count with it.
+    """
     racks_by_owner: dict[str, _ClusterRacks] = {}
     for vm_object in objects:
         if not vm_object.pools:  # removed, or unknown

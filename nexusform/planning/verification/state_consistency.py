@@ -45,7 +45,9 @@ class _StateVm(Struct, frozen=True):
 
 
 def check_consistency(state: State, types: Mapping[str, ResourceType], providers: Collection[str]) -> list[Diagnostic]:
-    """Return errors for contradictions, warnings for impossible or overcommitted cells. `providers` are known kinds."""
+    """Return errors for contradictions in the state, and warnings for impossible or overcommitted NUMA cells.
+    `providers` are the known kinds of providers.
+    """
     machines = index_state_machines(state, types)
     vms = list(_iterate_vms(state, types))
     declared_skus = {sku.name for sku in build_state_inventory(state, types).skus.values()}
@@ -208,12 +210,12 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
     """Yield the VMs of a state, each with its object's demand; without a SKU if it is unknown."""
     prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
     context = build_recorded_context(prior, types)
-    for address, current, family in iterate_vm_owners(state.list_current_objects(), types):
-        demand, _ = family.build_demand(current.attributes, context, address)
+    for address, current, handlers in iterate_vm_owners(state.list_current_objects(), types):
+        demand, _ = handlers.build_demand(current.attributes, context, address)
         if demand is None:  # invalid attributes
             continue
         pools = index_pools(demand.pools)
-        for vm in family.list_existing_vms(current.attributes):
+        for vm in handlers.list_existing_vms(current.attributes):
             pool = pools.get(vm.pool)
             is_known = pool is not None or vm.sku_name in context.skus  # otherwise `find_sku` assumes one
             sku = find_sku(vm, pool, context.skus) if is_known else None
@@ -223,9 +225,8 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
 def _check_cells(
     vms: Iterable[_StateVm], machines: Mapping[Any, Machine], declared_skus: Collection[str]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield a sentence per VM in impossible NUMA cells: missing on the machine, one twice, too many or few. The flag
-    with it is True for a contradiction: the state alone is wrong. Otherwise the platform, the hardware or a SKU may
-    explain it.
+    """Yield (sentence, is_contradiction) per VM in impossible NUMA cells: a missing cell, one twice, too many or few.
+    In a contradiction, only the state can be wrong. Otherwise the platform, the hardware or a SKU may explain it.
     """
     for state_vm in vms:
         is_planned = state_vm.vm.provenance != OBSERVED

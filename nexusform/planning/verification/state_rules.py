@@ -35,7 +35,7 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
     types = registries.resource_types
     instances = []
     objects: dict[Address, VmObject] = {}
-    families: dict[Address, VmHandlers] = {}  # functions for the VMs of their types
+    handlers_by_address: dict[Address, VmHandlers] = {}
     for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
         if resource_type is None:  # a type of another version
@@ -44,21 +44,21 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
         arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
         instance = Instance(address, resource_type, current, arguments=arguments, decision=decision)
         instances.append(instance)
-        family = resource_type.vms  # None: a type without VMs
-        if family is not None:
-            vms_by_key = index_vms(family.list_existing_vms(attributes))
+        handlers = resource_type.vms  # None: a type without VMs
+        if handlers is not None:
+            vms_by_key = index_vms(handlers.list_existing_vms(attributes))
             request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))
             vm_object = VmObject(instance, PriorVms(existing=vms_by_key), request, PlannedVmPlacements(vms=vms_by_key))
-            objects[address], families[address] = vm_object, family
+            objects[address], handlers_by_address[address] = vm_object, handlers
     # Compute the demands; hints see the current locations of their targets.
     prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
     context = build_recorded_context(prior, types)
     targets = HintTargets(build_state_inventory(state, types))
     targets.add_objects(objects.values())
     context.find_targets = targets
-    for address, family in families.items():
+    for address, handlers in handlers_by_address.items():
         vm_object = objects[address]
-        demand, _ = family.build_demand(get_mapping(vm_object.instance.config), context, address)
+        demand, _ = handlers.build_demand(get_mapping(vm_object.instance.config), context, address)
         vm_object.request = replace(vm_object.request, demand=demand or NO_DEMAND)
     sites, _ = build_sites(build_state_inventory(state, types))
     for vm_object in objects.values():

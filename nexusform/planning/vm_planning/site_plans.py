@@ -164,14 +164,14 @@ class SitePlan(Struct):
 def build_sites(
     inventory: PlanInventory, split_choice: SplitChoice = 0
 ) -> tuple[dict[str, SitePlan], list[MachineConflict]]:
-    """Build the site plans by id, each with its scheduler, and the clashes: machines described twice.
+    """Return the site plans by id, each with a scheduler of its machines, and the clashes: machines described twice.
     `split_choice` selects the cells assumed for existing VMs in unknown NUMA cells.
     """
     sites: dict[str, SitePlan] = {}
     clashes: list[MachineConflict] = []
     racks_by_site = group_by(inventory.racks.values(), lambda rack: rack.site_id)
     site_of_rack = index_sites_by_rack(inventory)
-    # site -> address -> a machine with its own block
+    # By site id, then by address: the machines with a block of their own.
     offers_by_site: dict[str, dict[str, InventoryMachine]] = {}
     for address, offer in inventory.machines.items():
         offers_by_site.setdefault(site_of_rack.get(offer.rack_id, ""), {})[address] = offer  # "": on no known rack
@@ -447,7 +447,9 @@ class SiteLayout(Struct, frozen=True):
 
 
 def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> SiteLayout:
-    """Build the sites. `catalogue` is the SKU catalogue's version ("" or an unknown one = the newest)."""
+    """Build the sites of objects, and the data to read their VMs: the objects with their types, the SKUs and a context.
+    `catalogue` is the version of the SKU catalogue; "" or an unknown one means the newest.
+    """
     types = registries.resource_types
     typed_objects = tuple(  # of types known to this version
         (types[site_object.address.type], site_object)

@@ -56,13 +56,14 @@ def plan_vms(
     blocks: BlockPlanner,
     evaluation: Evaluation,
 ) -> PlannedVms:
-    """Plan the blocks of clusters, pools, VMs and VNFs; `orphans` are their instances without a block. Pass one decides
-    the actions on VMs and re-places existing ones. Pass two places new VMs, and completes the arguments by placements.
+    """Plan the blocks of clusters, pools, VMs and VNFs. `orphans` are instances in state without a block. Pass one
+    decides the actions on VMs, and places those to re-create. Pass two places new VMs, and evaluates arguments again:
+    they may refer to placements.
     """
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
     instances_by_block = planner.run_first_pass(vm_blocks, first)
-    # Blocks missing there wait for pass two: their instances or demands depend on placements.
+    # Blocks missing in `instances_by_block` wait for pass two: their instances or demands depend on placements.
     early = [*chain.from_iterable(instances_by_block.values()), *orphans]
     all_instances = list(early)
     for block in vm_blocks:
@@ -233,13 +234,13 @@ class _VmPlanner:
 
     def _update_hint_targets(self, vm_object: VmObject) -> None:
         """Compute the demand of an object with hints again, with the current locations of the VMs named by hints."""
-        instance, family = vm_object.instance, vm_object.instance.type.vms
-        assert family is not None
+        instance, handlers = vm_object.instance, vm_object.instance.type.vms
+        assert handlers is not None
         arguments = get_mapping(instance.config)
         # Hints near a VM without a location so far are missing in the pools.
         has_hints = any(pool.hints for pool in vm_object.pools) or "placement_hint" in arguments
         if has_hints:
-            demand, _ = family.build_demand(arguments, self.context.current_context, instance.address)
+            demand, _ = handlers.build_demand(arguments, self.context.current_context, instance.address)
             request = vm_object.request
             vm_object.request = replace(request, demand=demand or request.demand)  # None: invalid, reported before
 
@@ -302,9 +303,9 @@ class _VmPlanner:
             )
 
     def _compute_attributes_with_placements(self, vm_object: VmObject) -> dict[str, Any]:
-        """Return the computed attributes with the placements; none for unchanged objects (they keep the state's)."""
-        instance, family = vm_object.instance, vm_object.instance.type.vms
-        assert family is not None
+        """Return the computed attributes with the placements; {} for unchanged (as in state) or invalid objects."""
+        instance, handlers = vm_object.instance, vm_object.instance.type.vms
+        assert handlers is not None
         assert instance.config is not None
         if instance.is_invalid:
             return {}  # nothing can be computed
@@ -320,7 +321,7 @@ class _VmPlanner:
             if name in kept_values and not attribute.is_configurable
         }
         arguments = {**prior_computed, **instance.config}
-        return family.build_computed_attributes(
+        return handlers.build_computed_attributes(
             arguments, self.context.current_context, vm_object.list_placed_vms(), vm_object.waiting_vms
         )
 
@@ -335,8 +336,8 @@ def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before
 
 
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], ResourceTypeContext]:
-    """Plan the removal of the selection and its dependents. Return the objects with VMs, and the context before the
-    plan.
+    """Plan the removal of the selection and its dependents, into the instances of `blocks`. Return the objects with
+    VMs, and the context before the plan.
     """
     configured_blocks = {block.address: block for block in blocks.order.blocks}
     destroyed = _select_instances_to_destroy(blocks.selection, blocks.prior)
