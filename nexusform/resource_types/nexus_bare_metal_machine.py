@@ -221,9 +221,8 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         return [problem]
     inventory.addresses_by_name["slot", rack_id, machine.slot] = address
     inventory.addresses_by_name["machine", rack.site_id, machine.name] = address
-    inventory.machines[address] = InventoryMachine(
-        rack_id, machine, attributes.get("evacuate") is True, build_occupied(attributes)
-    )
+    is_evacuating = attributes.get("evacuate") is True
+    inventory.machines[address] = InventoryMachine(rack_id, machine, is_evacuating, build_occupied(attributes))
     return []
 
 

@@ -45,7 +45,8 @@ def build_changes(
         if instance.prior is None and instance.planned is None:  # invalid, or only deposed objects, added below
             continue
         is_created = instance.action in _CREATE_ACTIONS
-        last_number += is_created  # True adds 1
+        if is_created:
+            last_number += 1
         block = instance.block or blocks.get(instance.address.config_address)
         problems += _check_prevent_destroy(instance, block, evaluation)
         problems += _check_kept_object(instance)
@@ -61,22 +62,26 @@ def build_changes(
             continue  # its deposed objects stay
         # Delete the objects left over from replacements.
         for key, deposed_object in sorted(prior.get_deposed(address).items()):
-            deposed_change = Change(
-                address=address,
-                action=Action.DELETE,
-                before=deposed_object.attributes,
-                after=None,
-                provider=deposed_object.provider,
-                creation=0,
-                prior_creation=deposed_object.creation,
-                sensitive_before=deposed_object.sensitive,
-                deposed=key,
-                dependencies=deposed_object.dependencies,
-            )
-            changes.append(deposed_change)
+            changes.append(_build_change_of_deposed_object(address, key, deposed_object))
     if has_earlier_errors:  # an unknown `prevent_destroy` is then no further error
         problems = [problem for problem in problems if problem.id != "invalid-prevent-destroy"]
     return changes, problems
+
+
+def _build_change_of_deposed_object(address: Address, key: str, deposed: ObjectState) -> Change:
+    """Build the change to delete a deposed object; `key` is its deposed key."""
+    return Change(
+        address=address,
+        action=Action.DELETE,
+        before=deposed.attributes,
+        after=None,
+        provider=deposed.provider,
+        creation=0,
+        prior_creation=deposed.creation,
+        sensitive_before=deposed.sensitive,
+        deposed=key,
+        dependencies=deposed.dependencies,
+    )
 
 
 def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:

@@ -129,9 +129,8 @@ def build_plan(
     other_rows = mark_waiting_pods(list(chain.from_iterable(part.rows for part in parts)), changes, types)
     rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
     observed_attributes = dict(chain.from_iterable(part.observed_attributes.items() for part in parts))
-    placement_totals = compute_totals(
-        changes, rows, types, outcome.sites if request.mode is Mode.NORMAL else None, observed_attributes
-    )
+    known_sites = outcome.sites if request.mode is Mode.NORMAL else None
+    placement_totals = compute_totals(changes, rows, types, known_sites, observed_attributes)
     upgrades, upgrade_warnings = _collect_upgrades_and_warnings(vms, outcome)
     combined = _combine_diagnostics(
         [*validation.diagnostics, *upgrade_warnings, *_suggest_probable_renames(blocks, rows)],
@@ -268,9 +267,8 @@ def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnos
 
 def _count_unchanged_objects(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
     """Count the VMs, bindings and pods without changes, or still waiting. Most of these VMs have no row."""
-    unchanged_vms = sum(
-        len(vm_object.request.actions.unchanged) + len(vm_object.request.actions.waiting) for vm_object in vms
-    )
+    all_actions = [vm_object.request.actions for vm_object in vms]
+    unchanged_vms = sum(len(actions.unchanged) + len(actions.waiting) for actions in all_actions)
     return unchanged_vms + sum(compute_effect(row) in (Effect.UNCHANGED, Effect.STILL_WAITING) for row in other_rows)
 
 
@@ -405,12 +403,12 @@ def _validate_plan(
     vms = outcome.vms.values()
     instances = blocks.instances
     types = blocks.request.registries.resource_types
+    shrunk_machines = list(placement_fit.check_removed_cells(instances, types, outcome.sites, vms))
+    if not shrunk_machines:
+        shrunk_machines = placement_fit.check_overcommitted_machines(instances, outcome.sites, vms)
     all_diagnostics = [
         *diagnostics,
-        *(
-            list(placement_fit.check_removed_cells(instances, types, outcome.sites, vms))
-            or placement_fit.check_overcommitted_machines(instances, outcome.sites, vms)
-        ),
+        *shrunk_machines,
         *placement_fit.check_changed_sku_cells(instances.values(), vms),
         *placement_fit.check_vf_capacity(vms),
         *placement_fit.check_unlocated_vms(vms),
@@ -426,9 +424,8 @@ def _validate_plan(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
     )
     has_risks = not has_other_errors and not failures.unplaced  # of running pods: only for a full placement
-    pod_problems = list(
-        chain.from_iterable(part.collect_findings(instances, risks=has_risks) for part in outcome.contributions)
-    )
+    domain_findings = [part.collect_findings(instances, risks=has_risks) for part in outcome.contributions]
+    pod_problems = list(chain.from_iterable(domain_findings))
     if has_other_errors:
         return PlanValidation([*all_diagnostics, *pod_problems])
     if any(owner.request.actions.recreations or owner.request.actions.removals for owner in vms):

@@ -329,9 +329,8 @@ def _place_vms(
     for vm in ordered_vms:
         pool = pools.get(vm.pool)
         sku = site_plans.find_sku(vm, pool, layout.skus)
-        result = occupied.site.place_existing_vm(
-            site_plans.build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement
-        )
+        name = site_plans.build_vm_name(demand, pool, vm.pool, vm.number)
+        result = occupied.site.place_existing_vm(name, sku, vm.placement)
         if result is None:  # its machine is missing
             continue
         _, placement = result

@@ -53,9 +53,8 @@ def add_feasibility_remedies(
         tested |= proposal.solves
         trial = make_plan(replace(trial_request, adjustments=proposal.edits)).plan
         if _is_proposal_successful(proposal, plan, trial):
-            document = build_remedy_document(
-                Remedy(proposal.kind, proposal.text, dict(proposal.change), proposal.edits)
-            )
+            remedy = Remedy(proposal.kind, proposal.text, dict(proposal.change), proposal.edits)
+            document = build_remedy_document(remedy)
             for binding in proposal.solves:
                 fixes.setdefault(binding, {})[proposal.kind] = document
     rows = [

@@ -115,9 +115,8 @@ def check_uncertain_fit(
         condition = share if numa_sampling.sample_count else "for some layouts of the existing VMs"
         clusters = dict.fromkeys(vm_object.request.demand.cluster for vm_object in placing_objects)
         summary = f"{format_first_items(list(clusters), MAXIMUM_NAMED)}: everything fits {condition}"
-        yield placing_objects[0].instance.build_diagnostic(
-            Problem((), UNCERTAIN_FIT, detail, Severity.WARNING, brief=summary)
-        )
+        problem = Problem((), UNCERTAIN_FIT, detail, Severity.WARNING, brief=summary)
+        yield placing_objects[0].instance.build_diagnostic(problem)
 
 
 def _list_first_demand_per_sku(site: SitePlan) -> Iterable[Demand]:

@@ -340,6 +340,5 @@ def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator
                 f"{format_count(racks.vms, 'VM')} on {rack}: losing that rack takes the whole cluster down. Rules do "
                 "not move VMs back later: re-place some then (-replace=ADDRESS:VM), or open another rack first."
             )
-            yield racks.first_object.instance.build_diagnostic(
-                Problem((), RACK_CONCENTRATION, detail, Severity.WARNING, brief=summary)
-            )
+            problem = Problem((), RACK_CONCENTRATION, detail, Severity.WARNING, brief=summary)
+            yield racks.first_object.instance.build_diagnostic(problem)

@@ -63,9 +63,8 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
     ]
     problems = [_build_contradiction_error(text) for text in contradictions[:MAXIMUM_NAMED]]
     if len(contradictions) > MAXIMUM_NAMED:
-        problems.append(
-            _build_contradiction_error(f"{len(contradictions) - MAXIMUM_NAMED} more parts of it are invalid.")
-        )
+        unnamed_count = len(contradictions) - MAXIMUM_NAMED
+        problems.append(_build_contradiction_error(f"{unnamed_count} more parts of it are invalid."))
     if impossible_cells:
         more = f" {len(impossible_cells) - 1} more are impossible." if len(impossible_cells) > 1 else ""
         cell_warning = build_warning(

@@ -203,9 +203,8 @@ def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
     forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
     objects = blocks.prior.state.list_current_objects()
     recorded = [(address, current) for address, current in objects if address not in forgotten]
-    return site_plans.list_machines(
-        site_plans.build_object_inventory(recorded, blocks.request.registries.resource_types)
-    )
+    inventory = site_plans.build_object_inventory(recorded, blocks.request.registries.resource_types)
+    return site_plans.list_machines(inventory)
 
 
 def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:

@@ -75,12 +75,7 @@ def plan_vms(
     second = evaluation.create_tentative_copy()
     for block in vm_blocks:
         if block.address in instances_by_block:
-            for module in second.list_module_instances(block.address.module):
-                block_key = build_resource_key(block.address, module.path)
-                first_view = first.resources[block_key]
-                # Pass two adds valid instances again; until then only the invalid ones are visible, as unknown.
-                unknown_items = {key: item for key, item in first_view.items.items() if item.attributes is None}
-                second.resources[block_key] = ResourceView(first_view.shape, unknown_items)
+            _expose_invalid_instances(block, first, second)
             planner.run_second_pass(instances_by_block[block.address], second, needs_evaluation=True)
         else:
             planner.run_second_pass(planner.plan_waiting_block(block, second), second)
@@ -92,6 +87,17 @@ def plan_vms(
         record_forgotten_vms(planner.objects.values(), blocks, context)
     placed_evaluation = second.create_reporting_copy([*second.diagnostics, *evaluation.diagnostics])
     return PlannedVms(planner.objects, placed_evaluation, planner.diagnostics)
+
+
+def _expose_invalid_instances(block: ResourceBlock, first: Evaluation, second: Evaluation) -> None:
+    """Let expressions of the second pass read only the invalid instances of a block, as unknown. The valid ones are
+    added again during this pass.
+    """
+    for module in second.list_module_instances(block.address.module):
+        block_key = build_resource_key(block.address, module.path)
+        first_view = first.resources[block_key]
+        unknown_items = {key: item for key, item in first_view.items.items() if item.attributes is None}
+        second.resources[block_key] = ResourceView(first_view.shape, unknown_items)
 
 
 class _VmPlanner:
@@ -298,9 +304,8 @@ class _VmPlanner:
         if not vm_object.is_unchanged:
             placed_vms, present = vm_object.list_newly_placed(), vm_object.list_names()
             note = record_vm_placements(instance.prior_note, placed_vms, present, self.blocks.request.state.serial + 1)
-            instance.private = record_previous_machines(
-                note, vm_object.get_left_machines(), {name for name, _ in placed_vms}, present
-            )
+            placed_names = {name for name, _ in placed_vms}
+            instance.private = record_previous_machines(note, vm_object.get_left_machines(), placed_names, present)
 
     def _compute_attributes_with_placements(self, vm_object: VmObject) -> dict[str, Any]:
         """Return the computed attributes with the placements; {} for unchanged (as in state) or invalid objects."""
@@ -321,9 +326,8 @@ class _VmPlanner:
             if name in kept_values and not attribute.is_configurable
         }
         arguments = {**prior_computed, **instance.config}
-        return handlers.build_computed_attributes(
-            arguments, self.context.current_context, vm_object.list_placed_vms(), vm_object.waiting_vms
-        )
+        context, placed_vms = self.context.current_context, vm_object.list_placed_vms()
+        return handlers.build_computed_attributes(arguments, context, placed_vms, vm_object.waiting_vms)
 
 
 def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
