@@ -55,7 +55,7 @@ def compute_totals(
             own_rows = rows_of.pop((change.address, kind), [])
             totals_of_kind = totals_by_kind.setdefault(kind, Counter())
             attributes_before = change.before
-            if KINDS[kind].is_observable:
+            if KINDS[kind].is_observable:  # a binding of KubeFleet: data sources read the existing ones
                 attributes_before = observed_attributes.get(change.address, attributes_before)
             before = collect_names(kind, resource_type, attributes_before)
             mistakes += _add_object_to_totals(totals_of_kind, change, kind, resource_type, own_rows, before)

@@ -116,7 +116,7 @@ def build_plan(
     """Build the plan from the planned instances and the results of the placement phases, and validate it. Each domain,
     such as fleet or pods, contributes its own rows, steps and findings.
     """
-    request, prior, parts = blocks.request, blocks.prior, outcome.contributions
+    request, prior, domain_results = blocks.request, blocks.prior, outcome.contributions
     types, vms = request.registries.resource_types, outcome.vms.values()
     lost_addresses, lost_vm_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
     changes, change_problems = build_changes(blocks, outcome.evaluation, has_earlier_errors=has_errors(diagnostics))
@@ -126,9 +126,9 @@ def build_plan(
     all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     numa_sampling, numa_warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
-    other_rows = mark_waiting_pods(list(chain.from_iterable(part.rows for part in parts)), changes, types)
-    rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
-    observed_attributes = dict(chain.from_iterable(part.observed_attributes.items() for part in parts))
+    domain_rows = mark_waiting_pods(list(chain.from_iterable(result.rows for result in domain_results)), changes, types)
+    rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *domain_rows)
+    observed_attributes = dict(chain.from_iterable(result.observed_attributes.items() for result in domain_results))
     known_sites = outcome.sites if request.mode is Mode.NORMAL else None
     placement_totals = compute_totals(changes, rows, types, known_sites, observed_attributes)
     upgrades, upgrade_warnings = _collect_upgrades_and_warnings(vms, outcome)
@@ -149,7 +149,7 @@ def build_plan(
         placement_totals=placement_totals.totals,
         placement_tables=tuple(build_placement_tables(vms, outcome.sites, certainty)),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
-        unchanged_count=_count_unchanged_objects(vms, other_rows),
+        unchanged_count=_count_unchanged_objects(vms, domain_rows),
         samples=samples,
         numa_sampling=numa_sampling,
         checks=(*checks, *blocks.checks),
@@ -158,9 +158,9 @@ def build_plan(
         prediction_scores=tuple(_collect_prediction_scores(prior)),
         upgrades=upgrades,
         separation_verdicts=validation.separation_verdicts,
-        rollouts=tuple(chain.from_iterable(part.rollouts for part in parts)),
-        rejected_clusters=tuple(chain.from_iterable(part.rejected_clusters for part in parts)),
-        feasibility=tuple(chain.from_iterable(part.feasibility for part in parts)),
+        rollouts=tuple(chain.from_iterable(result.rollouts for result in domain_results)),
+        rejected_clusters=tuple(chain.from_iterable(result.rejected_clusters for result in domain_results)),
+        feasibility=tuple(chain.from_iterable(result.feasibility for result in domain_results)),
         machine_actions=machine_actions,
         observed_attributes=observed_attributes,
     )

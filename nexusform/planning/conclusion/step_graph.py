@@ -257,12 +257,12 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
                 creation_numbers[address] = vm_object.instance.prior_creation
     waits: Waits = {}
     for site in sites.values() if owners else ():
-        for owner, successor in _find_machine_successions(site, owners, _map_placed_vms(site, objects)):
-            update, apply_step = graph.apply_step.get(owner), graph.apply_step.get(successor)
-            if update is None or apply_step is None or update == apply_step:
+        for upgraded, successor in _find_machine_successions(site, owners, _map_placed_vms(site, objects)):
+            update_step, apply_step = graph.apply_step.get(upgraded), graph.apply_step.get(successor)
+            if update_step is None or apply_step is None or update_step == apply_step:
                 continue  # without a step in this plan, or the same step
-            if creation_numbers.get(successor, inf) >= creation_numbers[owner]:  # older objects are upgraded first
-                waits.setdefault(apply_step, set()).add(update)
+            if creation_numbers.get(successor, inf) >= creation_numbers[upgraded]:  # older objects are upgraded first
+                waits.setdefault(apply_step, set()).add(update_step)
     return waits
 
 

@@ -177,7 +177,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
 
 def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
     """Let the destroy of an object wait for the deletes and updates of its dependents. It does not wait for an update
-    ordered after it by a domain. The destroy step of a replacement waits for no update.
+    ordered after it by a domain. The destroy step of a replacement waits for no update. A gate joins many steps.
     """
     deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
     updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents

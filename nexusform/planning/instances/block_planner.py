@@ -76,8 +76,7 @@ class BlockPlanner:
         # Blocks under create_before_destroy: explicit ones, and all they depend on.
         explicit_blocks = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]
         self._created_first = find_reachable(explicit_blocks, order.get_direct_dependencies)
-        # Changed arguments of a suggested fix under test.
-        self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
+        self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)  # of a fix under test
 
     def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> BlockInstances | None:
         """Expand a block into its instances, in all instances of its module. Then add the prior instances to remove,

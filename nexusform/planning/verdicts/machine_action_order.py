@@ -230,8 +230,8 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
     if not request.stopped_vms or get_part(request.instance.planned, ("allow_workloads",)) is True:
         return
     name, count = request.machine.name, len(request.stopped_vms)
-    offer = request.site.offering_addresses.get(name, "")
-    place = "this machine" if offer.startswith("nexus_bare_metal") else f'machine_override "{name}"'
+    resource = request.site.offering_addresses.get(name, "")  # the machine resource, or the rack of the machine
+    place = "this machine" if resource.startswith("nexus_bare_metal") else f'machine_override "{name}"'
     unmanaged = ""
     if request.unmanaged_vms:
         names = format_first_items(request.unmanaged_vms, _MAXIMUM_NAMED)
@@ -247,7 +247,7 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
         f"{format_count(count, 'VM')} {select_word_form(count, 'runs', 'run')} on {name}: "
         f"{format_first_items(request.stopped_vms, _MAXIMUM_NAMED)}. {request.kind.name} stops "
         f"{select_word_form(count, 'it', 'them')}.{unmanaged} To move VMs first, set evacuate = true for {place} "
-        f"({offer}){move_text}. To stop VMs, set allow_workloads = true here. {end}",
+        f"({resource}){move_text}. To stop VMs, set allow_workloads = true here. {end}",
         ("machine_id",),
         headline=f"{request.kind.name} of {name} would stop {format_count(count, 'VM')}",
     )

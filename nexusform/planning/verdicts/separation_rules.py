@@ -135,7 +135,7 @@ class _MemberIndex:
                 yield from self.iterate_pool(vm_object, pool)
 
     def iterate_pool(self, vm_object: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:
-        """Yield the placed VMs of one pool."""
+        """Yield the placed VMs of one pool as members of a group."""
         demand = vm_object.request.demand
         ranks = self._ranks.get(demand.site_id, {})
         for key in pool.keys:

@@ -57,8 +57,7 @@ def plan_vms(
     evaluation: Evaluation,
 ) -> PlannedVms:
     """Plan the blocks of clusters, pools, VMs and VNFs. `orphans` are instances in state without a block. Pass one
-    decides the actions on VMs, and places those to re-create. Pass two places new VMs, and evaluates arguments again:
-    they may refer to placements.
+    decides the actions on VMs, and re-places existing ones. Pass two places new VMs, and evaluates arguments again.
     """
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
