@@ -94,7 +94,7 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
             pods_by_effect[effect].add(address)
             if row.action is not PlacementAction.KEEP:
                 changed_pods.add(address)
-            if row.action is PlacementAction.PLACE and effect is Effect.WAITING:
+            if row.action is PlacementAction.PLACE and effect is Effect.WAITING:  # a new pod without a node
                 pods_added_without_node.add(address)
     return _PlanActions(
         has_predecessor=plan.serial > 0,

@@ -34,7 +34,7 @@ def build_upgrades(
     scale_ins = _ScaleInPools(objects)
     for (owner, trigger), members in members_by_cluster.items():
         _, _, cluster_id = owner.partition(":")  # the owner is `<prefix>:<cluster id>`
-        pools, nodes = [], set[str]()
+        pools, nodes = [], set[str]()  # nodes: names of the VMs to re-create
         for vm_object, pool in members:
             recreations = vm_object.request.actions.recreations
             nodes |= {name for key, name in zip(pool.keys, pool.names, strict=True) if recreations.get(key) == trigger}
@@ -175,7 +175,7 @@ class _ScaleInPools:
         excluded = own_name if has_own_scale_in else ("", "")  # no pool excluded: one cached replay serves all such
         outcome = self._place_with_remaining_vms(site, other_pools, excluded)
         tokens = [vm_object.placements.tokens[key] for key in pool.keys if key in vm_object.placements.tokens]
-        if all(outcome.get(token) is not None for token in tokens):
+        if all(outcome.get(token) is not None for token in tokens):  # all VMs placed by this plan fit
             return ()
         return tuple(f"{other_object.prior.demand.cluster}/{prior.pool}" for other_object, prior in other_pools)
 

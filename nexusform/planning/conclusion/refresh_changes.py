@@ -89,7 +89,7 @@ def list_observed_rows(
         site_id = str(current.attributes.get("id", "")).partition("/")[0]
         existing = index_vms(handlers.list_existing_vms(current.attributes))
         recorded = prior.get_recorded_object(address) or current
-        moved = find_moved_vms(existing, handlers.list_existing_vms(recorded.attributes))
+        moved = find_moved_vms(existing, handlers.list_existing_vms(recorded.attributes))  # recorded placements
         for key, vm in existing.items():
             machine_key = (site_id, vm.placement.machine)
             has_machine = site_id in sites and vm.placement.machine in sites[site_id].machines

@@ -266,7 +266,7 @@ def build_occupied_sites(
     present = _list_objects_on_side(plan, registries, side, prior_notes)
     layout = site_plans.build_site_layout(present, registries, plan.catalogue)
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
-    for kind, site_object in layout.objects:
+    for kind, site_object in layout.objects:  # kind: its resource type
         vm_object = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
         is_invalid = side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid

@@ -224,7 +224,7 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
         return ActionDecision(Action.CREATE, planned)
     assert instance.prior is not None
     paths = tuple(_iterate_replacing_paths(schema, prior, instance.config, prefix=()))
-    reason = ""
+    reason = ""  # to replace the object: OpenTofu's action_reason
     if instance.forced_reason:
         reason = instance.forced_reason
     elif instance.prior.tainted:

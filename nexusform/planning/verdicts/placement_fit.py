@@ -327,7 +327,7 @@ def _iterate_unchanged_vms(objects: Iterable[VmObject]) -> Iterator[tuple[VmObje
 
 def check_changed_sku_cells(instances: Iterable[Instance], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield an error per VM SKU with another number of NUMA cells than its existing VMs use."""
-    changed = {
+    changed = {  # SKUs with another number of NUMA cells than before, by name
         str(instance.planned["name"]): instance
         for instance in instances
         if instance.type.kind is PlanningKind.VM_SKU

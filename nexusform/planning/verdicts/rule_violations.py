@@ -49,7 +49,7 @@ def _find_violating_vms(
         pool_name, _ = key
         if key not in vm_object.placements.reservations or pool_name not in pools:  # its machine or pool is missing
             continue
-        site, handle = vm_object.placements.reservations[key]
+        site, handle = vm_object.placements.reservations[key]  # the handle of its capacity at the scheduler
         if site.id not in schedulers:
             schedulers[site.id] = site.scheduler.copy()
         scheduler = schedulers[site.id]

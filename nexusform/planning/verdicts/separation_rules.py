@@ -81,7 +81,7 @@ def evaluate_rules(
         if instance.type.kind is PlanningKind.SEPARATION_RULE and not (instance.is_removed or instance.is_invalid)
     ]
     member_index = _MemberIndex(objects, sites, pods)
-    outcomes = list(_iterate_sample_outcomes(certainty))
+    outcomes = list(_iterate_sample_outcomes(certainty))  # the placements in each sample
     for instance in rules:
         groups, problems = _build_groups(instance, member_index)
         verdicts.diagnostics += problems
@@ -217,7 +217,7 @@ def _iterate_group_members(
             listed_vms.add(member.vm)
             yield member
     for pool_id in get_list(values, "pool_ids"):
-        entry = member_index.pools.get(pool_id)
+        entry = member_index.pools.get(pool_id)  # (VM object, pool)
         if entry is None:
             problems.append(
                 _build_unknown_id_problem(
