@@ -7,7 +7,6 @@ difference to the prior state becomes a Change, and steps define the order of ap
 from __future__ import annotations
 
 from itertools import chain
-from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -199,7 +198,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     used_phases = load_used_phases([*order.blocks, *blocks.prior.instances])  # of domains
     vms = planned_vms.objects.values()
     contributions = tuple([phases.plan(blocks, vms, placed_evaluation) for phases in used_phases])
-    domain_diagnostics = chain.from_iterable(map(attrgetter("diagnostics"), contributions))
+    domain_diagnostics = chain.from_iterable(result.diagnostics for result in contributions)
     for block in order.list_phases(planning_order.PHASES_AFTER_PLACEMENTS):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)

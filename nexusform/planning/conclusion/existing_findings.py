@@ -100,8 +100,8 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
         has_predecessor=plan.serial > 0,
         changed_resources={str(change.address) for change in plan.reported_changes},
         changed_documents={str(change.address) for change in plan.changes if _has_changed_text(change)},
-        resources_with_bindings=set[str]().union(*map(bindings_by_effect.__getitem__, _ADDING_EFFECTS)),
-        resources_with_added_pods=set[str]().union(*map(pods_by_effect.__getitem__, _ADDING_EFFECTS)),
+        resources_with_bindings={address for effect in _ADDING_EFFECTS for address in bindings_by_effect[effect]},
+        resources_with_added_pods={address for effect in _ADDING_EFFECTS for address in pods_by_effect[effect]},
         # Newly waiting pods lose their node, or are new without one. The others waited before, too.
         resources_with_waiting_pods=pods_by_effect[Effect.UNPLACED] | pods_added_without_node,
         resources_with_changed_pods=changed_pods,

@@ -79,7 +79,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     site_ids = sorted({*before, *after})
     sites = tuple(_build_site(before.get(site_id), after.get(site_id), order_in_plan) for site_id in site_ids)
     lost_vm_rows = chain.from_iterable(problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics)
-    lost_vms = set(map(tuple, lost_vm_rows))  # (site id, machine, name)
+    lost_vms = {tuple(row) for row in lost_vm_rows}  # (site id, machine, name)
     if lost_vms:
         sites = tuple(_mark_lost_vms(site, lost_vms) for site in sites)
     plan = replace(plan, sites=sites, capacity=capacity, other_capacity=other_capacity)
@@ -377,10 +377,8 @@ def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmO
     first = (after or before)[0]  # any VM: all have the same object, cluster, pool and SKU
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
-    unchanged: list[PlacedVm] = []
-    added: list[PlacedVm] = []
-    for name, vm in vms_after.items():
-        (unchanged if vms_before.get(name) == vm else added).append(vm)
+    unchanged = [vm for name, vm in vms_after.items() if vms_before.get(name) == vm]
+    added = [vm for name, vm in vms_after.items() if vms_before.get(name) != vm]
     return PoolVms(
         address=first.address,
         cluster=first.cluster,

@@ -53,7 +53,7 @@ def build_plan_steps(
         if change.action is not Action.UPDATE or vm_object is None:
             continue
         leaving_vms = (*vm_object.request.actions.removals, *vm_object.request.actions.recreations)
-        if any(map(vm_object.is_released_early, leaving_vms)):  # a release step frees their capacity
+        if any(vm_object.is_released_early(key) for key in leaving_vms):  # a release step frees their capacity
             instance = vm_object.instance
             assert instance.prior is not None
             assert instance.type.vms is not None
@@ -167,7 +167,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
         if not steps:  # without a step in this plan
             continue
         step = steps[0]  # its create or update; the delete of a removed object
-        awaited_steps = set(chain.from_iterable(map(graph.list_steps, awaited_addresses))) - {step}
+        awaited_steps = {wait for awaited in awaited_addresses for wait in graph.list_steps(awaited)} - {step}
         if awaited_steps:
             gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))  # equal steps share a gate
             ordered_waits[step] = set(graph.get_gate(gate_name, sorted(awaited_steps))) - graph.drafts[step].waits

@@ -61,7 +61,8 @@ def check_stranded_vms(
         stranded, forgotten = dict[Address, list[str]](), dict[Address, list[str]]()
         for address, names in names_by_owner.items():
             # A removed object with losses leaves only the state: its VMs keep running, so they need their machine.
-            (forgotten if instances[address].is_removed else stranded)[address] = names
+            names_by_address = forgotten if instances[address].is_removed else stranded
+            names_by_address[address] = names
         if stranded:
             rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, stranded, selection, mode))
             options = _suggest_options(stranded, selection, mode)
@@ -164,7 +165,7 @@ def check_lost_forgotten_vms(
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
         warning = instance.build_diagnostic(Problem((), FORGOTTEN_VMS_LOST, text, Severity.WARNING, brief=summary))
-        yield replace(warning, extra={vm_objects.LOST_VMS_KEY: list(map(list, vms))})
+        yield replace(warning, extra={vm_objects.LOST_VMS_KEY: [list(vm) for vm in vms]})
 
 
 def check_duplicate_names(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:

@@ -51,9 +51,9 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
     machines = index_state_machines(state, types)
     vms = list(_iterate_vms(state, types))
     declared_skus = {sku.name for sku in build_state_inventory(state, types).skus.values()}
-    contradicting_cells, impossible_cells = list[str](), list[str]()  # reasons
-    for reason, is_contradiction in _check_cells(vms, machines, declared_skus):
-        (contradicting_cells if is_contradiction else impossible_cells).append(reason)
+    cell_findings = list(_check_cells(vms, machines, declared_skus))
+    contradicting_cells = [reason for reason, is_contradiction in cell_findings if is_contradiction]
+    impossible_cells = [reason for reason, is_contradiction in cell_findings if not is_contradiction]
     contradictions = [  # sentences
         *_check_creation_numbers(state),
         *_check_unknown_provider_kinds(state, providers),

@@ -67,7 +67,8 @@ def plan_vms(
     all_instances = list(early)
     for block in vm_blocks:
         if block.address not in instances_by_block:  # its instances in state
-            all_instances += map(blocks.build_unchanged, blocks.prior.by_block.get(block.address, ()))
+            prior_addresses = blocks.prior.by_block.get(block.address, ())
+            all_instances += [blocks.build_unchanged(address) for address in prior_addresses]
     planner.add_prior_vms(all_instances)
     planner.decide_actions(early, first)
     planner.release_and_replace_vms(early)
