@@ -85,7 +85,7 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
 def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     """Plan once: prepare, validate, run the phases, and assemble the plan. The caller adds remedies."""
     start = _prepare_planning_start(request, build_prior_state(request))
-    if start.is_stopped:
+    if start.is_stopped:  # by cycles of references, or invalid options
         return plan_assembly.build_unchanged_plan(request, start.diagnostics)
     if request.mode is Mode.REFRESH_ONLY:
         return _plan_refresh_only(request, start)

@@ -202,7 +202,7 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
         free.minimum - minimums.get(worst_rack, 0),
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
     )
-    # The clusters without surge capacity, and those that may lack it (unknown cells).
+    # The clusters without surge capacity, and those that may lack it (unknown cells). The dicts are ordered sets.
     clusters: dict[str, None] = {}  # all with a pool of the SKU
     without_capacity: dict[str, None] = {}
     uncertain: dict[str, None] = {}

@@ -108,8 +108,8 @@ def build_step_graph(
 
 
 def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
-    """Add the steps of change number `index`: forget, update (after a release with `remaining` attributes), delete or
-    create (both for a replacement), each with the attributes before and after it.
+    """Add the steps of the change at `index` of the plan. With `remaining`, a release step removes VMs before the
+    update, and the object has these attributes between the two. A replacement has a delete and a create step.
     """
     action, address = change.action, change.address
     if action is Action.FORGET:

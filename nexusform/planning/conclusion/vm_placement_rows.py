@@ -256,7 +256,7 @@ def _build_table_row(
     placed_count = sum(  # restored VMs return to their location without a decision
         1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
     )
-    racks_certain = pool_certainty.vms_on_certain_counts
+    racks_certain = pool_certainty.vms_on_certain_counts  # VMs on racks with the same count in all samples
     machines_certain = pool_certainty.vms_on_certain_machines
     if demand.provenance == "decided":  # the locations are configured: nothing is sampled
         racks_certain = machines_certain = placed_count

@@ -61,7 +61,7 @@ def expand_repetition(
     enabled: Expression | None = None,
 ) -> Expansion:
     """Expand a block with at most one of these meta-arguments into its instances, none on errors. `evaluate` returns
-    None if the expression itself has errors (already reported). `maximum` is the maximum number of instances.
+    None for an expression with errors (already reported). `header` names the block in errors. `maximum` limits a count.
     """
     expression = count or for_each or enabled
     if expression is None:  # no meta-argument

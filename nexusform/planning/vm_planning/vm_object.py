@@ -328,7 +328,7 @@ def compute_vm_actions(
                 continue
             trigger = situation.common_trigger or own_trigger
             if not situation.healed_names.isdisjoint(names):
-                trigger = HEAL
+                trigger = HEAL  # -replace names this VM
             if trigger:
                 actions.recreations[key] = trigger
             else:
