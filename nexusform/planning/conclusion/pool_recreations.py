@@ -19,12 +19,12 @@ _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and 
 
 
 def build_upgrades(
-    objects: Iterable[VmObject], disruptions: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
+    objects: Iterable[VmObject], obstacle_finders: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
     """Yield an Upgrade per cluster and trigger (the reason to re-create whole pools, also separate resources). Each
-    function of `disruptions` gets a cluster id and names of nodes, and returns the obstacles to draining these.
+    function of `obstacle_finders` gets a cluster id and names of nodes, and returns the obstacles to draining these.
     """
-    objects, disruptions = list(objects), list(disruptions)
+    objects, obstacle_finders = list(objects), list(obstacle_finders)
     members_by_cluster: dict[tuple[str, str], list[_Pool]] = {}  # by owner (cluster) and trigger
     for vm_object in objects:
         for pool in vm_object.pools:
@@ -40,7 +40,7 @@ def build_upgrades(
             nodes |= {name for key, name in zip(pool.keys, pool.names, strict=True) if recreations.get(key) == trigger}
             scale_in_pools = scale_ins.find_dependencies(vm_object, pool) if trigger == ROLLING else ()
             pools.append(_build_pool_upgrade(vm_object, pool, trigger, scale_in_pools))
-        obstacles = [find_disruptions(cluster_id, frozenset(nodes)) for find_disruptions in disruptions]
+        obstacles = [find_obstacles(cluster_id, frozenset(nodes)) for find_obstacles in obstacle_finders]
         first_object, _ = members[0]
         yield _build_upgrade(first_object, trigger, pools, obstacles)
 
@@ -73,17 +73,17 @@ def _find_pool_trigger(vm_object: VmObject, pool: PoolDemand) -> str:
 
 
 def _build_upgrade(
-    first_object: VmObject, trigger: str, pools: Iterable[PoolNodeRecreation], disruptions: Sequence[DrainObstacles]
+    first_object: VmObject, trigger: str, pools: Iterable[PoolNodeRecreation], all_obstacles: Sequence[DrainObstacles]
 ) -> Upgrade:
-    """Build the record of the pools of one cluster; it has versions (before, after) only for a Kubernetes upgrade."""
-    before = after = ""
+    """Build the record of the re-created pools of one cluster. `all_obstacles` are those to draining their nodes."""
+    before = after = ""  # versions, only for a Kubernetes upgrade
     if trigger == ROLLING:
         before = first_object.prior.demand.version or ""
         after = first_object.request.demand.version or ""
     budgets: list[str] = []
     single_replicas: list[str] = []
     protected_workloads: list[str] = []
-    for obstacles in disruptions:
+    for obstacles in all_obstacles:
         budgets += obstacles.budgets
         single_replicas += obstacles.single_replicas
         protected_workloads += obstacles.protected_workloads

@@ -109,7 +109,7 @@ class _PlanShortage(Struct, frozen=True):
 def add_remedies(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result with remedies appended to its capacity errors."""
+    """Return the result with remedies for missing capacity added to its errors. Trial plans test each remedy."""
     errors = result.plan.errors
     if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
         return result  # another error would reject every trial, too
@@ -407,7 +407,7 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
 
 def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try two orders of new clusters: those without capacity first, else all by memory. Yield a remedy if one fits."""
-    new_clusters, memory = _measure_new_clusters(shortage.plan)
+    new_clusters, memory = _measure_new_clusters(shortage.plan)  # names, and host memory in MiB, by address
     if len(new_clusters) < 2:
         return  # a single cluster has no other order
     failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new_clusters))

@@ -295,9 +295,9 @@ class _SiteActionOrder:
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:
-            open_blocks = {str(request.instance.address.config_address) for request in remaining}
+            remaining_blocks = {str(request.instance.address.config_address) for request in remaining}
             independent_actions = [
-                request for request in remaining if open_blocks.isdisjoint(request.instance.dependencies)
+                request for request in remaining if remaining_blocks.isdisjoint(request.instance.dependencies)
             ]
             ready = sorted(independent_actions, key=self._compute_action_rank)
             safe = next((request for request in ready if not self._find_action_obstacle(request)), None)

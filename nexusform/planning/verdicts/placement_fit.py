@@ -83,7 +83,7 @@ def collect_fit_failures(
     """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by a placement rule.
     `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not managed after the plan.
     """
-    hint = enclose(
+    hint = enclose(  # "" without such racks and machines
         " -target or -exclude excludes these from the plan, so their capacity is unknown: ",
         format_first_items(outside_targets, MAXIMUM_NAMED),
         ".",
