@@ -21,7 +21,7 @@ _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and 
 def build_upgrades(
     objects: Iterable[VmObject], obstacle_finders: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
-    """Yield an Upgrade per cluster and trigger (the reason to re-create whole pools, also separate resources). Each
+    """Yield an Upgrade per cluster and trigger (the reason to re-create whole pools, also those in own resources). Each
     function of `obstacle_finders` gets a cluster id and names of nodes, and returns the obstacles to draining these.
     """
     objects, obstacle_finders = list(objects), list(obstacle_finders)

@@ -52,7 +52,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     if not secret_problems:  # else a check could reveal the secret
         diagnostics += [instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)]
     if instance.prior is not None:
-        # Prior values replace new ones of the same meaning. `problems` are changes the type does not allow.
+        # Prior values replace new ones of the same meaning. `problems` are about the changes.
         adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)
         arguments |= adjusted
         if UNFINISHED_KEY not in instance.prior_note:  # a change that failed may be undone

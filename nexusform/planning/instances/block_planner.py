@@ -300,7 +300,7 @@ class BlockPlanner:
         if not self.selection.is_partial:  # unselected instances are missing in `decided_instances`
             self.diagnostics += check_triggers(instance, self.decided_instances, evaluation)
         lifecycle = instance.lifecycle
-        can_check = instance.is_rejected or not instance.is_invalid  # is_rejected: only by a failed precondition
+        can_check = instance.is_rejected or not instance.is_invalid  # is_rejected: invalid by a failed precondition
         if can_check and (lifecycle.preconditions or lifecycle.postconditions):
             from nexusform.planning.instances.condition_checks import check_conditions  # loaded on first use
 

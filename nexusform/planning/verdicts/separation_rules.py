@@ -203,8 +203,8 @@ def _build_groups(
 def _iterate_group_members(
     values: Mapping[str, Any], member_index: _MemberIndex, path: Path, problems: list[Problem]
 ) -> Iterator[GroupMember]:
-    """Yield the members of a group: the VMs of its clusters and pools, each once, and the pods of its selector. Errors
-    for unknown ids are added to `problems`.
+    """Yield the members of a group: the VMs of its clusters, further VMs of its pools, and the pods of its selector.
+    Errors for unknown ids are added to `problems`.
     """
     listed_vms: set[tuple[Address, VmKey]] = set()
     for cluster_id in get_list(values, "cluster_ids"):

@@ -319,7 +319,7 @@ class _ClusterRacks(Struct):
 
 
 def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for each cluster or VNF with all of its VMs on one rack after the plan, and on several before.
+    """Yield a warning for each cluster or VNF with several VMs, all on one rack after the plan and on several before.
     The separate pools of a cluster count with it.
     """
     racks_by_owner: dict[str, _ClusterRacks] = {}
