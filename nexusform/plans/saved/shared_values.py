@@ -124,7 +124,7 @@ class _NodeCollector:
                 if not isinstance(value, Mapping):
                     return value  # unknown, or a number that is exact
                 value = dict(value)
-                self._converted.append(value)
+                self._converted.append(value)  # it stays alive: its id is not reused
             keys = tuple(value)
             keys, items = self._keys.setdefault(keys, keys), value.values()  # equal keys become one tuple with one id
         is_long_list = keys is None and len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))

@@ -236,7 +236,9 @@ def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
 def compute_site_resource_capacity(
     site_id: str, site: str, supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the limited resources of a site, kind by kind. Observed clusters outside of the plan keep their nodes."""
+    """Return the limited resources of a site, kind by kind, with their use before and after the plan. `supplies` are
+    observed at the site. Observed clusters outside of the plan keep their nodes.
+    """
     managed_names = before.counts.keys() | after.counts.keys()
     unmanaged: dict[str, int] = {}  # nodes of observed clusters outside of the plan
     observed_networks: dict[str, str] = {}
@@ -364,16 +366,16 @@ def _compute_pod_storage(
     claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
     unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]  # names
-    parts = [format_first_items(sorted(claims), _MAXIMUM_NAMES)]  # of the name
+    name_parts = [format_first_items(sorted(claims), _MAXIMUM_NAMES)]
     if claims and unknown_clusters:
-        parts.append(f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}")
+        name_parts.append(f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}")
     if unsized_claims:
-        parts.append(f"{unsized_claims[0]} has no size")
+        name_parts.append(f"{unsized_claims[0]} has no size")
     used_before = used = None
     if claims:
         used_before = _compute_claimed_storage(supplies, before.claims.values())
         used = _compute_claimed_storage(supplies, after.claims.values())
-    name, total = "; ".join(parts), _sum_appliance_capacity(supplies)
+    name, total = "; ".join(name_parts), _sum_appliance_capacity(supplies)
     return _create_row(SiteResourceKind.CLAIMS, name, total=total, used_before=used_before, used=used)
 
 
