@@ -202,30 +202,36 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
         free.minimum - minimums.get(worst_rack, 0),
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
     )
-    # The clusters without surge capacity, and those that may lack it (unknown cells). The dicts are ordered sets.
-    clusters: dict[str, None] = {}  # all with a pool of the SKU
-    without_capacity: dict[str, None] = {}
+    clusters_without_surge, uncertain_clusters = _find_clusters_without_surge(occupied, pools)
+    return SpareCapacity(
+        free=free.minimum,
+        free_after_rack_loss=rack_lost.minimum,
+        worst_rack=worst_rack if minimums.get(worst_rack) else "",
+        clusters=tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
+        no_surge_clusters=clusters_without_surge,
+        maximum_free=None if free.is_exact else free.maximum,
+        maximum_free_after_rack_loss=None if rack_lost.is_exact else rack_lost.maximum,
+        uncertain_surge_clusters=uncertain_clusters,
+    )
+
+
+def _find_clusters_without_surge(
+    occupied: SiteWithVms, pools: Iterable[tuple[VmDemand, PoolDemand]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the clusters with a pool without capacity for its surge VMs, and those with an uncertain one. It is
+    uncertain if the capacity depends on unknown NUMA cells.
+    """
+    without_capacity: dict[str, None] = {}  # both dicts are ordered sets
     uncertain: dict[str, None] = {}
     known_counts: dict[Hashable, Interval] = {}  # filled by the scheduler, to count equal demands once
     for owner, pool in pools:
-        clusters[owner.cluster] = None
         demand = site_plans.build_demand(owner, pool, number=0)
         capacity = occupied.site.scheduler.count_free_slots(demand, known_counts)
         if capacity.maximum < pool.surge_size:
             without_capacity[owner.cluster] = None
         elif capacity.minimum < pool.surge_size:
             uncertain[owner.cluster] = None
-    uncertain_only = tuple(cluster for cluster in uncertain if cluster not in without_capacity)  # by another pool
-    return SpareCapacity(
-        free=free.minimum,
-        free_after_rack_loss=rack_lost.minimum,
-        worst_rack=worst_rack if minimums.get(worst_rack) else "",
-        clusters=tuple(clusters),
-        no_surge_clusters=tuple(without_capacity),
-        maximum_free=None if free.is_exact else free.maximum,
-        maximum_free_after_rack_loss=None if rack_lost.is_exact else rack_lost.maximum,
-        uncertain_surge_clusters=uncertain_only,
-    )
+    return tuple(without_capacity), tuple(cluster for cluster in uncertain if cluster not in without_capacity)
 
 
 class BeforeOrAfter(Enum):
@@ -290,9 +296,8 @@ def build_occupied_sites(
 def _list_objects_on_side(
     plan: Plan, registries: PluginRegistries, side: BeforeOrAfter, prior_notes: Mapping[Address, Mapping[str, Any]]
 ) -> Iterator[site_plans.SiteObject]:
-    """Yield the objects that exist before or after a plan, with their attributes at that time.
-
-    The VMs of a forgotten object keep running after the plan, so it is on that side, too, as it was before.
+    """Yield the objects that exist before or after a plan, with their attributes at that time. The VMs of a forgotten
+    object keep running after the plan, so it is on that side, too, as it was before.
     """
     for change in plan.changes:
         if change.deposed:  # left over from a replacement, without VMs

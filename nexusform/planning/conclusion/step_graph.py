@@ -186,9 +186,8 @@ def add_capacity_waits(
 
 
 def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
-    """Remove those of `waits` (added last) between steps stuck in a cycle; all earlier waits stay.
-
-    Stuck are the steps that wait for each other in a cycle, or for such a step: they have no place in an order.
+    """Remove those of `waits` (added last) between steps stuck in a cycle; all earlier waits stay. Stuck are the steps
+    that wait for each other in a cycle, or for such a step: they have no place in an order.
     """
     all_waits = {draft.id: draft.waits for draft in graph.drafts}
     ordered_steps = sort_topologically(all_waits, position={step: step for step in all_waits})
@@ -228,9 +227,8 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
 
 
 def _add_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines], waits: Waits) -> None:
-    """Add the waits of objects with VMs on evacuated machines: for the updates of the racks or machines.
-
-    These updates close the machines to new VMs (a cordon). Otherwise the VMs might return to them.
+    """Add the waits of objects with VMs on evacuated machines: for the updates of the racks or machines. These updates
+    close the machines to new VMs (a cordon). Otherwise the VMs might return to them.
     """
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():

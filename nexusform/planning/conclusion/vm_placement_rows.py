@@ -168,9 +168,8 @@ def _build_row_of_current_vm(
 
 
 def _determine_vm_action(vm_object: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
-    """Return the action on a VM that exists after the plan, and its placement before, None without one.
-
-    A VM placed by this plan is moved if it was in state before, with or without a machine. A renamed VM counts as new.
+    """Return the action on a VM that exists after the plan, and its placement before, None without one. A VM placed by
+    this plan is moved if it was in state before, with or without a machine. A renamed VM counts as new.
     """
     existing_vm = vm_object.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None

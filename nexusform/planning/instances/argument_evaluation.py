@@ -98,9 +98,8 @@ def _replace_write_only(
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
-    """Yield the names of ephemeral root variables exposed by the `public` values, shown in plans.
-
-    A variable is exposed if a public value contains one of its texts. Short texts are ignored: they occur by chance.
+    """Yield the names of ephemeral root variables exposed by the `public` values, shown in plans. A variable is exposed
+    if a public value contains one of its texts. Short texts are ignored: they occur by chance.
     """
     text = "\n".join(map(str, public.values()))
     for name, value in evaluation.settings.variables.items():

@@ -160,9 +160,8 @@ def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
 
 
 def _list_nested_block_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
-    """Return the bodies of the nested blocks of one name, each with its path below that name.
-
-    The path is () for a single block, (label,) in a map and (index,) in a list. Null, unknown and sets have no bodies.
+    """Return the bodies of the nested blocks of one name, each with its path below that name. The path is () for a
+    single block, (label,) in a map and (index,) in a list. Null, unknown and sets have no bodies.
     """
     if isinstance(value, dict):
         if block.nesting is Nesting.SINGLE:

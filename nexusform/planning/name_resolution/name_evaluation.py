@@ -97,9 +97,8 @@ class Evaluation:
         self._depth = 0  # of nested evaluations of locals and outputs
 
     def create_tentative_copy(self) -> Evaluation:
-        """Return an evaluation that starts with the known values and keeps new values and diagnostics to itself.
-
-        Values added to this one later are known to the copy, too, unless it has values of its own.
+        """Return an evaluation that starts with the known values and keeps new values and diagnostics to itself. Values
+        added to this one later are known to the copy, too, unless it has values of its own.
         """
         fork = Evaluation(self.settings)
         fork.resources = ChainMap({}, self.resources)
@@ -203,9 +202,8 @@ class Evaluation:
         return self._cache[key]
 
     def is_every_condition_met(self, conditions: Iterable[Condition], scope: Scope) -> bool:
-        """Return whether no condition is false, null or invalid; the checks of conditions report the reasons.
-
-        An unknown condition may still hold. Conditions may be text: "true" is true, as in Terraform.
+        """Return whether no condition is false, null or invalid; the checks of conditions report the reasons. An
+        unknown condition may still hold. Conditions may be text: "true" is true, as in Terraform.
         """
         for condition in conditions if self.settings.validates_variables else ():
             value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)

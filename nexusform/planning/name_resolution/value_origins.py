@@ -93,9 +93,8 @@ class ValueOriginTracer:
         )
 
     def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
-        """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`.
-
-        Only the innermost part that fails has the text of its error; the parts around it yield nothing.
+        """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`. Only the
+        innermost part that fails has the text of its error; the parts around it yield nothing.
         """
         expression, value = trace.expression, trace.value
         if trace.has_failed:

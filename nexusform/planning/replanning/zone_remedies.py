@@ -270,9 +270,8 @@ def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
 
 
 def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zones, ...]]:
-    """Yield ways to give each group its own zones, fewest zones in total first.
-
-    Each way has one set of zones per group, and no zone is in two sets: for two groups (("1",), ("2", "3")).
+    """Yield ways to give each group its own zones, fewest zones in total first. Each way has one set of zones per
+    group, and no zone is in two sets: for two groups (("1",), ("2", "3")).
     """
     required_zones = list(chain.from_iterable(zone_group.required_zones for zone_group in zone_groups))
     if len(set(required_zones)) != len(required_zones):

@@ -213,9 +213,8 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
 
 
 def _find_excess_group_vms(vm_object: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
-    """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move.
-
-    The first `max_vms` VMs there may stay. Of the others, VMs placed by this plan (with a token) are not named.
+    """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move. The first
+    `max_vms` VMs there may stay. Of the others, VMs placed by this plan (with a token) are not named.
     """
     vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vm_object.list_placed_vms():
@@ -387,9 +386,8 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
 
 
 def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return the names among `machines` with too few SR-IOV virtual functions (VFs) in a NUMA cell for its VMs.
-
-    The names are in the order of the site.
+    """Return the names among `machines` with too few SR-IOV virtual functions (VFs) in a NUMA cell for its VMs. The
+    names are in the order of the site.
     """
     used_vfs: Counter[tuple[str, int]] = Counter()  # by machine and cell
     for vm in site.scheduler.list_vms():

@@ -334,7 +334,6 @@ def _build_violation(
 
 def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
     """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster.
-
     The placement rule packs extra-large VMs, whatever their cluster. A pinned VM has the machine chosen by the user.
     """
     _, _, machine = location

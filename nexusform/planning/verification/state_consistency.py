@@ -269,9 +269,8 @@ def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, 
 
 
 def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]) -> Iterator[_MachineKey]:
-    """Yield the keys of the machines without capacity for their VMs in unknown NUMA cells in any layout.
-
-    A scheduler with this machine alone tries the layouts. VMs of an unknown SKU are not counted.
+    """Yield the keys of the machines without capacity for their VMs in unknown NUMA cells in any layout. A scheduler
+    with this machine alone tries the layouts. VMs of an unknown SKU are not counted.
     """
     vms_by_machine = group_by(vms, lambda state_vm: (state_vm.demand.site_id, state_vm.vm.placement.machine))
     for key, on_machine in sorted(vms_by_machine.items()):

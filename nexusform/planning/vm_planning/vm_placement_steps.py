@@ -119,9 +119,8 @@ def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str
 
 
 def _update_vfs_of_unchanged_vms(vm_object: VmObject) -> None:
-    """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation.
-
-    Each VM of a pool with another number of VFs is released at the scheduler, and added again with the new SKU.
+    """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation. Each
+    VM of a pool with another number of VFs is released at the scheduler, and added again with the new SKU.
     """
     vfs_before = {pool.pool: pool.sku.vfs for pool in vm_object.prior_pools}  # virtual functions per VM, by pool
     pools = vm_object.pools

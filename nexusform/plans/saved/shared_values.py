@@ -51,10 +51,9 @@ class DocumentDeduplicator:
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
 
     def _write(self, node: _SharedNode) -> None:
-        """Set the written form of a list or object from those of its parts; they are written before it.
-
-        A value used twice or more is stored once in `self._values`, unless it is very short. Its written form is a text
-        with its position there, such as `&3`. Other values are written in full.
+        """Set the written form of a list or object from those of its parts; they are written before it. A value used
+        twice or more is stored once in `self._values`, unless it is very short. Its written form is a text with its
+        position there, such as `&3`. Other values are written in full.
         """
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
