@@ -75,7 +75,6 @@ def _group_lost_vms(
     objects: Iterable[vm_objects.VmObject], offering_addresses: Mapping[tuple[str, str], str]
 ) -> dict[str, dict[Address, list[str]]]:
     """Return the names of lost VMs by the address of the resource to blame, and there by the address of their object.
-
     `offering_addresses` are the resources to blame by site and machine. VMs on a machine that was missing before have
     the address "".
     """
