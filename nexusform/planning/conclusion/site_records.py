@@ -79,7 +79,7 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     site_ids = sorted({*before, *after})
     sites = tuple(_build_site(before.get(site_id), after.get(site_id), order_in_plan) for site_id in site_ids)
     lost_vm_rows = chain.from_iterable(problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics)
-    lost_vms = {tuple(row) for row in lost_vm_rows}  # (site id, machine, name)
+    lost_vms = set(map(tuple, lost_vm_rows))  # (site id, machine, name)
     if lost_vms:
         sites = tuple(_mark_lost_vms(site, lost_vms) for site in sites)
     plan = replace(plan, sites=sites, capacity=capacity, other_capacity=other_capacity)

@@ -244,7 +244,7 @@ def _build_table_row(
     for owner, member_pool in members:
         keys += [(owner, key) for key in member_pool.keys]
     vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)
-    allowed_count = len([zone for zone in racks.values() if pool.is_zone_allowed(zone)])  # racks in allowed zones
+    allowed_count = sum(pool.is_zone_allowed(zone) for zone in racks.values())  # racks in allowed zones
     expected_racks = min(len(keys), allowed_count)  # the platform spreads VMs evenly
     minimum_on_rack, remainder = divmod(len(keys), expected_racks) if expected_racks else (0, 0)
     rule_pool = pool.rule_pool or pool.pool  # plain VMs: their block

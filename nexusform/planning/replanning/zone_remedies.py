@@ -237,7 +237,7 @@ def _build_zone_group(
     # Zones with existing members are preferred, so that fewer of them move.
     optional_zones = [zone for zone in site_zones if zone not in required_zones]
     optional_zones.sort(key=lambda zone: -existing_per_zone[zone])  # equal counts stay in the order of the site
-    names = dict.fromkeys(_get_cluster_name(member) for member in group)  # each once
+    names = dict.fromkeys(map(_get_cluster_name, group))  # each once
     ordered_required = [zone for zone in site_zones if zone in required_zones]
     skus = [member.pool.sku for member in group]
     cpus: Counter[str] = Counter()

@@ -163,7 +163,7 @@ def check_lost_forgotten_vms(
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
         warning = instance.build_diagnostic(Problem((), FORGOTTEN_VMS_LOST, text, Severity.WARNING, brief=summary))
-        yield replace(warning, extra={vm_objects.LOST_VMS_KEY: [list(vm) for vm in vms]})
+        yield replace(warning, extra={vm_objects.LOST_VMS_KEY: list(map(list, vms))})
 
 
 def check_duplicate_names(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
