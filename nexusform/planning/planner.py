@@ -7,7 +7,6 @@ difference to the prior state becomes a Change, and steps define the order of ap
 from __future__ import annotations
 
 from itertools import chain
-from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,7 +35,9 @@ from nexusform.plans.plan import CheckResult, Mode
 
 
 def make_plan(request: PlanRequest) -> PlanResult:
-    """Make a plan with its remedies. User errors are diagnostics, never exceptions; such a plan is `errored`."""
+    """Make a plan, and if requested add remedies: suggested fixes, tested by further plans. User errors are diagnostics
+    of the plan (it is `errored`), never exceptions.
+    """
     try:
         result = _run_planning_stages_once(request)
         if result.unplaced:
@@ -45,15 +46,15 @@ def make_plan(request: PlanRequest) -> PlanResult:
         return plan_assembly.build_unchanged_plan(request, rejection.diagnostics)
     if not request.includes_remedies:
         return result
-    if result.unplaced:
+    if result.unplaced:  # VMs without capacity
         from nexusform.planning.replanning.capacity_remedies import add_remedies
 
         return add_remedies(request, result, make_plan)
-    if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):  # other options may help
+    if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):  # other -target options may help
         from nexusform.planning.replanning.waiting_pod_remedies import verify_suggested_selection
 
         return verify_suggested_selection(request, result, make_plan)
-    if result.open_rules:
+    if result.open_rules:  # unsatisfied separation rules
         from nexusform.planning.replanning.zone_remedies import add_zone_remedies
 
         result = add_zone_remedies(request, result, make_plan)
@@ -82,9 +83,9 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
 
 
 def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
-    """Plan once: prepare, validate, run the phases, and assemble the plan. Remedies and other samples follow later."""
+    """Plan once: prepare, validate, run the phases, and assemble the plan. The caller adds remedies."""
     start = _prepare_planning_start(request, build_prior_state(request))
-    if start.is_stopped:
+    if start.is_stopped:  # by cycles of references, or invalid options
         return plan_assembly.build_unchanged_plan(request, start.diagnostics)
     if request.mode is Mode.REFRESH_ONLY:
         return _plan_refresh_only(request, start)
@@ -197,7 +198,7 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
     used_phases = load_used_phases([*order.blocks, *blocks.prior.instances])  # of domains
     vms = planned_vms.objects.values()
     contributions = tuple([phases.plan(blocks, vms, placed_evaluation) for phases in used_phases])
-    domain_diagnostics = chain.from_iterable(map(attrgetter("diagnostics"), contributions))
+    domain_diagnostics = chain.from_iterable(result.diagnostics for result in contributions)
     for block in order.list_phases(planning_order.PHASES_AFTER_PLACEMENTS):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)

@@ -74,7 +74,7 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
     if not isinstance(values, Mapping):
         return []  # absent or unknown
     problems: list[Problem] = []
-    amounts: list[tuple[Path, Any]] = [(("eviction_memory",), values.get("eviction_memory"))]
+    amounts: list[tuple[Path, Any]] = [(("eviction_memory",), values.get("eviction_memory"))]  # by path in the block
     for name in _RESERVE_ARGUMENTS:
         reserve = get_known_blocks(values, name)
         for key, reserved_amount in reserve.items():

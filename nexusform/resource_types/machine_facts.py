@@ -331,7 +331,7 @@ def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[
 def build_machine(
     hardware: Hardware, facts: Mapping[str, Any], *, name: str, rack: str, availability_zone: str, slot: int
 ) -> Machine:
-    """Build a machine for the scheduler from its hardware and facts (machine_facts.py)."""
+    """Build a machine for the scheduler. `facts` are its arguments merged with the observed facts."""
     reasons = find_unschedulable_reasons(facts)
     return Machine(
         name=name,

@@ -84,22 +84,19 @@ def compute_demand(
     if name in get_mapping(cluster, "agent_pool"):
         detail = f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or remove one of them.'
         return None, [Problem(("name",), "duplicate-agent-pool", detail)]
-    pool, problems = build_pool_demand(
-        str(cluster["name"]), name, int(attributes["node_count"]), attributes, path=(), context=context
-    )
+    cluster_name, count = str(cluster["name"]), int(attributes["node_count"])
+    pool, problems = build_pool_demand(cluster_name, name, count, attributes, path=(), context=context)
     if pool is None:
         return None, problems
-    return (
-        VmDemand(
-            site_id=str(cluster["site_id"]),
-            owner=build_vm_owner(cluster),
-            cluster=str(cluster["name"]),
-            pools=(pool,),
-            version=cluster.get("kubernetes_version"),
-            parent_id=cluster_id,
-        ),
-        [],
+    demand = VmDemand(
+        site_id=str(cluster["site_id"]),
+        owner=build_vm_owner(cluster),
+        cluster=cluster_name,
+        pools=(pool,),
+        version=cluster.get("kubernetes_version"),
+        parent_id=cluster_id,
     )
+    return demand, []
 
 
 def build_computed_attributes(

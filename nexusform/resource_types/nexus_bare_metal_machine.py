@@ -152,7 +152,7 @@ def _check_numa_cell_list(cells: Sequence[int | float | Fraction], last: int | N
 
 
 def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
-    """Return a warning if the occupied blocks exceed the machine."""
+    """Return a warning per resource if the `occupied` blocks (used by VMs outside of nexusform) exceed the machine."""
     hardware = read_hardware(attributes)
     if hardware is None:
         return []  # the hardware is unknown
@@ -165,7 +165,7 @@ def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
     problems = []
     for name, total in totals.items():
         figures = [block.get(name) or 0 for block in blocks]
-        used = sum(f for f in figures if isinstance(f, int))
+        used = sum(figure for figure in figures if isinstance(figure, int))  # the others are unknown
         if used > total:
             detail = (
                 f'The "occupied" blocks add up to {name} = {used:,}, and the machine has {total:,}. '
@@ -200,7 +200,8 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     rack_id = attributes.get("rack_id")
     if not isinstance(rack_id, str) or not is_set_and_known(attributes.get("name")):
         return []  # unknown in this plan
-    rack = inventory.racks.get(inventory.addresses_by_name.get(("rack", "", rack_id), ""))
+    rack_address = inventory.addresses_by_name.get(("rack", "", rack_id), "")  # by kind, scope (none) and name
+    rack = inventory.racks.get(rack_address)
     if rack is None:
         rack_ids = [known_rack.id for known_rack in inventory.racks.values()]
         return [build_reference_problem("unknown-rack", "rack_id", "rack", rack_id, rack_ids, "nexus_rack.NAME.id")]
@@ -220,9 +221,8 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         return [problem]
     inventory.addresses_by_name["slot", rack_id, machine.slot] = address
     inventory.addresses_by_name["machine", rack.site_id, machine.name] = address
-    inventory.machines[address] = InventoryMachine(
-        rack_id, machine, attributes.get("evacuate") is True, build_occupied(attributes)
-    )
+    is_evacuating = attributes.get("evacuate") is True
+    inventory.machines[address] = InventoryMachine(rack_id, machine, is_evacuating, build_occupied(attributes))
     return []
 
 

@@ -188,11 +188,8 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     if not isinstance(site_id, str) or not is_set_and_known(attributes.get("name")):
         return []  # unknown in this plan
     if ("site", "", site_id) not in inventory.addresses_by_name:  # kind, no scope, name
-        return [
-            build_reference_problem(
-                "unknown-site", "site_id", "site", site_id, inventory.list_site_ids(), "nexus_site.NAME.id"
-            )
-        ]
+        site_ids = inventory.list_site_ids()
+        return [build_reference_problem("unknown-site", "site_id", "site", site_id, site_ids, "nexus_site.NAME.id")]
     other_address = inventory.addresses_by_name.setdefault(("rack", "", rack_id), address)
     if other_address != address:
         return [build_duplicate_object_problem("duplicate-rack", "rack", rack_id, other_address)]

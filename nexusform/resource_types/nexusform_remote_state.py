@@ -36,8 +36,9 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the state of another configuration: its outputs, and its current objects of known types."""
     workspace = attributes.get("workspace") or "default"
     configuration = attributes.get("config") or {}
-    # The first field, the reader, is set by the caller.
-    state, problems = context.read_state(RemoteStateQuery("", attributes["backend"], configuration, workspace))
+    # `read_state` sets the reader.
+    query = RemoteStateQuery(reader="", backend=attributes["backend"], config=configuration, workspace=workspace)
+    state, problems = context.read_state(query)
     if state is None:
         return DataResult(attributes={}, problems=problems)
     output_values: dict[str, Any] = {}

@@ -159,8 +159,8 @@ def check_pool_name(name: str, path: Path) -> list[Problem]:
 def build_pool_demand(
     cluster: str, pool: str, count: int, values: Mapping[str, Any], path: Path, context: ResourceContext
 ) -> tuple[PoolDemand | None, list[Problem]]:
-    """Build the demand of one pool; None with a problem for a wrong VM SKU. `values` are its arguments, `path` is their
-    location (() for a separate pool).
+    """Return the demand of one pool; None with a problem for a wrong VM SKU. `values` are its arguments, and `path` is
+    their location in the resource: () for a pool with a resource of its own.
     """
     name = str(values.get("vm_sku_name"))
     sku = context.find_sku(name)
@@ -173,24 +173,22 @@ def build_pool_demand(
     settings = get_mapping(values, "upgrade_settings")
     numbers = tuple(range(count))
     seconds = settings.get("drain_timeout")
-    return (
-        PoolDemand(
-            pool=pool,
-            numbers=numbers,
-            names=tuple(f"{cluster}-{pool}-{number}" for number in numbers),
-            sku=sku,
-            constraints=build_placement_constraints(values),
-            triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # changes replace a cluster
-            path=path,
-            max_surge=str(settings.get("max_surge") or "1"),
-            max_unavailable=str(settings.get("max_unavailable") or "0"),
-            is_system=values.get("mode") == "System",
-            is_control_plane=pool == CONTROL_PLANE,
-            drain_timeout=seconds if isinstance(seconds, int) else _DRAIN_SECONDS,
-            count_path=(*path, "count") if path else ("node_count",),  # () is a separate pool
-        ),
-        [],
+    demand = PoolDemand(
+        pool=pool,
+        numbers=numbers,
+        names=tuple(f"{cluster}-{pool}-{number}" for number in numbers),
+        sku=sku,
+        constraints=build_placement_constraints(values),
+        triggers=_build_recreation_triggers(values) if pool != CONTROL_PLANE else (),  # changes replace a cluster
+        path=path,
+        max_surge=str(settings.get("max_surge") or "1"),
+        max_unavailable=str(settings.get("max_unavailable") or "0"),
+        is_system=values.get("mode") == "System",
+        is_control_plane=pool == CONTROL_PLANE,
+        drain_timeout=seconds if isinstance(seconds, int) else _DRAIN_SECONDS,
+        count_path=(*path, "count") if path else ("node_count",),  # () is a separate pool
     )
+    return demand, []
 
 
 def _build_recreation_triggers(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -32,7 +32,9 @@ _NO_OBJECT = ObjectState(attributes={}, creation=0)
 def build_changes(
     planner: BlockPlanner, evaluation: Evaluation, *, has_earlier_errors: bool
 ) -> tuple[list[Change], list[Diagnostic]]:
-    """Build a change per instance in planning order, then per deposed object, and problems; number new objects."""
+    """Return a change per instance in planning order, then one per deposed object, and the problems. A new object
+    gets the next creation number after the last one in state.
+    """
     instances, prior = planner.instances, planner.prior
     blocks = {block.address: block for block in planner.order.blocks}
     changes: list[Change] = []
@@ -43,7 +45,8 @@ def build_changes(
         if instance.prior is None and instance.planned is None:  # invalid, or only deposed objects, added below
             continue
         is_created = instance.action in _CREATE_ACTIONS
-        last_number += is_created  # True adds 1
+        if is_created:
+            last_number += 1
         block = instance.block or blocks.get(instance.address.config_address)
         problems += _check_prevent_destroy(instance, block, evaluation)
         problems += _check_kept_object(instance)
@@ -54,37 +57,43 @@ def build_changes(
             change = replace(change, configured_paths=configured_paths[block.address])
         changes.append(change)
     for address in sorted(prior.instances, key=compute_address_order):
-        instance_there = instances.get(address)
-        if instance_there is not None and instance_there.is_unselected:
+        current_instance = instances.get(address)
+        if current_instance is not None and current_instance.is_unselected:  # by -target or -exclude
             continue  # its deposed objects stay
         # Delete the objects left over from replacements.
         for key, deposed_object in sorted(prior.get_deposed(address).items()):
-            deposed_change = Change(
-                address=address,
-                action=Action.DELETE,
-                before=deposed_object.attributes,
-                after=None,
-                provider=deposed_object.provider,
-                creation=0,
-                prior_creation=deposed_object.creation,
-                sensitive_before=deposed_object.sensitive,
-                deposed=key,
-                dependencies=deposed_object.dependencies,
-            )
-            changes.append(deposed_change)
+            changes.append(_build_change_of_deposed_object(address, key, deposed_object))
     if has_earlier_errors:  # an unknown `prevent_destroy` is then no further error
         problems = [problem for problem in problems if problem.id != "invalid-prevent-destroy"]
     return changes, problems
 
 
+def _build_change_of_deposed_object(address: Address, key: str, deposed: ObjectState) -> Change:
+    """Build the change to delete a deposed object; `key` is its deposed key."""
+    return Change(
+        address=address,
+        action=Action.DELETE,
+        before=deposed.attributes,
+        after=None,
+        provider=deposed.provider,
+        creation=0,
+        prior_creation=deposed.creation,
+        sensitive_before=deposed.sensitive,
+        deposed=key,
+        dependencies=deposed.dependencies,
+    )
+
+
 def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
-    """Build the change of an instance; `creation` is its number if it is created, else 0. A `block` may be missing."""
+    """Build the change of an instance. `creation` is the creation number of a new object, else 0. `block` is None for
+    an object without a block in the configuration.
+    """
     prior = instance.prior or _NO_OBJECT
     is_removed = instance.is_removed
     before = instance.before
     after: Mapping[str, Any] | None = instance.planned
     if instance.action is Action.NO_OP and before == after:
-        after = before  # one shared object is written once, and compared at once
+        after = before  # one shared object is written once, and equal by identity
     change = Change(
         address=instance.address,
         action=instance.action,
@@ -154,7 +163,7 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
 
 
 def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
-    """Yield the warning about a forgotten object, and the error for a replaced object with `destroy = false`."""
+    """Yield a warning if the object is forgotten, or an error if it is replaced with `destroy = false` set."""
     address = instance.address
     if instance.action is Action.FORGET and instance.type.kind is not PlanningKind.MACHINE_ACTION:
         consequence = (

@@ -47,8 +47,8 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
 
 
 def _check_cluster(change: Change, supplies: SiteResources, today: str) -> Problem | None:
-    """Return the problem of a cluster's Kubernetes version, or None. A rejected change of version is an error. An
-    unchanged version gets a warning near or past the end of its availability. `supplies` are observed data of the site.
+    """Return the problem of a cluster's Kubernetes version, or None: an error for a rejected change of version, or a
+    warning near or past the end of its availability. `supplies` has the versions offered by the site.
     """
     assert change.before is not None
     assert change.after is not None
@@ -96,7 +96,7 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     network, or reports a bad state of it. Types of networks without a list on the site are not checked.
     """
     for change, vm_object, networks in _list_changes_with_networks(result):
-        states = dict(networks.networks)  # by network id
+        states = dict(networks.networks)  # by network id: "" if usable, else the bad state
         for path, network_id in dict(_list_azure_ids(change.after)).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
             if match is None or match[1] not in networks.types:  # match[1] is the type
@@ -105,9 +105,9 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
                 continue  # no report may display the id
             name = network_id.rstrip("/").rpartition("/")[2]
             state = states.get(network_id.lower().rstrip("/"))
-            if state == "":  # usable; None if the site does not list it, else the reason against its use
+            if state == "":  # usable; None if the site does not list it
                 continue
-            available = [other.rpartition("/")[2] for other, reason in networks.networks if not reason]
+            available = [other_id.rpartition("/")[2] for other_id, bad_state in networks.networks if not bad_state]
             reason = f"is in the state {state}" if state else "is not on this site"
             names = format_first_items(available, _MAX_NAMES)
             remedy = f"Usable networks: {names}." if available else "No network is usable."

@@ -39,7 +39,7 @@ class _PlanActions(Struct, frozen=True):
 
 
 def mark_existing_findings(plan: Plan) -> Plan:
-    """Return the plan with its findings marked if they existed before."""
+    """Return the plan with each finding marked as pre-existing if the plan did not cause it."""
     actions = _collect_plan_actions(plan)
     # Clusters (site id, name) with surge capacity before the plan, and none after it.
     new_shortages = {(row.site_id, cluster) for row in plan.capacity for cluster in row.new_no_surge_clusters}
@@ -94,14 +94,14 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
             pods_by_effect[effect].add(address)
             if row.action is not PlacementAction.KEEP:
                 changed_pods.add(address)
-            if row.action is PlacementAction.PLACE and effect is Effect.WAITING:
+            if row.action is PlacementAction.PLACE and effect is Effect.WAITING:  # a new pod without a node
                 pods_added_without_node.add(address)
     return _PlanActions(
         has_predecessor=plan.serial > 0,
         changed_resources={str(change.address) for change in plan.reported_changes},
         changed_documents={str(change.address) for change in plan.changes if _has_changed_text(change)},
-        resources_with_bindings=set[str]().union(*map(bindings_by_effect.__getitem__, _ADDING_EFFECTS)),
-        resources_with_added_pods=set[str]().union(*map(pods_by_effect.__getitem__, _ADDING_EFFECTS)),
+        resources_with_bindings={address for effect in _ADDING_EFFECTS for address in bindings_by_effect[effect]},
+        resources_with_added_pods={address for effect in _ADDING_EFFECTS for address in pods_by_effect[effect]},
         # Newly waiting pods lose their node, or are new without one. The others waited before, too.
         resources_with_waiting_pods=pods_by_effect[Effect.UNPLACED] | pods_added_without_node,
         resources_with_changed_pods=changed_pods,

@@ -41,11 +41,11 @@ def compute_totals(
     sites: Mapping[str, SitePlan] | None = None,
     observed_attributes: Mapping[Address, Attributes] = MappingProxyType({}),
 ) -> AccountingResult:
-    """Compute the totals of all VMs, bindings and pods. `sites` are those after the plan, if known: no VM may stay on a
-    missing machine. `observed_attributes` are attributes from data sources: bindings in them exist regardless of state.
+    """Return the totals of all VMs, bindings and pods, and mistakes in the rows. With `sites` (after the plan), a VM
+    on a missing machine is a mistake. Bindings in `observed_attributes` (of data sources) exist even if not in state.
     """
     rows_of = group_by(rows, lambda row: (row.address, row.kind))
-    totals_by_kind: dict[str, Counter[str]] = {}  # counts by kind, and by field of PlacementTotal
+    totals_by_kind: dict[str, Counter[str]] = {}  # by kind: counts by the field name of PlacementTotal
     mistakes: list[str] = []  # rows in contradiction to the objects
     for change in changes:
         resource_type = types.get(change.address.type)
@@ -55,7 +55,7 @@ def compute_totals(
             own_rows = rows_of.pop((change.address, kind), [])
             totals_of_kind = totals_by_kind.setdefault(kind, Counter())
             attributes_before = change.before
-            if KINDS[kind].is_observable:
+            if KINDS[kind].is_observable:  # a binding of KubeFleet: data sources read the existing ones
                 attributes_before = observed_attributes.get(change.address, attributes_before)
             before = collect_names(kind, resource_type, attributes_before)
             mistakes += _add_object_to_totals(totals_of_kind, change, kind, resource_type, own_rows, before)
@@ -139,7 +139,7 @@ class _PlacementRowCounts(Struct):
     totals: Counter[str] = field(default_factory=Counter)
 
     def add_row_to_counts(self, row: PlacementChange) -> None:
-        """Add a row to the counts. Totals omit lost objects, and new ones except VMs without a machine before."""
+        """Count the row of an object by its name, and in the totals. The caller adds lost and new names to those."""
         effect = compute_effect(row)
         if effect is Effect.NOT_CREATED:  # it exists neither before nor after
             return
@@ -227,14 +227,14 @@ def collect_names(kind: str, resource_type: ResourceType, attributes: Attributes
 
 
 def _find_stranded_vms(
-    change: Change, family: VmHandlers, rows: list[PlacementChange], sites: Mapping[str, SitePlan]
+    change: Change, handlers: VmHandlers, rows: list[PlacementChange], sites: Mapping[str, SitePlan]
 ) -> Iterator[str]:
     """Yield an inconsistency for each VM on a missing machine after the plan, unless a row reports it as lost."""
     if not change.after:  # all are removed
         return
     lost_names = {row.object for row in rows if row.action is PlacementAction.LOSE}
     site = sites.get(str(change.after.get("id", "")).partition("/")[0])  # an id begins with the site
-    for vm in family.list_existing_vms(change.after):
+    for vm in handlers.list_existing_vms(change.after):
         machine = vm.placement.machine
         has_machine = site is not None and machine in site.machines
         if not has_machine and vm.name not in lost_names:

@@ -113,8 +113,10 @@ def build_plan(
     outputs: root_outputs.RootOutputChanges,
     diagnostics: Sequence[Diagnostic],
 ) -> PlanResult:
-    """Build the plan from the planned instances and the results of the placement phases, and validate it."""
-    request, prior, parts = blocks.request, blocks.prior, outcome.contributions
+    """Build the plan from the planned instances and the results of the placement phases, and validate it. Each domain,
+    such as fleet or pods, contributes its own rows, steps and findings.
+    """
+    request, prior, domain_results = blocks.request, blocks.prior, outcome.contributions
     types, vms = request.registries.resource_types, outcome.vms.values()
     lost_addresses, lost_vm_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
     changes, change_problems = build_changes(blocks, outcome.evaluation, has_earlier_errors=has_errors(diagnostics))
@@ -124,12 +126,11 @@ def build_plan(
     all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     numa_sampling, numa_warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
-    other_rows = mark_waiting_pods(list(chain.from_iterable(part.rows for part in parts)), changes, types)
-    rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
-    observed_attributes = dict(chain.from_iterable(part.observed_attributes.items() for part in parts))
-    placement_totals = compute_totals(
-        changes, rows, types, outcome.sites if request.mode is Mode.NORMAL else None, observed_attributes
-    )
+    domain_rows = mark_waiting_pods(list(chain.from_iterable(result.rows for result in domain_results)), changes, types)
+    rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *domain_rows)
+    observed_attributes = dict(chain.from_iterable(result.observed_attributes.items() for result in domain_results))
+    known_sites = outcome.sites if request.mode is Mode.NORMAL else None
+    placement_totals = compute_totals(changes, rows, types, known_sites, observed_attributes)
     upgrades, upgrade_warnings = _collect_upgrades_and_warnings(vms, outcome)
     combined = _combine_diagnostics(
         [*validation.diagnostics, *upgrade_warnings, *_suggest_probable_renames(blocks, rows)],
@@ -148,7 +149,7 @@ def build_plan(
         placement_totals=placement_totals.totals,
         placement_tables=tuple(build_placement_tables(vms, outcome.sites, certainty)),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
-        unchanged_count=_count_unchanged_objects(vms, other_rows),
+        unchanged_count=_count_unchanged_objects(vms, domain_rows),
         samples=samples,
         numa_sampling=numa_sampling,
         checks=(*checks, *blocks.checks),
@@ -157,9 +158,9 @@ def build_plan(
         prediction_scores=tuple(_collect_prediction_scores(prior)),
         upgrades=upgrades,
         separation_verdicts=validation.separation_verdicts,
-        rollouts=tuple(chain.from_iterable(part.rollouts for part in parts)),
-        rejected_clusters=tuple(chain.from_iterable(part.rejected_clusters for part in parts)),
-        feasibility=tuple(chain.from_iterable(part.feasibility for part in parts)),
+        rollouts=tuple(chain.from_iterable(result.rollouts for result in domain_results)),
+        rejected_clusters=tuple(chain.from_iterable(result.rejected_clusters for result in domain_results)),
+        feasibility=tuple(chain.from_iterable(result.feasibility for result in domain_results)),
         machine_actions=machine_actions,
         observed_attributes=observed_attributes,
     )
@@ -221,7 +222,9 @@ def _build_result(
     validation: PlanValidation,
     lost_addresses: Iterable[Address],
 ) -> PlanResult:
-    """Build the plan result with the data needed for display only."""
+    """Build the result: the plan, and data needed for display only. `lost_addresses` are the racks and machines that
+    lose unmanaged VMs in this plan: their notes before it still list these VMs.
+    """
     edges: list[tuple[str, str]] = []  # a block, and a block needed by it
     for block, needs in blocks.order.needs.items():
         edges += [(str(block), str(need)) for need in needs]
@@ -264,9 +267,8 @@ def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnos
 
 def _count_unchanged_objects(vms: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
     """Count the VMs, bindings and pods without changes, or still waiting. Most of these VMs have no row."""
-    unchanged_vms = sum(
-        len(vm_object.request.actions.unchanged) + len(vm_object.request.actions.waiting) for vm_object in vms
-    )
+    all_actions = [vm_object.request.actions for vm_object in vms]
+    unchanged_vms = sum(len(actions.unchanged) + len(actions.waiting) for actions in all_actions)
     return unchanged_vms + sum(compute_effect(row) in (Effect.UNCHANGED, Effect.STILL_WAITING) for row in other_rows)
 
 
@@ -302,11 +304,11 @@ def build_refresh_plan(
     placement_totals = compute_totals(refresh_changes.build_unchanged_changes(prior.instances), rows, types, sites)
     outputs = root_outputs.plan_current_outputs(request, evaluation)
     variable_results = check_variable_validations(request.configuration, evaluation)
-    # All conditions besides those of variables, with all their problems as warnings.
-    reported_count = len(evaluation.diagnostics)
+    # Check all other conditions. Their problems, also those added to `evaluation` meanwhile, become warnings.
+    earlier_problem_count = len(evaluation.diagnostics)
     condition_results = ConditionResults()
     condition_results.add_all(check_current_conditions(request, evaluation))
-    condition_problems = [*condition_results.problems, *evaluation.diagnostics[reported_count:]]
+    condition_problems = [*condition_results.problems, *evaluation.diagnostics[earlier_problem_count:]]
     plan = Plan(
         mode=request.mode,
         changes=tuple(refresh_changes.build_moved_changes(prior)),
@@ -347,7 +349,9 @@ def _collect_upgrades_and_warnings(
 def _measure_certainty(
     outcome: PlacementPhasesResult, request: PlanRequest, prior: PriorState, *, has_separation_rules: bool
 ) -> tuple[int, dict[str, placement_fit.SiteCertainty]]:
-    """Return the number of samples, and the certainties by site, corrected by the accuracy of earlier predictions."""
+    """Return the number of samples run, and by site id the certainty of its placements, lowered to the accuracy of
+    earlier predictions. Separation rules need the placements of each sample (`keep_outcomes`).
+    """
     samples, certainties = placement_fit.measure_site_certainties(
         outcome.sites,
         request.samples,
@@ -355,8 +359,7 @@ def _measure_certainty(
         keep_outcomes=has_separation_rules,
         progress=request.progress,
     )
-    # The verified predictions of earlier plans in the notes of sites, by site id.
-    records: dict[str, PredictionRecord] = {}
+    records: dict[str, PredictionRecord] = {}  # by site id: verified predictions of earlier plans, from its note
     for current in prior.objects.values():
         record = parse_record(current.private)
         if record:
@@ -365,7 +368,7 @@ def _measure_certainty(
 
 
 def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccuracy]:
-    """Yield the prediction accuracy of sites: of the last replay (with the rack_spread of the site), and of plans."""
+    """Yield the prediction accuracy per site: of its last replay (with its rack_spread), and of earlier plans."""
     objects = prior.objects
     for address in sorted(objects, key=compute_address_order):
         attributes, note = objects[address].attributes, objects[address].private
@@ -394,18 +397,18 @@ def _validate_plan(
     diagnostics: Sequence[Diagnostic],
     certainty: Mapping[str, placement_fit.SiteCertainty] | None,
 ) -> PlanValidation:
-    """Validate the outcome. Missing capacity and violated separation rules are reported only without other errors: a
-    fix of those would change them. `certainty` is None without separation rules.
+    """Validate the outcome. With other errors, missing capacity and violated separation rules are not reported: fixing
+    those errors may change them. `certainty` is None without separation rules.
     """
     vms = outcome.vms.values()
     instances = blocks.instances
     types = blocks.request.registries.resource_types
+    shrunk_machines = list(placement_fit.check_removed_cells(instances, types, outcome.sites, vms))
+    if not shrunk_machines:
+        shrunk_machines = placement_fit.check_overcommitted_machines(instances, outcome.sites, vms)
     all_diagnostics = [
         *diagnostics,
-        *(
-            list(placement_fit.check_removed_cells(instances, types, outcome.sites, vms))
-            or placement_fit.check_overcommitted_machines(instances, outcome.sites, vms)
-        ),
+        *shrunk_machines,
         *placement_fit.check_changed_sku_cells(instances.values(), vms),
         *placement_fit.check_vf_capacity(vms),
         *placement_fit.check_unlocated_vms(vms),
@@ -421,9 +424,8 @@ def _validate_plan(
         diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
     )
     has_risks = not has_other_errors and not failures.unplaced  # of running pods: only for a full placement
-    pod_problems = list(
-        chain.from_iterable(part.collect_findings(instances, risks=has_risks) for part in outcome.contributions)
-    )
+    domain_findings = [part.collect_findings(instances, risks=has_risks) for part in outcome.contributions]
+    pod_problems = list(chain.from_iterable(domain_findings))
     if has_other_errors:
         return PlanValidation([*all_diagnostics, *pod_problems])
     if any(owner.request.actions.recreations or owner.request.actions.removals for owner in vms):
@@ -481,7 +483,7 @@ def _may_violate_rules(vm_object: VmObject) -> bool:
 
 
 def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
-    """Return the plan with its inputs and all diagnostics, each once; with errors, without advice on placements."""
+    """Return the plan with its inputs, and each diagnostic once. With errors, advice on placements is dropped."""
     files = request.configuration.files
     unique = [locate_line_in_text(diagnostic, files) for diagnostic in remove_duplicate_diagnostics(diagnostics)]
     is_errored = has_errors(unique)
@@ -522,8 +524,8 @@ def remove_consequential_errors(
 ) -> list[Diagnostic]:
     """Return the diagnostics of the phases, without those that only follow from another error.
 
-    That error may be in a block they need, from before the phases (`has_earlier_errors`), or about a rejected value
-    (`has_rejected_values`). An unknown value in the description of a rack or site has consequences, too.
+    The other error is in a block they need, from before the phases (`has_earlier_errors`), or about a rejected value
+    (`has_rejected_values`). UNKNOWN_PLACEMENT (an unknown value in a rack or site) may cause others, too.
     """
     if has_rejected_values:
         has_earlier_errors = True

@@ -19,13 +19,13 @@ _Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and 
 
 
 def build_upgrades(
-    objects: Iterable[VmObject], disruptions: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
+    objects: Iterable[VmObject], obstacle_finders: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
 ) -> Iterator[Upgrade]:
-    """Yield a record per cluster and reason (trigger) to re-create whole pools, also pools with their own resource.
-    Each function of `disruptions` gets a cluster id and names of nodes, and returns the obstacles to draining these.
+    """Yield an Upgrade per cluster and trigger (the reason to re-create whole pools, also those in own resources). Each
+    function of `obstacle_finders` gets a cluster id and names of nodes, and returns the obstacles to draining these.
     """
-    objects, disruptions = list(objects), list(disruptions)
-    members_by_cluster: dict[tuple[str, str], list[tuple[VmObject, PoolDemand]]] = {}  # by owner (cluster), trigger
+    objects, obstacle_finders = list(objects), list(obstacle_finders)
+    members_by_cluster: dict[tuple[str, str], list[_Pool]] = {}  # by owner (cluster) and trigger
     for vm_object in objects:
         for pool in vm_object.pools:
             trigger = _find_pool_trigger(vm_object, pool)
@@ -33,14 +33,14 @@ def build_upgrades(
                 members_by_cluster.setdefault((vm_object.request.demand.owner, trigger), []).append((vm_object, pool))
     scale_ins = _ScaleInPools(objects)
     for (owner, trigger), members in members_by_cluster.items():
-        _, _, cluster_id = owner.partition(":")  # after the prefix of the owner
-        pools, nodes = [], set[str]()
+        _, _, cluster_id = owner.partition(":")  # the owner is `<prefix>:<cluster id>`
+        pools, nodes = [], set[str]()  # nodes: names of the VMs to re-create
         for vm_object, pool in members:
             recreations = vm_object.request.actions.recreations
             nodes |= {name for key, name in zip(pool.keys, pool.names, strict=True) if recreations.get(key) == trigger}
             scale_in_pools = scale_ins.find_dependencies(vm_object, pool) if trigger == ROLLING else ()
             pools.append(_build_pool_upgrade(vm_object, pool, trigger, scale_in_pools))
-        obstacles = [find_disruptions(cluster_id, frozenset(nodes)) for find_disruptions in disruptions]
+        obstacles = [find_obstacles(cluster_id, frozenset(nodes)) for find_obstacles in obstacle_finders]
         first_object, _ = members[0]
         yield _build_upgrade(first_object, trigger, pools, obstacles)
 
@@ -73,17 +73,17 @@ def _find_pool_trigger(vm_object: VmObject, pool: PoolDemand) -> str:
 
 
 def _build_upgrade(
-    first_object: VmObject, trigger: str, pools: Iterable[PoolNodeRecreation], disruptions: Sequence[DrainObstacles]
+    first_object: VmObject, trigger: str, pools: Iterable[PoolNodeRecreation], all_obstacles: Sequence[DrainObstacles]
 ) -> Upgrade:
-    """Build the record of the pools of one cluster; it has versions (before, after) only for a Kubernetes upgrade."""
-    before = after = ""
+    """Build the record of the re-created pools of one cluster. `all_obstacles` are those to draining their nodes."""
+    before = after = ""  # versions, only for a Kubernetes upgrade
     if trigger == ROLLING:
         before = first_object.prior.demand.version or ""
         after = first_object.request.demand.version or ""
     budgets: list[str] = []
     single_replicas: list[str] = []
     protected_workloads: list[str] = []
-    for obstacles in disruptions:
+    for obstacles in all_obstacles:
         budgets += obstacles.budgets
         single_replicas += obstacles.single_replicas
         protected_workloads += obstacles.protected_workloads
@@ -104,9 +104,9 @@ def _build_upgrade(
 def _build_pool_upgrade(
     vm_object: VmObject, pool: PoolDemand, trigger: str, scale_in_pools: tuple[str, ...]
 ) -> PoolNodeRecreation:
-    """Build the record of one re-created pool. If only the version changes, VMs are replaced batch by batch. With
-    surge, new VMs are created before old ones are removed; without surge, after. Otherwise all VMs are removed first.
-    VMs re-created for a reason of their own (a machine) are down meanwhile.
+    """Build the record of one pool re-created for `trigger`. If only the version changes, VMs are replaced batch by
+    batch. With surge, the new VMs of a batch are created before its old ones are removed. Any other change removes all
+    VMs first. VMs re-created for a reason of their own, such as a removed machine, are down meanwhile.
     """
     keys = pool.keys
     triggers = vm_object.request.actions.recreations  # the reason to re-create a VM, by its key
@@ -166,17 +166,16 @@ class _ScaleInPools:
             return ()
         own_name = (str(vm_object.instance.address), pool.pool)
         pools = self._pools.get(site.id, [])
-        other_pools = []
-        for other, prior in pools:
-            if (str(other.instance.address), prior.pool) != own_name:
-                other_pools.append((other, prior))
+        other_pools = [
+            (other, prior) for other, prior in pools if (str(other.instance.address), prior.pool) != own_name
+        ]
         if not other_pools:
             return ()
-        # All pools without a scale-in of their own share one replay, with ("", "") in place of their name.
-        excluded = own_name if len(other_pools) < len(pools) else ("", "")
+        has_own_scale_in = len(other_pools) < len(pools)
+        excluded = own_name if has_own_scale_in else ("", "")  # no pool excluded: one cached replay serves all such
         outcome = self._place_with_remaining_vms(site, other_pools, excluded)
         tokens = [vm_object.placements.tokens[key] for key in pool.keys if key in vm_object.placements.tokens]
-        if all(outcome.get(token) is not None for token in tokens):
+        if all(outcome.get(token) is not None for token in tokens):  # all VMs placed by this plan fit
             return ()
         return tuple(f"{other_object.prior.demand.cluster}/{prior.pool}" for other_object, prior in other_pools)
 

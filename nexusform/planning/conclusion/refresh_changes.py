@@ -84,12 +84,12 @@ def list_observed_rows(
     recorded_inventory = site_plans.build_object_inventory(prior.state.list_current_objects(), types)
     recorded_machines = site_plans.list_machines(recorded_inventory)
     context = site_plans.build_recorded_context(prior, types)
-    for address, current, family in iterate_vm_owners(_sort_objects_by_address(prior.instances), types):
-        demand, _ = family.build_demand(current.attributes, context, address)
+    for address, current, handlers in iterate_vm_owners(_sort_objects_by_address(prior.instances), types):
+        demand, _ = handlers.build_demand(current.attributes, context, address)
         site_id = str(current.attributes.get("id", "")).partition("/")[0]
-        existing = index_vms(family.list_existing_vms(current.attributes))
+        existing = index_vms(handlers.list_existing_vms(current.attributes))
         recorded = prior.get_recorded_object(address) or current
-        moved = find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
+        moved = find_moved_vms(existing, handlers.list_existing_vms(recorded.attributes))  # recorded placements
         for key, vm in existing.items():
             machine_key = (site_id, vm.placement.machine)
             has_machine = site_id in sites and vm.placement.machine in sites[site_id].machines

@@ -80,9 +80,8 @@ def _group_by_block(instances: Iterable[Instance]) -> list[_Group]:
 
 
 def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[_Group, _Group]]:
-    """Yield the pairs of similar groups without another similar partner on either side.
-
-    With two candidates, any advice would be a guess. Too many groups are not compared: that would take too long.
+    """Yield the pairs of similar groups without another similar partner on either side. With two candidates, any advice
+    would be a guess. Too many groups are not compared: that would take too long.
     """
     if max(len(old), len(new)) > _MAXIMUM_COMPARED:
         return
@@ -107,9 +106,8 @@ def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
 
 
 def _is_compatible(before: Any, after: Any) -> bool:
-    """Return whether the value of a deleted object may be equal to that of a new object.
-
-    An unknown new value may become any value. A null in a new map is not compared.
+    """Return whether the value of a deleted object may be equal to that of a new object. An unknown new value may
+    become any value. A null in a new map is not compared.
     """
     if after is UNKNOWN:
         return True

@@ -60,9 +60,9 @@ from nexusform.scheduling.sku_catalogue import compute_size_key
 
 
 def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanResult:
-    """Return the result with sites, capacities and the last findings in its plan. Findings from before the plan are
-    marked. A plan with errors has the current VMs and no capacity. If only placement failed, it also has the VMs it
-    could place.
+    """Return the result with sites, spare capacity and their findings added to its plan. Pre-existing findings are
+    marked. A plan with errors gets no capacity, and only the current VMs. If only placement failed, it also has the
+    VMs it could place.
     """
     result = _add_site_problems(result, registries)
     plan = result.plan
@@ -78,8 +78,8 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
         other_capacity = _collect_site_resource_capacity(result, before, after)
     site_ids = sorted({*before, *after})
     sites = tuple(_build_site(before.get(site_id), after.get(site_id), order_in_plan) for site_id in site_ids)
-    rows = chain.from_iterable(problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics)
-    lost_vms = set(map(tuple, rows))  # site id, machine, name
+    lost_vm_rows = chain.from_iterable(problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics)
+    lost_vms = set(map(tuple, lost_vm_rows))  # (site id, machine, name)
     if lost_vms:
         sites = tuple(_mark_lost_vms(site, lost_vms) for site in sites)
     plan = replace(plan, sites=sites, capacity=capacity, other_capacity=other_capacity)
@@ -87,17 +87,15 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
         from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 
         plan = mark_existing_findings(plan)
-    plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))  # it marks existing ones itself
+    # Shortages come last, because check_shortages marks pre-existing ones itself.
+    plan = replace(plan, diagnostics=(*plan.diagnostics, *check_shortages(plan)))
     return replace(result, plan=plan)
 
 
 def _mark_lost_vms(site: SiteVms, lost_vms: AbstractSet[tuple[str, ...]]) -> SiteVms:
     """Return a site with the VMs of `lost_vms` (site id, machine, name) marked."""
-    unmanaged_vms = []
-    for vm in site.unmanaged_vms:
-        is_lost = (site.id, vm.placement.machine, vm.name) in lost_vms
-        unmanaged_vms.append(replace(vm, is_lost=is_lost))
-    return replace(site, unmanaged_vms=tuple(unmanaged_vms))
+    vms = [replace(vm, is_lost=(site.id, vm.placement.machine, vm.name) in lost_vms) for vm in site.unmanaged_vms]
+    return replace(site, unmanaged_vms=tuple(vms))
 
 
 def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> PlanResult:
@@ -132,15 +130,17 @@ def _is_placement_known(plan: Plan) -> bool:
 def _collect_site_resource_capacity(
     result: PlanResult, before: Mapping[str, SiteWithVms], after: Mapping[str, SiteWithVms]
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the capacity besides machines of the sites read by a provider, by site id; () without such sites."""
+    """Return the capacity of resources other than machines, such as networks and storage, ordered by site id. Only
+    sites read by a provider have it.
+    """
     observed_sites = index_site_resources(result.plan.changes)
     if not observed_sites:
         return ()
     claims_before: dict[str, ClaimDemand] = {}  # of volumes, by cluster
     claims_after: dict[str, ClaimDemand] = {}
     for contribution in result.contributions:
-        for cluster, claims_on_sides in contribution.collect_claims().items():
-            claims_before[cluster], claims_after[cluster] = claims_on_sides
+        for cluster, (demand_before, demand_after) in contribution.collect_claims().items():
+            claims_before[cluster], claims_after[cluster] = demand_before, demand_after
     network_by_cluster: dict[str, str] = {}
     for change in result.plan.changes:
         network = find_configured_node_network(get_mapping(change.after))
@@ -169,19 +169,17 @@ def compute_headroom(
         site = sides[-1].site  # the one after the plan, if it exists then
         pools = chain.from_iterable(side.pools for side in sides)
         skus = {pool.sku for _, pool in pools}
-        for sku in sorted(skus, key=compute_size_key, reverse=True):
-            capacity_before = _compute_sku_capacity(side_before, sku)
-            capacity_after = _compute_sku_capacity(side_after, sku)
-            capacities.append(
-                SiteSkuCapacity(
-                    site_id=site.id,
-                    site=site.name,
-                    sku=sku.name,
-                    cells=sku.numa_cells,
-                    before=capacity_before,
-                    after=capacity_after,
-                )
+        capacities += [
+            SiteSkuCapacity(
+                site_id=site.id,
+                site=site.name,
+                sku=sku.name,
+                cells=sku.numa_cells,
+                before=_compute_sku_capacity(side_before, sku),
+                after=_compute_sku_capacity(side_after, sku),
             )
+            for sku in sorted(skus, key=compute_size_key, reverse=True)
+        ]
     return tuple(capacities)
 
 
@@ -204,30 +202,36 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
         free.minimum - minimums.get(worst_rack, 0),
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
     )
-    # The clusters without surge capacity, and those that may lack it (unknown cells).
-    clusters: dict[str, None] = {}  # all with a pool of the SKU
-    without_capacity: dict[str, None] = {}
+    clusters_without_surge, uncertain_clusters = _find_clusters_without_surge(occupied, pools)
+    return SpareCapacity(
+        free=free.minimum,
+        free_after_rack_loss=rack_lost.minimum,
+        worst_rack=worst_rack if minimums.get(worst_rack) else "",
+        clusters=tuple(dict.fromkeys(owner.cluster for owner, _ in pools)),
+        no_surge_clusters=clusters_without_surge,
+        maximum_free=None if free.is_exact else free.maximum,
+        maximum_free_after_rack_loss=None if rack_lost.is_exact else rack_lost.maximum,
+        uncertain_surge_clusters=uncertain_clusters,
+    )
+
+
+def _find_clusters_without_surge(
+    occupied: SiteWithVms, pools: Iterable[tuple[VmDemand, PoolDemand]]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the clusters with a pool without capacity for its surge VMs, and those with an uncertain one. It is
+    uncertain if the capacity depends on unknown NUMA cells.
+    """
+    without_capacity: dict[str, None] = {}  # both dicts are ordered sets
     uncertain: dict[str, None] = {}
     known_counts: dict[Hashable, Interval] = {}  # filled by the scheduler, to count equal demands once
     for owner, pool in pools:
-        clusters[owner.cluster] = None
         demand = site_plans.build_demand(owner, pool, number=0)
         capacity = occupied.site.scheduler.count_free_slots(demand, known_counts)
         if capacity.maximum < pool.surge_size:
             without_capacity[owner.cluster] = None
         elif capacity.minimum < pool.surge_size:
             uncertain[owner.cluster] = None
-    uncertain_only = tuple(cluster for cluster in uncertain if cluster not in without_capacity)  # by another pool
-    return SpareCapacity(
-        free=free.minimum,
-        free_after_rack_loss=rack_lost.minimum,
-        worst_rack=worst_rack if minimums.get(worst_rack) else "",
-        clusters=tuple(clusters),
-        no_surge_clusters=tuple(without_capacity),
-        maximum_free=None if free.is_exact else free.maximum,
-        maximum_free_after_rack_loss=None if rack_lost.is_exact else rack_lost.maximum,
-        uncertain_surge_clusters=uncertain_only,
-    )
+    return tuple(without_capacity), tuple(cluster for cluster in uncertain if cluster not in without_capacity)
 
 
 class BeforeOrAfter(Enum):
@@ -262,20 +266,20 @@ def build_occupied_sites(
     side: BeforeOrAfter,
     prior_notes: Mapping[Address, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, SiteWithVms]:
-    """Return the sites with their VMs before or after a plan, by id. `objects` are the VM objects read and decided by
-    it, `prior_notes` the private notes before the plan if they differ from those after it.
+    """Return the sites with their VMs before or after a plan, by id. `objects` are the planned objects with VMs.
+    `prior_notes` are the private notes before the plan if they differ from those after it.
     """
     present = _list_objects_on_side(plan, registries, side, prior_notes)
     layout = site_plans.build_site_layout(present, registries, plan.catalogue)
     sites = {site_id: SiteWithVms(site) for site_id, site in layout.sites.items()}
-    for kind, site_object in layout.objects:
+    for kind, site_object in layout.objects:  # kind: its resource type
         vm_object = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
         is_invalid = side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid
         if kind.vms is None or is_invalid:
             continue
         is_forgotten = False
-        vms: Sequence[PlacedVm] = ()  # without VMs in the plan
+        vms: Sequence[PlacedVm] = ()
         if vm_object is not None:
             # Forgotten VMs keep running after the plan, unmanaged.
             is_forgotten = side is BeforeOrAfter.AFTER and bool(vm_object.request.actions.forgets)
@@ -292,9 +296,8 @@ def build_occupied_sites(
 def _list_objects_on_side(
     plan: Plan, registries: PluginRegistries, side: BeforeOrAfter, prior_notes: Mapping[Address, Mapping[str, Any]]
 ) -> Iterator[site_plans.SiteObject]:
-    """Yield the objects that exist before or after a plan, with their attributes at that time.
-
-    The VMs of a forgotten object keep running after the plan, so it is on that side, too, as it was before.
+    """Yield the objects that exist before or after a plan, with their attributes at that time. The VMs of a forgotten
+    object keep running after the plan, so it is on that side, too, as it was before.
     """
     for change in plan.changes:
         if change.deposed:  # left over from a replacement, without VMs
@@ -325,15 +328,14 @@ def _place_vms(
     if is_managed:
         occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]  # of NKS clusters
     position_of = {name: position for position, name in enumerate(pools)}
-    ordered_vms = sorted(  # those of missing pools last
+    ordered_vms = sorted(  # in the order of pools; VMs of pools missing in the demand last
         vms, key=lambda vm: (position_of.get(vm.pool, len(pools)), compute_number_sort_key(vm.number))
     )
     for vm in ordered_vms:
         pool = pools.get(vm.pool)
         sku = site_plans.find_sku(vm, pool, layout.skus)
-        result = occupied.site.place_existing_vm(
-            site_plans.build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement
-        )
+        name = site_plans.build_vm_name(demand, pool, vm.pool, vm.number)
+        result = occupied.site.place_existing_vm(name, sku, vm.placement)
         if result is None:  # its machine is missing
             continue
         _, placement = result
@@ -380,10 +382,8 @@ def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmO
     first = (after or before)[0]  # any VM: all have the same object, cluster, pool and SKU
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
-    unchanged: list[PlacedVm] = []
-    added: list[PlacedVm] = []
-    for name, vm in vms_after.items():
-        (unchanged if vms_before.get(name) == vm else added).append(vm)
+    unchanged = [vm for name, vm in vms_after.items() if vms_before.get(name) == vm]
+    added = [vm for name, vm in vms_after.items() if vms_before.get(name) != vm]
     return PoolVms(
         address=first.address,
         cluster=first.cluster,
@@ -416,7 +416,7 @@ _REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
 
 
 def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a warning per shortage of a site resource; those unchanged by the plan are existing findings."""
+    """Yield a warning per shortage of a site resource, marked as pre-existing if the plan changes nothing of it."""
     sites = {change.id: change for change, _ in iterate_observed_sites(plan.changes)}
     volume_sizes = {row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES}
     for row in plan.other_capacity:

@@ -39,7 +39,9 @@ class UsedMachines(Struct, frozen=True):
 
 
 def compute_machine_use(vm_object: VmObject) -> UsedMachines:
-    """Compute the machines used by the VMs of an object before and after its steps, and the resources offering them."""
+    """Return the machines used by the VMs of an object before and after its steps, and the addresses of the rack or
+    machine resources that declare them.
+    """
     occupied: set[tuple[str, str, str]] = set()
     freed_early: set[OnSite] = set()  # before anything is placed
     for key in vm_object.prior.existing:
@@ -184,9 +186,8 @@ def add_capacity_waits(
 
 
 def remove_cyclic_waits(graph: StepGraph, waits: Waits) -> None:
-    """Remove those of `waits` (added last) between steps stuck in a cycle; all earlier waits stay.
-
-    Stuck are the steps that wait for each other in a cycle, or for such a step: they have no place in an order.
+    """Remove those of `waits` (added last) between steps stuck in a cycle; all earlier waits stay. Stuck are the steps
+    that wait for each other in a cycle, or for such a step: they have no place in an order.
     """
     all_waits = {draft.id: draft.waits for draft in graph.drafts}
     ordered_steps = sort_topologically(all_waits, position={step: step for step in all_waits})
@@ -201,7 +202,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
     An object frees the machines of its VMs by its delete step. Without one, a release step frees those of the VMs
     removed before anything is placed.
     """
-    freeing: dict[OnSite, set[int]] = {}  # by site and machine
+    freeing: dict[OnSite, set[int]] = {}  # the steps that free capacity, by site and machine
     for address, use in machines.items():
         delete = graph.delete_step.get((address, ""))
         release = graph.release_step.get(address)
@@ -226,9 +227,8 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
 
 
 def _add_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines], waits: Waits) -> None:
-    """Add the waits of objects with VMs on evacuated machines: for the updates of the racks or machines.
-
-    These updates close the machines to new VMs (a cordon). Otherwise the VMs might return to them.
+    """Add the waits of objects with VMs on evacuated machines: for the updates of the racks or machines. These updates
+    close the machines to new VMs (a cordon). Otherwise the VMs might return to them.
     """
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
@@ -246,7 +246,7 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
     The VMs of an upgraded object free their capacity only during its update. An object with VMs placed there later
     waits for this update. It does not wait if it was created, and so is upgraded, before the other one.
     """
-    owners = {}  # addresses of upgraded objects by VM: owner, pool and number
+    owners = {}  # the addresses of upgraded objects, by VM: (owner, pool, number)
     creation_numbers: dict[Address, int] = {}  # of upgraded objects
     for address, vm_object in objects.items():
         for key, trigger in vm_object.request.actions.recreations.items():
@@ -255,12 +255,12 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
                 creation_numbers[address] = vm_object.instance.prior_creation
     waits: Waits = {}
     for site in sites.values() if owners else ():
-        for owner, successor in _find_machine_successions(site, owners, _map_placed_vms(site, objects)):
-            update, apply_step = graph.apply_step.get(owner), graph.apply_step.get(successor)
-            if update is None or apply_step is None or update == apply_step:
+        for upgraded, successor in _find_machine_successions(site, owners, _map_placed_vms(site, objects)):
+            update_step, apply_step = graph.apply_step.get(upgraded), graph.apply_step.get(successor)
+            if update_step is None or apply_step is None or update_step == apply_step:
                 continue  # without a step in this plan, or the same step
-            if creation_numbers.get(successor, inf) >= creation_numbers[owner]:  # older objects are upgraded first
-                waits.setdefault(apply_step, set()).add(update)
+            if creation_numbers.get(successor, inf) >= creation_numbers[upgraded]:  # older objects are upgraded first
+                waits.setdefault(apply_step, set()).add(update_step)
     return waits
 
 

@@ -46,13 +46,14 @@ def build_plan_steps(
     step_order: StepOrder,
 ) -> list[Step]:
     """Build the steps of a plan; `step_order` lists the addresses to complete before the step of an address."""
-    remaining_attributes: dict[Address, Values] = {}  # between release and update
+    # The attributes of an updated object after its release step (early removal of VMs), before its update.
+    remaining_attributes: dict[Address, Values] = {}
     for change in changes:
         vm_object = objects.get(change.address)
         if change.action is not Action.UPDATE or vm_object is None:
             continue
         leaving_vms = (*vm_object.request.actions.removals, *vm_object.request.actions.recreations)
-        if any(map(vm_object.is_released_early, leaving_vms)):  # a release step frees their capacity
+        if any(vm_object.is_released_early(key) for key in leaving_vms):  # a release step frees their capacity
             instance = vm_object.instance
             assert instance.prior is not None
             assert instance.type.vms is not None
@@ -107,8 +108,8 @@ def build_step_graph(
 
 
 def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
-    """Add the steps of change number `index`: forget, update (after a release with `remaining` attributes), delete or
-    create (both for a replacement), each with the attributes before and after it.
+    """Add the steps of the change at `index` of the plan. With `remaining`, a release step removes VMs before the
+    update, and the object has these attributes between the two. A replacement has a delete and a create step.
     """
     action, address = change.action, change.address
     if action is Action.FORGET:
@@ -143,7 +144,6 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
     """Return for each address the blocks it refers to without waiting for them: they complete only after its step.
-
     Their types are the `concurrent_types` of its type. An object with unknown values waits for all its references.
     """
     type_of = {str(change.address.config_address): change.address.type for change in changes}
@@ -166,7 +166,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
         if not steps:  # without a step in this plan
             continue
         step = steps[0]  # its create or update; the delete of a removed object
-        awaited_steps = set(chain.from_iterable(map(graph.list_steps, awaited_addresses))) - {step}
+        awaited_steps = {wait for awaited in awaited_addresses for wait in graph.list_steps(awaited)} - {step}
         if awaited_steps:
             gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))  # equal steps share a gate
             ordered_waits[step] = set(graph.get_gate(gate_name, sorted(awaited_steps))) - graph.drafts[step].waits
@@ -176,7 +176,7 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
 
 def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOrder) -> None:
     """Let the destroy of an object wait for the deletes and updates of its dependents. It does not wait for an update
-    ordered after it by a domain. The destroy step of a replacement waits for no update.
+    ordered after it by a domain. The destroy step of a replacement waits for no update. A gate joins many steps.
     """
     deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
     updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents

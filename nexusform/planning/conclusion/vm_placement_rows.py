@@ -51,8 +51,9 @@ REASONS: Mapping[str, str] = {
 def build_placement_changes(
     objects: Iterable[VmObject], certainty: Mapping[str, SiteCertainty], *, everything: bool
 ) -> Iterator[PlacementChange]:
-    """Yield one row per VM of each object: removed, lost and forgotten ones, then placed ones and those observed on
-    another machine. With `everything` also unchanged VMs, and the rejected machines (up to a million on a site).
+    """Yield a row per changed VM of each object. Removed, lost and forgotten VMs come first. Then follow VMs placed by
+    the plan or observed on another machine. With `everything`, add unchanged VMs, and the machines rejected for each
+    VM: on a large site up to a million.
     """
     for vm_object in objects:
         actions = vm_object.request.actions
@@ -67,20 +68,19 @@ def build_placement_changes(
         for action, triggers in triggers_by_action.items():
             for key, trigger in triggers.items():
                 yield _build_row_of_removed_vm(vm_object, key, action, trigger)
-        # VMs are placed by the plan, or observed elsewhere.
         if everything or vm_object.placements.tokens or vm_object.prior.recorded_placements:
             yield from _list_current_vm_rows(vm_object, certainty, everything=everything)
 
 
 def _build_row_of_removed_vm(vm_object: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
     """Build the row of a VM in state to remove, forget or lose; `trigger` is the reason."""
-    record = vm_object.prior.unplaced.get(key, {})  # its names, if it had no machine
+    unplaced_record = vm_object.prior.unplaced.get(key, {})  # the names of a VM without a machine, else {}
     pool_name, number = key
     pool = index_pools(vm_object.prior_pools).get(pool_name)
     row = PlacementChange(
         address=vm_object.instance.address,
         kind=VM,
-        object=str(record.get("name")),
+        object=str(unplaced_record.get("name")),
         action=action,
         source=None,
         target=None,
@@ -91,7 +91,7 @@ def _build_row_of_removed_vm(vm_object: VmObject, key: VmKey, action: PlacementA
         sku=pool.sku.name if pool is not None else "",
         site_id=vm_object.prior.site_id,
         reason=FORGOTTEN_REASON if action is PlacementAction.FORGET else REASONS.get(trigger, ""),
-        platform_name=record.get("platform_name") or "",
+        platform_name=unplaced_record.get("platform_name") or "",
     )
     vm = vm_object.prior.existing.get(key)
     if vm is None:  # it had no machine
@@ -168,9 +168,8 @@ def _build_row_of_current_vm(
 
 
 def _determine_vm_action(vm_object: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
-    """Return the action on a VM that exists after the plan, and its placement before, None without one.
-
-    A VM placed by this plan is moved if it was in state before, with or without a machine. A renamed VM counts as new.
+    """Return the action on a VM that exists after the plan, and its placement before, None without one. A VM placed by
+    this plan is moved if it was in state before, with or without a machine. A renamed VM counts as new.
     """
     existing_vm = vm_object.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
@@ -211,10 +210,10 @@ def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]
 def build_placement_tables(
     objects: Iterable[VmObject], sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty]
 ) -> Iterator[PlacementTable]:
-    """Yield a row per pool of every unchanged or added cluster. The VMs of one block of plain VMs are one
-    pool, as in the placement rule; its row is at the position of the first VM.
+    """Yield a row per pool of every unchanged or added cluster. All VMs of a block of VMs without a cluster are one
+    pool, as in the placement rule. Its row is at the position of the first VM.
     """
-    open_racks = {  # by site: the racks with a schedulable machine, and their zones
+    open_racks = {  # by site id: the zones of racks with a schedulable machine, by rack
         site_id: {
             machine.rack: machine.availability_zone
             for machine in site.machines.values()
@@ -222,7 +221,7 @@ def build_placement_tables(
         }
         for site_id, site in sites.items()
     }
-    # By site, owner (for plain VMs their block) and pool.
+    # By site id, owner (the block, for VMs without a cluster) and pool.
     members_by_row: dict[tuple[str, str, str], list[tuple[VmObject, PoolDemand]]] = {}
     for vm_object in objects:
         for pool in vm_object.pools:
@@ -236,8 +235,8 @@ def build_placement_tables(
 def _build_table_row(
     members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty
 ) -> PlacementTable:
-    """Build the row of one pool; `members` are its VM objects and pools. A block of plain VMs (without a cluster) is
-    one pool with several members. `racks` are the zones of open racks by name.
+    """Build the row of one pool. `members` are its VM objects and pools: several for a block of plain VMs (without a
+    cluster), else one. `racks` are the zones of racks with a schedulable machine, by rack name.
     """
     vm_object, pool = members[0]  # all members have its owner and site
     demand = vm_object.request.demand
@@ -245,7 +244,7 @@ def _build_table_row(
     for owner, member_pool in members:
         keys += [(owner, key) for key in member_pool.keys]
     vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)
-    allowed_count = sum(map(pool.is_zone_allowed, racks.values()))  # racks in allowed zones
+    allowed_count = sum(pool.is_zone_allowed(zone) for zone in racks.values())  # racks in allowed zones
     expected_racks = min(len(keys), allowed_count)  # the platform spreads VMs evenly
     minimum_on_rack, remainder = divmod(len(keys), expected_racks) if expected_racks else (0, 0)
     rule_pool = pool.rule_pool or pool.pool  # plain VMs: their block
@@ -256,7 +255,7 @@ def _build_table_row(
     placed_count = sum(  # restored VMs return to their location without a decision
         1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
     )
-    racks_certain = pool_certainty.vms_on_certain_counts
+    racks_certain = pool_certainty.vms_on_certain_counts  # VMs on racks with the same count in all samples
     machines_certain = pool_certainty.vms_on_certain_machines
     if demand.provenance == "decided":  # the locations are configured: nothing is sampled
         racks_certain = machines_certain = placed_count

@@ -23,8 +23,8 @@ from nexusform.values.typed_value import UNKNOWN
 
 
 def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
-    """Set the arguments of the instance: evaluated, named, checked, and with prior values for ignored changes. Return
-    the problems; errors mark the instance as invalid.
+    """Evaluate, complete and check the arguments of the instance, and return the problems. Errors mark it as invalid.
+    Arguments under ignore_changes keep their prior values.
     """
     assert instance.prepared is not None
     assert instance.module is not None
@@ -39,10 +39,10 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     diagnostics = [replace(problem, address=address, block=block) for problem in remarks.problems]
     diagnostics += [*write_only_problems, *_check_null_elements(instance, arguments)]
     unpacked, problems = resource_type.unpack_arguments(arguments, evaluation.settings.files)
-    arguments |= unpacked  # those in a file named by another argument
+    arguments |= unpacked  # read from a file named by another argument
     diagnostics += instance.build_diagnostics(problems)
-    filled = resource_type.fill(arguments)  # omitted arguments follow from others
-    arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
+    derived_defaults = resource_type.fill(arguments)  # of omitted arguments, from others
+    arguments |= {name: value for name, value in derived_defaults.items() if arguments.get(name) is None}
     diagnostics += _set_default_name(instance, arguments)
     diagnostics += _remove_observed_arguments(instance, arguments)
     sensitive = _add_computed_paths_exposing_secrets(resource_type.schema, tuple(remarks.sensitive))
@@ -52,15 +52,16 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     if not secret_problems:  # else a check could reveal the secret
         diagnostics += [instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)]
     if instance.prior is not None:
-        adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)  # to prior equal ones
+        # Prior values replace new ones of the same meaning. `problems` are about the changes.
+        adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)
         arguments |= adjusted
         if UNFINISHED_KEY not in instance.prior_note:  # a change that failed may be undone
             diagnostics += instance.build_diagnostics(problems)
     instance.is_invalid |= has_errors(diagnostics)
-    lifecycle, before = instance.lifecycle, instance.before
-    config = arguments  # with prior values at the paths of ignore_changes
-    if before is not None:
-        config = apply_ignore_changes(arguments, before, lifecycle.ignore_changes, everything=lifecycle.ignore_all)
+    config, lifecycle = arguments, instance.lifecycle
+    if instance.before is not None:
+        ignored = lifecycle.ignore_changes
+        config = apply_ignore_changes(arguments, instance.before, ignored, everything=lifecycle.ignore_all)
     secrets = instance.arguments.secrets if instance.is_invalid else resource_type.list_secrets(arguments)
     instance.arguments = replace(instance.arguments, config=config, secrets=secrets)
     return diagnostics
@@ -73,8 +74,8 @@ _MINIMUM_SECRET_LENGTH: Final = 4
 def _replace_write_only(
     instance: Instance, arguments: dict[str, Any], remarks: EvaluationResult, evaluation: Evaluation
 ) -> list[Diagnostic]:
-    """Replace write-only arguments by null, and set the public values derived from them for plan and state. Return the
-    problems: public values may not contain ephemeral texts.
+    """Set write-only arguments to null, and add the public values derived from them, such as names and labels. Plans
+    and state show public values, so an ephemeral text in one is a problem. Return the problems.
     """
     split = instance.type.split_write_only_body
     if split is None:
@@ -86,7 +87,7 @@ def _replace_write_only(
     remarks.refinements = [(path, refinement) for path, refinement in remarks.refinements if path[0] not in names]
     exposures: list[Problem] = []
     for name in _find_exposed_variables(public, evaluation):
-        arguments.update(dict.fromkeys(public, UNKNOWN))  # a plan may not show the text
+        arguments.update(dict.fromkeys(public, UNKNOWN))  # all public values: a plan may not show the text
         detail = (
             f'A name or label of this object contains the ephemeral variable "{name}", and every plan shows those. Use '
             "values that are not ephemeral there."
@@ -97,9 +98,8 @@ def _replace_write_only(
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
-    """Yield the names of ephemeral root variables exposed by the `public` values, shown in plans.
-
-    A variable is exposed if a public value contains one of its texts. Short texts are ignored: they occur by chance.
+    """Yield the names of ephemeral root variables exposed by the `public` values, shown in plans. A variable is exposed
+    if a public value contains one of its texts. Short texts are ignored: they occur by chance.
     """
     text = "\n".join(map(str, public.values()))
     for name, value in evaluation.settings.variables.items():

@@ -39,9 +39,8 @@ from nexusform.values.typed_value import UNKNOWN
 def plan_attributes(
     schema: BlockSchema, config: Mapping[str, Any], prior: Mapping[str, Any] | None, computed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return all planned attributes of the object. `prior` is None without an object to update: it is new, or
-    replaced; `computed` are the values computed by this plan.
-    The first applicable source of an attribute is used.
+    """Return all planned attributes of the object. `prior` is None for a new or replaced object. `computed` are the
+    values computed by this plan. Each attribute has the value of its first applicable source.
 
     1. The configuration. A null counts as unset: otherwise `x = var.maybe` could not mean "use the default".
     An unknown value stays unknown even if a prior value is known, because it may differ after apply.
@@ -161,9 +160,8 @@ def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
 
 
 def _list_nested_block_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
-    """Return the bodies of the nested blocks of one name, each with its path below that name.
-
-    The path is () for a single block, (label,) in a map and (index,) in a list. Null, unknown and sets have no bodies.
+    """Return the bodies of the nested blocks of one name, each with its path below that name. The path is () for a
+    single block, (label,) in a map and (index,) in a list. Null, unknown and sets have no bodies.
     """
     if isinstance(value, dict):
         if block.nesting is Nesting.SINGLE:
@@ -216,7 +214,7 @@ def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path:
 
 
 def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
-    """Return the action and planned attributes. `computed` are values of this plan, `is_requested`: by -replace."""
+    """Return the action and planned attributes. `computed` are values of this plan. `is_requested`: by -replace."""
     assert instance.config is not None
     schema = instance.type.schema
     prior = instance.before
@@ -225,7 +223,7 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
         return ActionDecision(Action.CREATE, planned)
     assert instance.prior is not None
     paths = tuple(_iterate_replacing_paths(schema, prior, instance.config, prefix=()))
-    reason = ""
+    reason = ""  # to replace the object: OpenTofu's action_reason
     if instance.forced_reason:
         reason = instance.forced_reason
     elif instance.prior.tainted:

@@ -65,9 +65,9 @@ class BlockPlanner:
         self.bodies = bodies
         self.instances: dict[Address, Instance] = {}
         self.inventory = PlanInventory()
-        self._expanded: dict[ResourceKey, int] = {}
-        self._counts = {"instances": 0, "machines": 0}
-        self._evaluated = 0
+        self._expanded: dict[ResourceKey, int] = {}  # the number of instances, by block in its module instance
+        self._counts = {"instances": 0, "machines": 0}  # by the name of a limit
+        self._evaluated = 0  # evaluations so far, for the progress display
         self.checks: list[CheckResult] = []
         self.diagnostics: list[Diagnostic] = []
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
@@ -76,12 +76,12 @@ class BlockPlanner:
         # Blocks under create_before_destroy: explicit ones, and all they depend on.
         explicit_blocks = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]
         self._created_first = find_reachable(explicit_blocks, order.get_direct_dependencies)
-        self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
+        self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)  # of a fix under test
 
     def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> BlockInstances | None:
-        """Expand a block into its instances, in all instances of its module. Prior instances without a key in the
-        configuration follow: they are removed. Return None if count or for_each is unknown and the block may wait until
-        more is known. In a module with an invalid repetition, prior instances stay unchanged.
+        """Expand a block into its instances, in all instances of its module. Then add the prior instances to remove,
+        with keys no longer configured. If count or for_each is invalid, prior instances stay unchanged. If it is
+        unknown, return None with `may_wait` (the caller expands the block again later), else add an error.
         """
         prepared = self.bodies.get_body(block)
         diagnostics: list[Diagnostic] = []
@@ -117,7 +117,7 @@ class BlockPlanner:
         repetitions: Iterable[RepetitionData],
         evaluation: Evaluation,
     ) -> Iterator[Instance]:
-        """Yield the configured instances within the selection; record new or changed racks and machines outside it."""
+        """Yield the configured instances selected by -target or -exclude. Record the others as not planned."""
         resource_type = self.request.registries.resource_types[block.type]
         dependencies = tuple(sorted(map(str, self.order.get_direct_dependencies(block.address))))
         for repetition in repetitions:
@@ -284,7 +284,7 @@ class BlockPlanner:
         evaluation: Evaluation,
         unresolved: frozenset[str] = frozenset(),
     ) -> None:
-        """Decide the action on an instance; `unresolved` are incomplete computed attributes."""
+        """Decide the action, and check conditions. Expressions read `unresolved` attributes (for VMs) as unknown."""
         self._apply_replacement_triggers(instance, evaluation)
         assert instance.config is not None
         values = {**instance.config}
@@ -300,7 +300,7 @@ class BlockPlanner:
         if not self.selection.is_partial:  # unselected instances are missing in `decided_instances`
             self.diagnostics += check_triggers(instance, self.decided_instances, evaluation)
         lifecycle = instance.lifecycle
-        can_check = instance.is_rejected or not instance.is_invalid
+        can_check = instance.is_rejected or not instance.is_invalid  # is_rejected: invalid by a failed precondition
         if can_check and (lifecycle.preconditions or lifecycle.postconditions):
             from nexusform.planning.instances.condition_checks import check_conditions  # loaded on first use
 
@@ -454,12 +454,14 @@ class InstancesWithoutBlock(Struct, frozen=True):
 
 
 def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
-    """Return the prior instances without a block: removed, or unchanged outside the selection. Report unknown types."""
+    """Return the prior instances without a block, in order of creation, and errors for unknown types. They are removed,
+    or stay unchanged outside of -target or -exclude.
+    """
     configured = {block.address for block in blocks.order.blocks}
     types = blocks.request.registries.resource_types
     instances: list[Instance] = []
     diagnostics: list[Diagnostic] = []
-    for block, addresses in blocks.prior.by_block.items():  # a block is an address without keys
+    for block, addresses in blocks.prior.by_block.items():  # the address of a block has no keys
         if block in configured or block.mode == "data":
             continue
         if block.type not in types:
@@ -480,14 +482,14 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
             is_moved = address in blocks.prior.previous
             reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"
             keeps_object = is_object_kept(blocks.request.configuration, address)  # None without a `removed` block
-            if keeps_object is None or blocks.prior.get_object(address) is None:  # or only deposed objects
+            has_current_object = blocks.prior.get_object(address) is not None  # False: only deposed ones
+            if keeps_object is None or not has_current_object:
                 instances.append(blocks.build_removed_instance(address, reason, block=None))
             elif keeps_object:
                 instances.append(blocks.build_forgotten_instance(address, reason))
             else:
                 instances.append(blocks.build_deleted_instance(address, reason))
     instances.sort(key=lambda instance: (instance.prior_creation, compute_address_order(instance.address)))
-    result = InstancesWithoutBlock(with_vms=[], without_vms=[], diagnostics=diagnostics)
-    for instance in instances:
-        (result.without_vms if instance.type.vms is None else result.with_vms).append(instance)
-    return result
+    with_vms = [instance for instance in instances if instance.type.vms is not None]
+    without_vms = [instance for instance in instances if instance.type.vms is None]
+    return InstancesWithoutBlock(with_vms, without_vms, diagnostics)

@@ -111,7 +111,7 @@ def evaluate_conditions(
     worst_status = "pass"
     for kind, condition, scope in conditions:
         status, message = evaluate_condition(condition, evaluation, scope, subject.address)
-        worst_status = max(worst_status, status, key=_RANK.index)
+        worst_status = max(worst_status, status, key=_RANK.index)  # "error" is the worst
         if status in _BROKEN_STATUSES:
             positions.append(condition.condition.span)
         if status == "fail":

@@ -31,8 +31,9 @@ from nexusform.values.typed_value import EPHEMERAL, Value, build_unknown
 
 
 def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> list[Diagnostic]:
-    """Return all problems independent of state and placement; only those of references if these form cycles. A plan
-    (`is_plan`) reports failed preconditions later: as in Terraform, they hide the problems of their block.
+    """Return all problems independent of state and placement. If references form cycles, return only problems of
+    references. In a plan (`is_plan`), a failed precondition hides the problems of its block, as in Terraform: the
+    plan itself reports the precondition.
     """
     configuration, registries = request.configuration, request.registries
     schemas = registries.schemas
@@ -95,7 +96,9 @@ class _ModuleValidator(Struct, frozen=True):
     is_plan: bool
 
     def validate(self) -> list[Diagnostic]:
-        """Return the problems of the module; those of expressions are added to the diagnostics of the evaluation."""
+        """Evaluate everything in the module. Return its problems, except those of expressions: the evaluation adds
+        these to its own diagnostics.
+        """
         module, evaluation = self.instance.module, self.evaluation
         is_child_module = bool(self.instance.path)
         problems: list[Diagnostic] = []
@@ -107,15 +110,17 @@ class _ModuleValidator(Struct, frozen=True):
             evaluation.get_local(self.instance, name)
         for name, output in module.outputs.items():
             value = evaluation.get_output(self.instance, name)
-            problems += [] if is_child_module else check_sensitive_output(output, value)
+            if not is_child_module:
+                problems += check_sensitive_output(output, value)
         scope = evaluation.build_scope(self.instance)
         problems += self._validate_conditions()
-        for import_block in module.imports:  # without errors for unknown values, because it is tentative
+        for import_block in module.imports:  # only for the problems: unknown values are none in a tentative evaluation
             list(iterate_requested_imports(import_block, evaluation, problems))
         for block in module.all_blocks:
             problems += self._validate_block_without_state(block)
         for call in module.calls.values():
-            problems += evaluation.expand_block(call, scope)[1]
+            _, repetition_problems = evaluation.expand_block(call, scope)
+            problems += repetition_problems
             for expression, _span in call.inputs.values():
                 evaluation.evaluate_expression(expression, scope)
         return problems

@@ -63,16 +63,14 @@ class _MoveChecker:
                 block="moved",
             )
         is_for_all = statement.is_for_all_instances
-        other_address, earlier = self._to.setdefault((is_for_all, source), (target, statement))  # the first move
-        if other_address != target:
-            yield _build_ambiguity_error(
-                statement, f"{source} moves to {other_address}", f"{source} moves to {target}", earlier
-            )
-        other_address, earlier = self._from.setdefault((is_for_all, target), (source, statement))  # the first one
-        if other_address != source:
-            yield _build_ambiguity_error(
-                statement, f"{other_address} moves to {target}", f"{source} moves to {target}", earlier
-            )
+        # An object may move to one target only, and only one object to a target.
+        move = f"{source} moves to {target}"
+        first_target, earlier = self._to.setdefault((is_for_all, source), (target, statement))
+        if first_target != target:
+            yield _build_ambiguity_error(statement, f"{source} moves to {first_target}", move, earlier)
+        first_source, earlier = self._from.setdefault((is_for_all, target), (source, statement))
+        if first_source != source:
+            yield _build_ambiguity_error(statement, f"{first_source} moves to {target}", move, earlier)
 
     def _find_source_declaration(self, statement: MoveStatement, instance: ModuleInstance) -> Span | None:
         """Return the span of a declaration of the moved object; None without one."""

@@ -76,9 +76,8 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
 
 
 def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation) -> bool:
-    """Return whether an output is unknown because an instance of a needed block does not exist.
-
-    The plan may leave an instance out (-target, -exclude): one that does not exist has no attributes (None).
+    """Return whether an output is unknown because an instance of a needed block does not exist. The plan may leave an
+    instance out (-target, -exclude): one that does not exist has no attributes (None).
     """
     if value.is_wholly_known:
         return False

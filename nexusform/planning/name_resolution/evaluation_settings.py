@@ -50,7 +50,7 @@ class PlanClock:
 
 
 def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, state: State) -> EvaluationSettings:
-    """Build the settings of evaluation for a plan over a state; `reads` of the settings records all files read."""
+    """Build the settings to evaluate expressions for a plan. Their `reads` records all files and data read."""
     clock = PlanClock(request.now)
     registries = request.registries
     reads = EvaluationReads()
@@ -84,7 +84,7 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
         files=FileReadRecorder(request.files, reads.files),
         maximum_instances=request.limits.instances,
     )
-    reader.settings = settings
+    reader.settings = settings  # used to list the configured arguments of other blocks
     return settings
 
 
@@ -234,7 +234,7 @@ def _find_data_override(
 def _read_data_source(
     source: ResourceType, arguments: Mapping[str, Any], context: ReadContext
 ) -> tuple[DataResult | None, list[Problem]]:
-    """Return the attributes of a data block, None if it could not be read."""
+    """Return the result of a data block with all its attributes, and its problems. The result is None on errors."""
     unknown_path = next(list_unknown_paths(dict(arguments)), None)
     if unknown_path is not None:
         unknown_argument_problem = Problem(

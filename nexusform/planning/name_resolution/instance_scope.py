@@ -151,7 +151,7 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
     `data.nexus_site.s.id`. The result has the number of steps used for the value. The evaluator resolves the others.
     """
     steps = traversal.steps
-    name_step = next(iter(steps[used:]), None)
+    name_step = steps[used] if used < len(steps) else None
     if not isinstance(name_step, TraverseAttribute):
         return _build_unknown_lookup(traversal)
     used += 1
@@ -163,14 +163,15 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
         return _build_unknown_lookup(traversal)
     key: Key = None  # of a single instance
     if view.shape != SINGLE:
-        key = _parse_literal_key(next(iter(steps[used:]), None), view.shape)
+        key_step = steps[used] if used < len(steps) else None
+        key = _parse_literal_key(key_step, view.shape)
         if key is None or key not in view.items:  # the evaluator indexes the whole value, or reports a missing key
             return view.get_value(), used, []
         used += 1
     item = view.items.get(key)
     if item is None:
         return _build_unknown_lookup(traversal)
-    attribute_step = next(iter(steps[used:]), None)
+    attribute_step = steps[used] if used < len(steps) else None
     if isinstance(attribute_step, TraverseAttribute):
         attribute = item.get_attribute(attribute_step.name)
         if attribute is not None:
@@ -204,12 +205,12 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
     if call is None:
         return _build_unknown_lookup(traversal)
     shape = scope.names.get_module_expansion(scope.instance, call).shape
+    steps = traversal.steps
     used, key = 1, None  # used steps: the name of the call
     if shape != SINGLE:
-        # None for other keys: the evaluator indexes the value.
-        key = _parse_literal_key(next(iter(traversal.steps[1:]), None), shape)
+        key = _parse_literal_key(steps[1] if len(steps) > 1 else None, shape)  # None: the evaluator finds it
         used = 2
-    output = next(iter(traversal.steps[used:]), None)
+    output = steps[used] if used < len(steps) else None
     if isinstance(output, TraverseAttribute) and (shape == SINGLE or key is not None):
         module_instance = scope.names.find_module_instance(scope.instance, call.name, key)
         if module_instance is not None and output.name in module_instance.module.outputs:

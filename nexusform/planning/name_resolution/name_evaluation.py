@@ -97,9 +97,8 @@ class Evaluation:
         self._depth = 0  # of nested evaluations of locals and outputs
 
     def create_tentative_copy(self) -> Evaluation:
-        """Return an evaluation that starts with the known values and keeps new values and diagnostics to itself.
-
-        Values added to this one later are known to the copy, too, unless it has values of its own.
+        """Return an evaluation that starts with the known values and keeps new values and diagnostics to itself. Values
+        added to this one later are known to the copy, too, unless it has values of its own.
         """
         fork = Evaluation(self.settings)
         fork.resources = ChainMap({}, self.resources)
@@ -203,9 +202,8 @@ class Evaluation:
         return self._cache[key]
 
     def is_every_condition_met(self, conditions: Iterable[Condition], scope: Scope) -> bool:
-        """Return whether no condition is false, null or invalid; the checks of conditions report the reasons.
-
-        An unknown condition may still hold. Conditions may be text: "true" is true, as in Terraform.
+        """Return whether no condition is false, null or invalid; the checks of conditions report the reasons. An
+        unknown condition may still hold. Conditions may be text: "true" is true, as in Terraform.
         """
         for condition in conditions if self.settings.validates_variables else ():
             value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)
@@ -217,8 +215,8 @@ class Evaluation:
         return True
 
     def _evaluate_variable_value(self, instance: ModuleInstance, declared: Variable) -> Value:
-        """Return the value of a variable: set by the user for the root module, else passed by the call, by default its
-        declared default. An invalid value is reported and unknown.
+        """Return the value of a variable: in the root module set by the user, in other modules passed by the call. An
+        unset variable has its default. An invalid value is reported, and read as unknown.
         """
         default = declared.default if declared.default is not None else build_null(declared.type)
         if instance.parent is None or instance.call is None:
@@ -296,11 +294,11 @@ class Evaluation:
                     pending[exceeded.named.key] = exceeded.named
 
     def _compute_and_cache(self, named_value: _LocalOrOutput) -> None:
-        """Evaluate a local or an output into the cache (unknown on errors); its diagnostics name its block."""
+        """Evaluate a local or an output, and put its value into the cache: unknown on errors."""
         # A reference to itself (reported before) reads an unknown value.
         self._cache[named_value.key] = build_unknown(DYNAMIC)
         self._depth += 1
-        before = len(self.diagnostics)
+        earlier_count = len(self.diagnostics)
         scope = self.build_scope(named_value.instance)
         module, output = named_value.instance.module, None
         if named_value.kind == "output":
@@ -320,9 +318,9 @@ class Evaluation:
             raise
         finally:
             self._depth -= 1
-        self.diagnostics[before:] = [
+        self.diagnostics[earlier_count:] = [  # add the block to the new ones
             diagnostic if diagnostic.block else replace(diagnostic, block=header)
-            for diagnostic in self.diagnostics[before:]
+            for diagnostic in self.diagnostics[earlier_count:]
         ]
         if value is not None and output is not None:
             value, problems = convert_output(output, value)

@@ -61,7 +61,7 @@ def expand_repetition(
     enabled: Expression | None = None,
 ) -> Expansion:
     """Expand a block with at most one of these meta-arguments into its instances, none on errors. `evaluate` returns
-    None if the expression itself has errors (already reported). `maximum` is the maximum number of instances.
+    None for an expression with errors (already reported). `header` names the block in errors. `maximum` limits a count.
     """
     expression = count or for_each or enabled
     if expression is None:  # no meta-argument
@@ -131,8 +131,8 @@ def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
 def _expand_for_each(expression: Expression, value: Value, header: str) -> Expansion:
     """Expand a for_each into instances by key, in byte order of the keys.
 
-    Keys are part of addresses, and every plan shows those. Of a map the values may be sensitive, but the elements of a
-    set are its keys; a set with a sensitive element is sensitive as a whole.
+    Keys may not be sensitive: they are part of addresses, shown by every plan. The values of a map may be sensitive.
+    The elements of a set are its keys, and one sensitive element makes the whole set sensitive.
     """
 
     def reject(detail: str) -> Expansion:
@@ -219,9 +219,8 @@ class InstanceView(Struct):
 
 
 def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
-    """Return the paths of values that expressions see, but that are not in state in this form.
-
-    Such values are derived from other attributes, perhaps from secret ones. Maps are compared two levels deep.
+    """Return the paths of values that expressions see, but that are not in state in this form. Such values are derived
+    from other attributes, perhaps from secret ones. Maps are compared two levels deep.
     """
     if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
         return [()]  # the path of the whole value

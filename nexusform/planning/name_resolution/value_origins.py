@@ -64,12 +64,12 @@ class ValueOriginTracer:
             return self._build_part(trace.parts[0], instance, hidden=hidden)
         # Values inside a loop over a sensitive value have no mark of their own, and the number of iterations is hidden.
         is_loop = isinstance(expression, _LOOPS) and bool(trace.parts)
-        is_secret = is_loop and trace.parts[0].value.has_marks
-        traces = trace.parts[:2] if is_secret else trace.parts  # of a secret loop: the collection, and one more part
+        is_secret_loop = is_loop and trace.parts[0].value.has_marks  # the first part is the collection
+        shown_traces = trace.parts[:2] if is_secret_loop else trace.parts  # the collection, and one more part
         parts = []
-        for position, part in enumerate(traces):
+        for position, part in enumerate(shown_traces):
             if not isinstance(part.expression, _PLAIN):
-                is_inside_secret = is_secret and position > 0
+                is_inside_secret = is_secret_loop and position > 0
                 parts.append(self._build_part(part, instance, hidden=hidden or is_inside_secret))
         definition = self._find_definition(expression, instance)
         is_repeated = definition is not None and definition.key in self._followed  # its parts are in the tree already
@@ -86,16 +86,15 @@ class ValueOriginTracer:
             span=None if span.filename == self._own else span,  # None: typed in the console
             reasons=tuple(self._explain_value(trace, instance, hidden=hidden)),
             parts=tuple(parts),
-            omitted=0 if is_secret else trace.omitted,
+            omitted=0 if is_secret_loop else trace.omitted,
             is_hidden=hidden,
             is_repeated=is_repeated,
             has_failed=trace.has_failed and not hidden,
         )
 
     def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
-        """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`.
-
-        Only the innermost part that fails has the text of its error; the parts around it yield nothing.
+        """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`. Only the
+        innermost part that fails has the text of its error; the parts around it yield nothing.
         """
         expression, value = trace.expression, trace.value
         if trace.has_failed:

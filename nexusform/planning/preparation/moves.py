@@ -292,8 +292,9 @@ class _StateMover:
         self.keys_by_module[target] = self.keys_by_module.pop(source)
 
     def _move_resource(self, statement: MoveStatement, path: ModulePath, depth: int) -> None:
-        """Move one or all instances of a resource in the module at `path`, if the statement applies there.
-        `depth` is the length of the statement's module path. A move onto an existing object is rejected.
+        """Move one or all instances of a resource in the module instance at `path`, if the statement applies there. The
+        first `depth` steps of `path` lead to the module with the statement, the rest is the module path in its source.
+        A move onto an existing object is rejected.
         """
         source, target = statement.source, statement.target
         keys = self.keys_by_module[path].get(get_resource_name(source))

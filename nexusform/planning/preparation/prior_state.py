@@ -72,7 +72,7 @@ def iterate_vm_owners(
 
 
 def build_prior_state(request: PlanRequest) -> PriorState:
-    """Build the prior state of a plan. Only normal plans import objects."""
+    """Build the prior state of a plan: after moves, with observed and imported objects. Only normal plans import."""
     imports = request.imports if request.mode is Mode.NORMAL else {}
     if not request.state.instances:  # nothing to move or to observe
         state = add_imports(request.state, imports)

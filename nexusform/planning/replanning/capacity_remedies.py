@@ -51,8 +51,8 @@ def format_certainty_note(result: PlanResult) -> str:
 def format_certain_count_note(
     outcome: PlanResult, count: int, existing_count: int, plan_count: Callable[[int], PlanResult]
 ) -> str:
-    """Format a note with the largest certain count found for a pool, by bisection; "" if `count` is certain itself.
-    `outcome` is the plan with `count`, `plan_count` plans with another one; `existing_count` VMs exist already.
+    """Format a note with the largest number of VMs of a pool found to fit in every sample of unknown NUMA cells. Return
+    "" if `count` does, the number in the plan `outcome`. `plan_count` plans with another number.
     """
     if not is_remedy_uncertain(outcome.plan.numa_sampling):
         return ""
@@ -109,7 +109,7 @@ class _PlanShortage(Struct, frozen=True):
 def add_remedies(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
-    """Return the result with remedies appended to its capacity errors."""
+    """Return the result with remedies for missing capacity added to its errors. Trial plans test each remedy."""
     errors = result.plan.errors
     if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
         return result  # another error would reject every trial, too
@@ -211,9 +211,6 @@ _TRIAL_SUMMARY = "fewer VMs, more zones, planned racks, another order and smalle
 _TRIAL_SUMMARY_WITH_HINTS = "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs."
 
 
-# --- upgrade without surge -----------------------------------------------------------------------
-
-
 def _try_without_surge(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try upgrades that remove old VMs first instead of adding surge VMs."""
     pools = shortage.pools
@@ -237,13 +234,12 @@ def _try_without_surge(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator
         yield Remedy("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
 
 
-# --- fewer VMs ---------------------------------------------------------------------------------
-
-
 def _try_fewer_vms(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
-    """Try smaller counts with the same SKUs, downwards from the number of placed VMs."""
+    """Try smaller counts of VMs with the same SKUs, and yield the first one with capacity for all. Start with the
+    number of VMs placed by the plan without capacity. Pools failing in a trial get smaller counts in the next one.
+    """
     counts: dict[tuple[Address, str], int] = {}  # to try, by object and pool
-    pools: dict[tuple[Address, str], PoolShortage] = {}
+    pools: dict[tuple[Address, str], PoolShortage] = {}  # all that failed so far
     failed_pools: Sequence[PoolShortage] = shortage.pools
     for _ in range(MAXIMUM_COUNT_TRIALS):
         for unplaced in failed_pools:
@@ -299,9 +295,6 @@ def _build_count_remedy(
     return Remedy("count", f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).", {"counts": data})
 
 
-# --- more zones --------------------------------------------------------------------------------
-
-
 def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the smallest extension of availability_zones with which everything fits."""
     if not all(unplaced.pool.zones and unplaced.pool.count_path for unplaced in shortage.pools):
@@ -320,7 +313,7 @@ def _try_more_zones(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Re
 
 
 def _iterate_zone_additions(shortage: _PlanShortage) -> Iterator[Sequence[str]]:
-    """Yield combinations of zones to add, the smallest first; after too many, a last one of all zones."""
+    """Yield combinations of zones to add, the smallest first. After MAXIMUM_ZONE_TRIALS of them, yield all zones."""
     # The zones of every site, from the racks of the plan; a planned rack has no machines yet.
     zones_of_sites: dict[str, set[str]] = {}
     for _, rack in shortage.racks:
@@ -373,9 +366,6 @@ def format_replacement_cost(moved_count: int) -> str:
     return f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
 
 
-# --- planned racks -----------------------------------------------------------------------------
-
-
 def _try_planned_racks(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try to activate planned racks (described, but without machines for VMs yet): one by one, then all."""
     sites = {unplaced.site_id for unplaced in shortage.pools}
@@ -415,12 +405,9 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
     return f"all {count:,} fit"
 
 
-# --- another order -----------------------------------------------------------------------------
-
-
 def _try_other_creation_order(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try two orders of new clusters: those without capacity first, else all by memory. Yield a remedy if one fits."""
-    new_clusters, memory = _measure_new_clusters(shortage.plan)
+    new_clusters, memory = _measure_new_clusters(shortage.plan)  # names, and host memory in MiB, by address
     if len(new_clusters) < 2:
         return  # a single cluster has no other order
     failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new_clusters))
@@ -456,9 +443,6 @@ def _measure_new_clusters(plan: Plan) -> tuple[dict[Address, str], Counter[Addre
             memory[table.address] += table.total_count * (sku.memory_mib if sku is not None else 1)
             names[table.address] = table.cluster
     return names, memory
-
-
-# --- other hints -------------------------------------------------------------------------------
 
 
 def _try_other_placement_hints(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
@@ -517,9 +501,6 @@ def _try_hint_argument(
     subject = f"the placement_hint of {' and '.join(owners)}"
     text = f'{argument} = "{value}" in {subject}: {_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}'
     yield Remedy("hint", text, {"hints": data, "replaced_vms": moved_count}, tuple(edits))
-
-
-# --- a smaller SKU -----------------------------------------------------------------------------
 
 
 def _try_smaller_skus(shortage: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:

@@ -246,17 +246,18 @@ class FinalResults(Struct, frozen=True):
 def evaluate_final_results(
     plan: Plan, request: PlanRequest, before: Mapping[str, OutputState], wrong_addresses: Collection[str]
 ) -> FinalResults:
-    """Evaluate the outputs and conditions unknown in the plan with the current objects (the state of `request`). An
-    output without a known value keeps the one in `before`. `wrong_addresses` are resources, without instance keys, with
-    attributes other than predicted.
+    """Evaluate the outputs and conditions unknown in the plan, now with the objects after apply (the state of
+    `request`). An output still unknown keeps its value in `before`. Outputs based on `wrong_addresses` are evaluated
+    again: resources, without instance keys, with attributes other than predicted.
     """
     has_unknown_output = any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
     has_unknown_check = any(check.status == "unknown" for check in plan.checks)
-    reads_all = plan.mode is Mode.REFRESH_ONLY  # such a plan evaluates everything again
-    if plan.mode is Mode.DESTROY or not (wrong_addresses or has_unknown_output or has_unknown_check or reads_all):
+    is_refresh_only = plan.mode is Mode.REFRESH_ONLY  # such a plan evaluates all outputs again
+    is_needed = wrong_addresses or has_unknown_output or has_unknown_check or is_refresh_only
+    if plan.mode is Mode.DESTROY or not is_needed:
         return FinalResults(plan.planned_outputs, plan.checks)
     is_selection = bool(plan.targets or plan.excludes)
-    is_partial = is_selection or plan.mode is Mode.REFRESH_ONLY
+    is_partial = is_selection or is_refresh_only
     evaluation = build_state_evaluation(replace(request, is_applying=True))
     dependent_names = find_dependent_outputs(request.configuration, wrong_addresses)
     outputs = _FinalOutputs(plan, evaluation, dependent_names)

@@ -34,27 +34,27 @@ def add_feasibility_remedies(
     plan = result.plan
     if plan.errored:
         return result
-    limit = _MAX_TRIALS
+    trials_left = _MAX_TRIALS
     if not request.includes_losses:  # without -details, large plans get fewer trials
-        limit = min(limit, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
+        trials_left = min(trials_left, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
     waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
-    tested = set(waiting[:limit])  # as many as the domains could propose fixes for: no proposal means no fix
+    tested = set(waiting[:trials_left])  # domains can propose fixes for as many: without a proposal, there is no fix
     trial_request = replace(build_trial_request(request), samples=0, verifies_certainty=False)
     fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}  # successful ones by binding and kind
-    proposals = chain.from_iterable(contribution.suggest_fixes(limit) for contribution in result.contributions)
+    # A lazy chain: each domain gets the number of trials left by those before it.
+    proposals = chain.from_iterable(contribution.suggest_fixes(trials_left) for contribution in result.contributions)
     for proposal in proposals:
         if all(proposal.kind in fixes.get(binding, {}) for binding in proposal.solves):
             continue  # a fix of the same kind works already
-        if limit == 0:  # no trial is left for this proposal: its bindings are not fully tested
+        if trials_left == 0:  # no trial is left for this proposal: its bindings are not fully tested
             tested -= proposal.solves
             continue
-        limit -= 1
+        trials_left -= 1
         tested |= proposal.solves
         trial = make_plan(replace(trial_request, adjustments=proposal.edits)).plan
         if _is_proposal_successful(proposal, plan, trial):
-            document = build_remedy_document(
-                Remedy(proposal.kind, proposal.text, dict(proposal.change), proposal.edits)
-            )
+            remedy = Remedy(proposal.kind, proposal.text, dict(proposal.change), proposal.edits)
+            document = build_remedy_document(remedy)
             for binding in proposal.solves:
                 fixes.setdefault(binding, {})[proposal.kind] = document
     rows = [

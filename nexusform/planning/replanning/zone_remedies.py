@@ -237,7 +237,7 @@ def _build_zone_group(
     # Zones with existing members are preferred, so that fewer of them move.
     optional_zones = [zone for zone in site_zones if zone not in required_zones]
     optional_zones.sort(key=lambda zone: -existing_per_zone[zone])  # equal counts stay in the order of the site
-    names = dict.fromkeys(map(_get_cluster_name, group))
+    names = dict.fromkeys(map(_get_cluster_name, group))  # each once
     ordered_required = [zone for zone in site_zones if zone in required_zones]
     skus = [member.pool.sku for member in group]
     cpus: Counter[str] = Counter()
@@ -270,9 +270,8 @@ def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
 
 
 def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zones, ...]]:
-    """Yield ways to give each group its own zones, fewest zones in total first.
-
-    Each way has one set of zones per group, and no zone is in two sets: for two groups (("1",), ("2", "3")).
+    """Yield ways to give each group its own zones, fewest zones in total first. Each way has one set of zones per
+    group, and no zone is in two sets: for two groups (("1",), ("2", "3")).
     """
     required_zones = list(chain.from_iterable(zone_group.required_zones for zone_group in zone_groups))
     if len(set(required_zones)) != len(required_zones):

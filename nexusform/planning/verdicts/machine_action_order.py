@@ -140,7 +140,7 @@ def _find_machine(machine_id: str, sites: Mapping[str, SitePlan]) -> tuple[SiteP
 def _build_requests(
     pending: Iterable[Instance], objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
 ) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
-    """Return the requests of known machines, and errors about unknown ones."""
+    """Return a request per action on a known machine, with targets for the VMs it stops; errors for other machines."""
     requests, problems = [], []
     schedulers: dict[str, RackScheduler] = {}  # copies by site id, to try moves of VMs
     for instance in pending:
@@ -164,7 +164,7 @@ def _build_requests(
 def _build_request(
     instance: Instance, kind: MachineActionKind, site: SitePlan, machine: Machine, objects: Iterable[VmObject]
 ) -> MachineActionRequest:
-    """Build the request of an action, with the VMs to leave the machine by this plan, and those to stay there."""
+    """Build the request of an action. It has the VMs this plan moves or removes from the machine, and the others."""
     leaving: list[tuple[Address, EvacuatedVm]] = []  # with the address of the VM's object
     staying: dict[str, tuple[str, ...]] = {}  # names by cluster id
     for vm_object in objects:
@@ -193,8 +193,8 @@ def _build_request(
 def _find_target_machines(
     request: MachineActionRequest, objects: Iterable[VmObject], scheduler: RackScheduler
 ) -> tuple[EvacuatedVm, ...]:
-    """Find a target for each VM on the machine of an action (closed for new VMs); "" if it is pinned, or fits nowhere.
-    The VMs move in `scheduler`, one after the other: later ones find the remaining capacity.
+    """Return a target machine for each VM on the machine of an action: "" for a pinned VM, or without capacity. The
+    machine itself accepts no new VMs. `scheduler` is changed: each VM moves in it, so later ones see less capacity.
     """
     targets = []
     for vm_object in objects:
@@ -230,8 +230,8 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
     if not request.stopped_vms or get_part(request.instance.planned, ("allow_workloads",)) is True:
         return
     name, count = request.machine.name, len(request.stopped_vms)
-    offer = request.site.offering_addresses.get(name, "")
-    place = "this machine" if offer.startswith("nexus_bare_metal") else f'machine_override "{name}"'
+    resource = request.site.offering_addresses.get(name, "")  # the machine resource, or the rack of the machine
+    place = "this machine" if resource.startswith("nexus_bare_metal") else f'machine_override "{name}"'
     unmanaged = ""
     if request.unmanaged_vms:
         names = format_first_items(request.unmanaged_vms, _MAXIMUM_NAMED)
@@ -247,7 +247,7 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
         f"{format_count(count, 'VM')} {select_word_form(count, 'runs', 'run')} on {name}: "
         f"{format_first_items(request.stopped_vms, _MAXIMUM_NAMED)}. {request.kind.name} stops "
         f"{select_word_form(count, 'it', 'them')}.{unmanaged} To move VMs first, set evacuate = true for {place} "
-        f"({offer}){move_text}. To stop VMs, set allow_workloads = true here. {end}",
+        f"({resource}){move_text}. To stop VMs, set allow_workloads = true here. {end}",
         ("machine_id",),
         headline=f"{request.kind.name} of {name} would stop {format_count(count, 'VM')}",
     )
@@ -295,9 +295,9 @@ class _SiteActionOrder:
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:
-            open_blocks = {str(request.instance.address.config_address) for request in remaining}
+            remaining_blocks = {str(request.instance.address.config_address) for request in remaining}
             independent_actions = [
-                request for request in remaining if open_blocks.isdisjoint(request.instance.dependencies)
+                request for request in remaining if remaining_blocks.isdisjoint(request.instance.dependencies)
             ]
             ready = sorted(independent_actions, key=self._compute_action_rank)
             safe = next((request for request in ready if not self._find_action_obstacle(request)), None)

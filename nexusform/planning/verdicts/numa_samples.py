@@ -85,13 +85,13 @@ def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
 def check_uncertain_fit(
     sites: Mapping[str, SitePlan], objects: Iterable[VmObject], numa_sampling: NumaSampling | None
 ) -> Iterator[Diagnostic]:
-    """Yield a warning if a sample of NUMA cells lacks capacity. It is about the first object with VMs on a sampled
-    site.
+    """Yield a warning if the new VMs do not fit in every sample of the unknown NUMA cells of existing VMs. Its address
+    is that of the first object with new VMs on such a site.
     """
     if numa_sampling is None:  # no cells are unknown
         return
     fits_everywhere = numa_sampling.fitting_count == numa_sampling.sample_count
-    if not numa_sampling.sample_count:  # the displayed sample is the first one with capacity for all
+    if not numa_sampling.sample_count:  # none computed: a plan without capacity in sample 0 displays a later one
         fits_everywhere = numa_sampling.displayed_sample == 0
     if fits_everywhere:
         return
@@ -115,9 +115,8 @@ def check_uncertain_fit(
         condition = share if numa_sampling.sample_count else "for some layouts of the existing VMs"
         clusters = dict.fromkeys(vm_object.request.demand.cluster for vm_object in placing_objects)
         summary = f"{format_first_items(list(clusters), MAXIMUM_NAMED)}: everything fits {condition}"
-        yield placing_objects[0].instance.build_diagnostic(
-            Problem((), UNCERTAIN_FIT, detail, Severity.WARNING, brief=summary)
-        )
+        problem = Problem((), UNCERTAIN_FIT, detail, Severity.WARNING, brief=summary)
+        yield placing_objects[0].instance.build_diagnostic(problem)
 
 
 def _list_first_demand_per_sku(site: SitePlan) -> Iterable[Demand]:

@@ -83,7 +83,7 @@ def collect_fit_failures(
     """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by a placement rule.
     `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not managed after the plan.
     """
-    hint = enclose(
+    hint = enclose(  # "" without such racks and machines
         " -target or -exclude excludes these from the plan, so their capacity is unknown: ",
         format_first_items(outside_targets, MAXIMUM_NAMED),
         ".",
@@ -138,7 +138,7 @@ def _build_capacity_error(vm_object: VmObject, shortage: PoolShortage, failure: 
     total = len(pool.numbers)
     instance = vm_object.instance
     subject = instance.locate(pool.path)
-    pool_name = "/".join(filter(None, (shortage.cluster, pool.pool)))  # a plain VM has an empty pool name
+    pool_name = "/".join(filter(None, (shortage.cluster, pool.pool)))
     summary = f"{pool_name} does not fit"
     headline = f"{total:,} x {pool.sku.name} do not fit: {placed_count:,} of {total:,} placed"
     reason = failure.reason
@@ -213,9 +213,8 @@ def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: M
 
 
 def _find_excess_group_vms(vm_object: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
-    """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move.
-
-    The first `max_vms` VMs there may stay. Of the others, VMs placed by this plan (with a token) are not named.
+    """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move. The first
+    `max_vms` VMs there may stay. Of the others, VMs placed by this plan (with a token) are not named.
     """
     vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vm_object.list_placed_vms():
@@ -327,7 +326,7 @@ def _iterate_unchanged_vms(objects: Iterable[VmObject]) -> Iterator[tuple[VmObje
 
 def check_changed_sku_cells(instances: Iterable[Instance], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield an error per VM SKU with another number of NUMA cells than its existing VMs use."""
-    changed = {
+    changed = {  # SKUs with another number of NUMA cells than before, by name
         str(instance.planned["name"]): instance
         for instance in instances
         if instance.type.kind is PlanningKind.VM_SKU
@@ -387,9 +386,8 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
 
 
 def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
-    """Return the names among `machines` with too few SR-IOV virtual functions (VFs) in a NUMA cell for its VMs.
-
-    The names are in the order of the site.
+    """Return the names among `machines` with too few SR-IOV virtual functions (VFs) in a NUMA cell for its VMs. The
+    names are in the order of the site.
     """
     used_vfs: Counter[tuple[str, int]] = Counter()  # by machine and cell
     for vm in site.scheduler.list_vms():
@@ -460,8 +458,9 @@ def measure_site_certainties(
     first: int = 0,
     keep_outcomes: bool = False,
 ) -> tuple[int, dict[str, SiteCertainty]]:
-    """Repeat the placements of every site in samples, with the seeds from `first` on. `samples` None means the default
-    for the number of VMs. Return the number of samples (0 if nothing was placed), and the certainties by site id.
+    """Repeat the placements of every site in samples: with other random choices, from the seed `first` on. Return the
+    number of samples (0 if nothing was placed), and the certainties by site id. With `samples` None, the number
+    follows from that of the VMs. `keep_outcomes` adds the placements of each sample.
     """
     placed_count = sum(len(site.placed_demands) for site in sites.values())
     if placed_count == 0:
@@ -470,14 +469,14 @@ def measure_site_certainties(
     certainty: dict[str, SiteCertainty] = {}
     active_sites = {site_id: site for site_id, site in sites.items() if site.operations and sample_count}
     for site_id, site in active_sites.items():
-        before, total = len(certainty) * sample_count, len(active_sites) * sample_count  # samples of all sites
+        finished, total = len(certainty) * sample_count, len(active_sites) * sample_count  # samples of all sites
         outcome = repeat_with_samples(
             site.base,
             site.operations,
             sample_count,
             first=first,
             keep_outcomes=keep_outcomes,
-            on_progress=_build_progress_callback(progress, before, total),
+            on_progress=_build_progress_callback(progress, finished, total),
         )
         # A VM without capacity in the plan has a tuple as its token, and no handle.
         vms = {token: vm_certainty for token, vm_certainty in outcome.vms.items() if isinstance(token, int)}

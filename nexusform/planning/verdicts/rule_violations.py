@@ -46,13 +46,14 @@ def _find_violating_vms(
     violations: dict[tuple[str, str], list[PlacedVm]] = {}
     demand, pools = vm_object.request.demand, index_pools(vm_object.pools)
     for key in vm_object.request.actions.unchanged:
-        if key not in vm_object.placements.reservations or key[0] not in pools:  # its machine or pool is missing
+        pool_name, _ = key
+        if key not in vm_object.placements.reservations or pool_name not in pools:  # its machine or pool is missing
             continue
-        site, handle = vm_object.placements.reservations[key]
+        site, handle = vm_object.placements.reservations[key]  # the handle of its capacity at the scheduler
         if site.id not in schedulers:
             schedulers[site.id] = site.scheduler.copy()
         scheduler = schedulers[site.id]
-        vm, pool = vm_object.placements.vms[key], pools[key[0]]
+        vm, pool = vm_object.placements.vms[key], pools[pool_name]
         hints = tuple(hint for hint in pool.hints if hint.racks)  # those with a located target
         constraints = replace(pool.constraints, hints=hints)
         vm_demand = build_demand(demand, replace(pool, constraints=constraints), vm.number)

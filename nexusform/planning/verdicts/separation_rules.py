@@ -81,7 +81,7 @@ def evaluate_rules(
         if instance.type.kind is PlanningKind.SEPARATION_RULE and not (instance.is_removed or instance.is_invalid)
     ]
     member_index = _MemberIndex(objects, sites, pods)
-    outcomes = list(_iterate_sample_outcomes(certainty))
+    outcomes = list(_iterate_sample_outcomes(certainty))  # the placements in each sample
     for instance in rules:
         groups, problems = _build_groups(instance, member_index)
         verdicts.diagnostics += problems
@@ -135,7 +135,7 @@ class _MemberIndex:
                 yield from self.iterate_pool(vm_object, pool)
 
     def iterate_pool(self, vm_object: VmObject, pool: PoolDemand) -> Iterator[GroupMember]:
-        """Yield the placed VMs of one pool."""
+        """Yield the placed VMs of one pool as members of a group."""
         demand = vm_object.request.demand
         ranks = self._ranks.get(demand.site_id, {})
         for key in pool.keys:
@@ -203,8 +203,8 @@ def _build_groups(
 def _iterate_group_members(
     values: Mapping[str, Any], member_index: _MemberIndex, path: Path, problems: list[Problem]
 ) -> Iterator[GroupMember]:
-    """Yield the members of a group: clusters, pools (VMs listed twice count once), and selected pods. Unknown ids are
-    added to `problems`.
+    """Yield the members of a group: the VMs of its clusters, further VMs of its pools, and the pods of its selector.
+    Errors for unknown ids are added to `problems`.
     """
     listed_vms: set[tuple[Address, VmKey]] = set()
     for cluster_id in get_list(values, "cluster_ids"):
@@ -217,7 +217,7 @@ def _iterate_group_members(
             listed_vms.add(member.vm)
             yield member
     for pool_id in get_list(values, "pool_ids"):
-        entry = member_index.pools.get(pool_id)
+        entry = member_index.pools.get(pool_id)  # (VM object, pool)
         if entry is None:
             problems.append(
                 _build_unknown_id_problem(
@@ -334,7 +334,6 @@ def _build_violation(
 
 def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
     """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster.
-
     The placement rule packs extra-large VMs, whatever their cluster. A pinned VM has the machine chosen by the user.
     """
     _, _, machine = location

@@ -44,12 +44,12 @@ def check_stranded_vms(
     mode: Mode,
     sites: Mapping[str, SitePlan],
 ) -> Iterator[Diagnostic]:
-    """Yield an error per resource with machines lost by this plan under VMs without a step. VMs on machines missing
-    before get a warning.
+    """Yield an error per rack, machine or site, if this plan removes its machines, but has no step for VMs on them.
+    VMs on machines missing before the plan get a warning.
     """
     if not any(vm_object.request.actions.losses for vm_object in objects):
         return
-    offering_addresses = _index_prior_offers_by_machine(instances, types)  # resource to blame by machine
+    offering_addresses = _index_prior_offers_by_machine(instances, types)  # by machine: the resource with the error
     for site_id, site in sites.items():  # a re-created machine has a new resource, or the one of its rack or site
         offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
     by_text = {str(address): instance for address, instance in instances.items()}
@@ -61,7 +61,8 @@ def check_stranded_vms(
         stranded, forgotten = dict[Address, list[str]](), dict[Address, list[str]]()
         for address, names in names_by_owner.items():
             # A removed object with losses leaves only the state: its VMs keep running, so they need their machine.
-            (forgotten if instances[address].is_removed else stranded)[address] = names
+            names_by_address = forgotten if instances[address].is_removed else stranded
+            names_by_address[address] = names
         if stranded:
             rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, stranded, selection, mode))
             options = _suggest_options(stranded, selection, mode)
@@ -74,7 +75,6 @@ def _group_lost_vms(
     objects: Iterable[vm_objects.VmObject], offering_addresses: Mapping[tuple[str, str], str]
 ) -> dict[str, dict[Address, list[str]]]:
     """Return the names of lost VMs by the address of the resource to blame, and there by the address of their object.
-
     `offering_addresses` are the resources to blame by site and machine. VMs on a machine that was missing before have
     the address "".
     """
@@ -94,9 +94,9 @@ LostVm: TypeAlias = tuple[str, str, str]  # forgotten VM that loses its machine:
 def find_lost_forgotten_vms(
     instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
 ) -> dict[Address, list[LostVm]]:
-    """Return the forgotten VMs on machines lost by this plan. A forgotten VM runs without a resource: the private note
-    of its rack or machine records it. The result is by the address of this resource, and its note loses the VMs.
-    `sites` are those after the plan.
+    """Return the forgotten VMs on machines lost by this plan, by the address of their rack or machine. They run without
+    a resource: the private note of the rack or machine lists them. The lost ones are removed from its note. `sites`
+    are those after the plan.
     """
     vms_by_address: dict[Address, list[LostVm]] = {}
     for address, instance in instances.items():
@@ -120,9 +120,8 @@ def find_lost_forgotten_vms(
 
 
 def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -> None:
-    """Remove lost forgotten VMs from the note of a rack or machine: its private data in state, a row per VM.
-
-    A row begins with the names of the machine and of the VM.
+    """Remove lost forgotten VMs from the note of a rack or machine: its private data in state, a row per VM. A row
+    begins with the names of the machine and of the VM.
     """
     if instance.loses_prior_object:  # removed or replaced: it loses its whole note
         return
@@ -318,7 +317,9 @@ class _ClusterRacks(Struct):
 
 
 def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for each cluster (with its separate pools) or VNF of several VMs left on one rack of several."""
+    """Yield a warning for each cluster or VNF with several VMs, all on one rack after the plan and on several before.
+    The separate pools of a cluster count with it.
+    """
     racks_by_owner: dict[str, _ClusterRacks] = {}
     for vm_object in objects:
         if not vm_object.pools:  # removed, or unknown
@@ -338,6 +339,5 @@ def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator
                 f"{format_count(racks.vms, 'VM')} on {rack}: losing that rack takes the whole cluster down. Rules do "
                 "not move VMs back later: re-place some then (-replace=ADDRESS:VM), or open another rack first."
             )
-            yield racks.first_object.instance.build_diagnostic(
-                Problem((), RACK_CONCENTRATION, detail, Severity.WARNING, brief=summary)
-            )
+            problem = Problem((), RACK_CONCENTRATION, detail, Severity.WARNING, brief=summary)
+            yield racks.first_object.instance.build_diagnostic(problem)

@@ -45,13 +45,15 @@ class _StateVm(Struct, frozen=True):
 
 
 def check_consistency(state: State, types: Mapping[str, ResourceType], providers: Collection[str]) -> list[Diagnostic]:
-    """Return errors for contradictions, warnings for impossible or overcommitted cells. `providers` are known kinds."""
+    """Return errors for contradictions in the state, and warnings for impossible or overcommitted NUMA cells.
+    `providers` are the known kinds of providers.
+    """
     machines = index_state_machines(state, types)
     vms = list(_iterate_vms(state, types))
     declared_skus = {sku.name for sku in build_state_inventory(state, types).skus.values()}
-    contradicting_cells, impossible_cells = list[str](), list[str]()  # reasons
-    for reason, is_contradiction in _check_cells(vms, machines, declared_skus):
-        (contradicting_cells if is_contradiction else impossible_cells).append(reason)
+    cell_findings = list(_check_cells(vms, machines, declared_skus))
+    contradicting_cells = [reason for reason, is_contradiction in cell_findings if is_contradiction]
+    impossible_cells = [reason for reason, is_contradiction in cell_findings if not is_contradiction]
     contradictions = [  # sentences
         *_check_creation_numbers(state),
         *_check_unknown_provider_kinds(state, providers),
@@ -61,9 +63,8 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
     ]
     problems = [_build_contradiction_error(text) for text in contradictions[:MAXIMUM_NAMED]]
     if len(contradictions) > MAXIMUM_NAMED:
-        problems.append(
-            _build_contradiction_error(f"{len(contradictions) - MAXIMUM_NAMED} more parts of it are invalid.")
-        )
+        unnamed_count = len(contradictions) - MAXIMUM_NAMED
+        problems.append(_build_contradiction_error(f"{unnamed_count} more parts of it are invalid."))
     if impossible_cells:
         more = f" {len(impossible_cells) - 1} more are impossible." if len(impossible_cells) > 1 else ""
         cell_warning = build_warning(
@@ -208,12 +209,12 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
     """Yield the VMs of a state, each with its object's demand; without a SKU if it is unknown."""
     prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
     context = build_recorded_context(prior, types)
-    for address, current, family in iterate_vm_owners(state.list_current_objects(), types):
-        demand, _ = family.build_demand(current.attributes, context, address)
+    for address, current, handlers in iterate_vm_owners(state.list_current_objects(), types):
+        demand, _ = handlers.build_demand(current.attributes, context, address)
         if demand is None:  # invalid attributes
             continue
         pools = index_pools(demand.pools)
-        for vm in family.list_existing_vms(current.attributes):
+        for vm in handlers.list_existing_vms(current.attributes):
             pool = pools.get(vm.pool)
             is_known = pool is not None or vm.sku_name in context.skus  # otherwise `find_sku` assumes one
             sku = find_sku(vm, pool, context.skus) if is_known else None
@@ -223,9 +224,8 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
 def _check_cells(
     vms: Iterable[_StateVm], machines: Mapping[Any, Machine], declared_skus: Collection[str]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield a sentence per VM in impossible NUMA cells: missing on the machine, one twice, too many or few. The flag
-    with it is True for a contradiction: the state alone is wrong. Otherwise the platform, the hardware or a SKU may
-    explain it.
+    """Yield (sentence, is_contradiction) per VM in impossible NUMA cells: a missing cell, one twice, too many or few.
+    In a contradiction, only the state can be wrong. Otherwise the platform, the hardware or a SKU may explain it.
     """
     for state_vm in vms:
         is_planned = state_vm.vm.provenance != OBSERVED
@@ -269,9 +269,8 @@ def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, 
 
 
 def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]) -> Iterator[_MachineKey]:
-    """Yield the keys of the machines without capacity for their VMs in unknown NUMA cells in any layout.
-
-    A scheduler with this machine alone tries the layouts. VMs of an unknown SKU are not counted.
+    """Yield the keys of the machines without capacity for their VMs in unknown NUMA cells in any layout. A scheduler
+    with this machine alone tries the layouts. VMs of an unknown SKU are not counted.
     """
     vms_by_machine = group_by(vms, lambda state_vm: (state_vm.demand.site_id, state_vm.vm.placement.machine))
     for key, on_machine in sorted(vms_by_machine.items()):

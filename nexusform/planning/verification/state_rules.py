@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
-from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, VmHandlers
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.placements.vm_demands import NO_DEMAND, index_pools, index_vms
 from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
@@ -35,7 +35,6 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
     types = registries.resource_types
     instances = []
     objects: dict[Address, VmObject] = {}
-    families: dict[Address, VmHandlers] = {}  # functions for the VMs of their types
     for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
         if resource_type is None:  # a type of another version
@@ -44,27 +43,31 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
         arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
         instance = Instance(address, resource_type, current, arguments=arguments, decision=decision)
         instances.append(instance)
-        family = resource_type.vms  # None: a type without VMs
-        if family is not None:
-            vms_by_key = index_vms(family.list_existing_vms(attributes))
+        if resource_type.vms is not None:  # all VMs stay, as in a plan without changes
+            vms_by_key = index_vms(resource_type.vms.list_existing_vms(attributes))
             request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))
-            vm_object = VmObject(instance, PriorVms(existing=vms_by_key), request, PlannedVmPlacements(vms=vms_by_key))
-            objects[address], families[address] = vm_object, family
-    # Compute the demands; hints see the current locations of their targets.
-    prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
-    context = build_recorded_context(prior, types)
-    targets = HintTargets(build_state_inventory(state, types))
-    targets.add_objects(objects.values())
-    context.find_targets = targets
-    for address, family in families.items():
-        vm_object = objects[address]
-        demand, _ = family.build_demand(get_mapping(vm_object.instance.config), context, address)
-        vm_object.request = replace(vm_object.request, demand=demand or NO_DEMAND)
+            prior, placements = PriorVms(existing=vms_by_key), PlannedVmPlacements(vms=vms_by_key)
+            objects[address] = VmObject(instance, prior, request, placements)
+    _set_demands(objects, state, types)
     sites, _ = build_sites(build_state_inventory(state, types))
     for vm_object in objects.values():
         _place_existing_vms(vm_object, sites)
     diagnostics = [*check_existing_vms(objects.values()), *check_placement_groups(objects.values())]
     return [*diagnostics, *_check_separation(state, instances, objects, registries)]
+
+
+def _set_demands(objects: Mapping[Address, VmObject], state: State, types: Mapping[str, ResourceType]) -> None:
+    """Set the demand of each object. Its placement hints refer to the current locations of their targets."""
+    prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
+    context = build_recorded_context(prior, types)
+    targets = HintTargets(build_state_inventory(state, types))
+    targets.add_objects(objects.values())
+    context.find_targets = targets
+    for address, vm_object in objects.items():
+        handlers = vm_object.instance.type.vms
+        assert handlers is not None
+        demand, _ = handlers.build_demand(get_mapping(vm_object.instance.config), context, address)
+        vm_object.request = replace(vm_object.request, demand=demand or NO_DEMAND)
 
 
 def _place_existing_vms(vm_object: VmObject, sites: Mapping[str, SitePlan]) -> None:
@@ -98,6 +101,5 @@ def _check_separation(
             lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_MAXIMUM_NAMED]]
             if count > _MAXIMUM_NAMED:
                 lines.append(f" - and {count - _MAXIMUM_NAMED} more")
-            yield rules[verdict.address].build_diagnostic(
-                Problem((), SEPARATION_VIOLATED, "\n".join(lines), Severity.WARNING)
-            )
+            violation_warning = Problem((), SEPARATION_VIOLATED, "\n".join(lines), Severity.WARNING)
+            yield rules[verdict.address].build_diagnostic(violation_warning)

@@ -41,7 +41,7 @@ def find_recreated_machines(
         return {}
     types = blocks.request.registries.resource_types
     before = build_object_inventory(blocks.prior.state.list_current_objects(), types)
-    # The address of each new site, rack or machine, by the ids of `_iterate_offers`.
+    # The address of each new site, rack or machine, by (site id,), (rack id,) or (rack id, machine name).
     created = {str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS}
     created_by_key = {key: address for key, address in _iterate_offers(blocks.inventory) if address in created}
     causes = {  # address of the new resource for each removed one created again
@@ -79,7 +79,7 @@ def _iterate_removed_machine_owners(blocks: BlockPlanner) -> Iterator[Address]:
 
 
 def _iterate_offers(inventory: PlanInventory) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the offered sites, racks and machines, each by its ids as a tuple, with its address."""
+    """Yield (ids, address) per site, rack or machine. The ids: (site id,), (rack id,) or (rack id, machine name)."""
     for address, site in inventory.sites.items():
         yield (site.id,), address
     for address, rack in inventory.racks.items():

@@ -164,14 +164,14 @@ class SitePlan(Struct):
 def build_sites(
     inventory: PlanInventory, split_choice: SplitChoice = 0
 ) -> tuple[dict[str, SitePlan], list[MachineConflict]]:
-    """Build the site plans by id, each with its scheduler, and the clashes: machines described twice.
+    """Return the site plans by id, each with a scheduler of its machines, and the clashes: machines described twice.
     `split_choice` selects the cells assumed for existing VMs in unknown NUMA cells.
     """
     sites: dict[str, SitePlan] = {}
     clashes: list[MachineConflict] = []
     racks_by_site = group_by(inventory.racks.values(), lambda rack: rack.site_id)
     site_of_rack = index_sites_by_rack(inventory)
-    # site -> address -> a machine with its own block
+    # By site id, then by address: the machines with a block of their own.
     offers_by_site: dict[str, dict[str, InventoryMachine]] = {}
     for address, offer in inventory.machines.items():
         offers_by_site.setdefault(site_of_rack.get(offer.rack_id, ""), {})[address] = offer  # "": on no known rack
@@ -184,13 +184,6 @@ def build_sites(
         clashes += site_clashes
         machine_by_name = {machine.name: machine for machine in machines}
         occupied = list(chain.from_iterable(offer.occupied_capacities for offer in offers.values()))
-        # The address of the resource that offers each machine.
-        address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
-        addresses: dict[str, str] = {}
-        for rack in active_racks:
-            addresses |= dict.fromkeys((machine.name for machine in rack.machines), address_of_rack[rack.id])
-        for address, offer in offers.items():
-            addresses[offer.machine.name] = address
         scheduler = RackScheduler(machines, site.spread, site.seed, split_choice=split_choice, profile=site.profile)
         sites[site.id] = SitePlan(
             id=site.id,
@@ -199,13 +192,24 @@ def build_sites(
             machines=machine_by_name,
             racks=tuple(all_racks),
             evacuating_machines=_find_evacuating_machines(active_racks, offers.values()),
-            offering_addresses=addresses,
+            offering_addresses=_map_machines_to_addresses(active_racks, offers, inventory),
             base=scheduler,
             configured_unmanaged=tuple(entry for entry in occupied if entry.machine in machine_by_name),
             observed_unmanaged=_select_unmanaged_vms(inventory.unmanaged.get(site.id, ()), occupied, machine_by_name),
             update_strategy=site.update_strategy,
         )
     return sites, clashes
+
+
+def _map_machines_to_addresses(
+    racks: Iterable[InventoryRack], offers: Mapping[str, InventoryMachine], inventory: PlanInventory
+) -> dict[str, str]:
+    """Return the address of the resource with each machine, by machine name: its own resource, else its rack."""
+    address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
+    addresses: dict[str, str] = {}
+    for rack in racks:
+        addresses |= dict.fromkeys((machine.name for machine in rack.machines), address_of_rack[rack.id])
+    return addresses | {offer.machine.name: address for address, offer in offers.items()}
 
 
 def index_sites_by_rack(inventory: PlanInventory) -> dict[str, str]:
@@ -447,7 +451,9 @@ class SiteLayout(Struct, frozen=True):
 
 
 def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> SiteLayout:
-    """Build the sites. `catalogue` is the SKU catalogue's version ("" or an unknown one = the newest)."""
+    """Build the sites of objects, and the data to read their VMs: the objects with their types, the SKUs and a context.
+    `catalogue` is the version of the SKU catalogue; "" or an unknown one means the newest.
+    """
     types = registries.resource_types
     typed_objects = tuple(  # of types known to this version
         (types[site_object.address.type], site_object)

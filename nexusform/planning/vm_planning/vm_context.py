@@ -60,8 +60,8 @@ class HintTargets:
                     self._hints_by_target.setdefault(target, {})[vm_object.instance.address] = hints
 
     def list_incoming_hints(self, vm_object: VmObject) -> list[HardHint]:
-        """Return the hard hints of other VMs with this object as their target, as hints for its own VMs. Affinity to a
-        cluster means any of its VMs, so an affinity hint restricts only an object with a single VM.
+        """Return hints for the VMs of an object, from the hard hints of placed VMs with this object as their target.
+        Affinity to a cluster means any of its VMs, so it restricts only an object with a single VM.
         """
         if not self._hints_by_target:  # no VM has a hard hint
             return []
@@ -83,9 +83,9 @@ class HintTargets:
                 target=f"{owner.instance.address}, whose hint names it",
             )
             if is_single or not hint.is_affinity:
-                name = next(iter(owner.placements.vms.values())).name
+                first_vm = next(iter(owner.placements.vms.values()))
                 is_existing = not owner.request.actions.recreations  # its VMs stay
-                hints.append(HardHint(owner.instance.address, name, index, hint, is_existing=is_existing))
+                hints.append(HardHint(owner.instance.address, first_vm.name, index, hint, is_existing=is_existing))
         return hints
 
     def list_own_hints(self, vm_object: VmObject) -> list[HardHint]:
@@ -203,9 +203,8 @@ def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
     forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
     objects = blocks.prior.state.list_current_objects()
     recorded = [(address, current) for address, current in objects if address not in forgotten]
-    return site_plans.list_machines(
-        site_plans.build_object_inventory(recorded, blocks.request.registries.resource_types)
-    )
+    inventory = site_plans.build_object_inventory(recorded, blocks.request.registries.resource_types)
+    return site_plans.list_machines(inventory)
 
 
 def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:
@@ -226,14 +225,14 @@ def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Ad
 
 
 def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, list[Diagnostic]]:
-    """Compute the demand of an instance; NO_DEMAND if it is removed or invalid, as it becomes with errors."""
+    """Return the demand of an instance, and problems. NO_DEMAND: it is removed or invalid. Errors make it invalid."""
     instance = vm_object.instance
-    family = instance.type.vms
-    assert family is not None
+    handlers = instance.type.vms
+    assert handlers is not None
     attributes = instance.argument_values
     if instance.is_removed or instance.is_invalid or attributes is None:
         return NO_DEMAND, []
-    demand, problems = family.build_demand(attributes, context.current_context, instance.address)
+    demand, problems = handlers.build_demand(attributes, context.current_context, instance.address)
     diagnostics = instance.build_diagnostics(problems)
     if demand is None:
         instance.is_invalid = True
@@ -272,7 +271,9 @@ def keep_existing_numbers(pool: PoolDemand, cluster: str, vm_object: VmObject) -
 
 
 def _check_demand_targets(demand: VmDemand, vm_object: VmObject, context: VmContext) -> Iterator[Problem]:
-    """Yield problems for missing sites, zones and machines, and facts missing for the placement rule (warnings)."""
+    """Yield errors for missing sites, zones and machines, and warnings for facts missing for the placement rule. A
+    missing zone is only a warning if the existing VMs can stay.
+    """
     site = context.sites.get(demand.site_id)
     if site is None:
         known_ids = sorted(context.sites)

@@ -313,7 +313,8 @@ def compute_vm_actions(
         prior_numbers = set(prior.numbers) if prior and vm_counts[pool.pool] < len(prior.numbers) else set()
         for number in pool.numbers:
             key = (pool.pool, number)
-            kept_keys, own_trigger = actions.unchanged, argument_trigger  # kept_keys: those without a trigger
+            own_trigger = argument_trigger
+            kept_keys = actions.unchanged  # the list of this VM if nothing triggers its re-creation
             names: Iterable[str | None]  # nexusform's, and the platform's if it has another one
             if key in existing_by_key:
                 vm = existing_by_key[key]
@@ -327,7 +328,7 @@ def compute_vm_actions(
                 continue
             trigger = situation.common_trigger or own_trigger
             if not situation.healed_names.isdisjoint(names):
-                trigger = HEAL
+                trigger = HEAL  # -replace names this VM
             if trigger:
                 actions.recreations[key] = trigger
             else:

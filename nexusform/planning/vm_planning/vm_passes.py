@@ -56,30 +56,26 @@ def plan_vms(
     blocks: BlockPlanner,
     evaluation: Evaluation,
 ) -> PlannedVms:
-    """Plan the blocks of clusters, pools, VMs and VNFs; `orphans` are their instances without a block. Pass one decides
-    the actions on VMs and re-places existing ones. Pass two places new VMs, and completes the arguments by placements.
+    """Plan the blocks of clusters, pools, VMs and VNFs. `orphans` are instances in state without a block. Pass one
+    decides the actions on VMs, and re-places existing ones. Pass two places new VMs, and evaluates arguments again.
     """
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
     instances_by_block = planner.run_first_pass(vm_blocks, first)
-    # Blocks missing there wait for pass two: their instances or demands depend on placements.
+    # Blocks missing in `instances_by_block` wait for pass two: their instances or demands depend on placements.
     early = [*chain.from_iterable(instances_by_block.values()), *orphans]
     all_instances = list(early)
     for block in vm_blocks:
         if block.address not in instances_by_block:  # its instances in state
-            all_instances += map(blocks.build_unchanged, blocks.prior.by_block.get(block.address, ()))
+            prior_addresses = blocks.prior.by_block.get(block.address, ())
+            all_instances += [blocks.build_unchanged(address) for address in prior_addresses]
     planner.add_prior_vms(all_instances)
     planner.decide_actions(early, first)
     planner.release_and_replace_vms(early)
     second = evaluation.create_tentative_copy()
     for block in vm_blocks:
         if block.address in instances_by_block:
-            for module in second.list_module_instances(block.address.module):
-                block_key = build_resource_key(block.address, module.path)
-                first_view = first.resources[block_key]
-                # Pass two adds valid instances again; until then only the invalid ones are visible, as unknown.
-                unknown_items = {key: item for key, item in first_view.items.items() if item.attributes is None}
-                second.resources[block_key] = ResourceView(first_view.shape, unknown_items)
+            _expose_invalid_instances(block, first, second)
             planner.run_second_pass(instances_by_block[block.address], second, needs_evaluation=True)
         else:
             planner.run_second_pass(planner.plan_waiting_block(block, second), second)
@@ -91,6 +87,17 @@ def plan_vms(
         record_forgotten_vms(planner.objects.values(), blocks, context)
     placed_evaluation = second.create_reporting_copy([*second.diagnostics, *evaluation.diagnostics])
     return PlannedVms(planner.objects, placed_evaluation, planner.diagnostics)
+
+
+def _expose_invalid_instances(block: ResourceBlock, first: Evaluation, second: Evaluation) -> None:
+    """Let expressions of the second pass read only the invalid instances of a block, as unknown. The valid ones are
+    added again during this pass.
+    """
+    for module in second.list_module_instances(block.address.module):
+        block_key = build_resource_key(block.address, module.path)
+        first_view = first.resources[block_key]
+        unknown_items = {key: item for key, item in first_view.items.items() if item.attributes is None}
+        second.resources[block_key] = ResourceView(first_view.shape, unknown_items)
 
 
 class _VmPlanner:
@@ -233,13 +240,13 @@ class _VmPlanner:
 
     def _update_hint_targets(self, vm_object: VmObject) -> None:
         """Compute the demand of an object with hints again, with the current locations of the VMs named by hints."""
-        instance, family = vm_object.instance, vm_object.instance.type.vms
-        assert family is not None
+        instance, handlers = vm_object.instance, vm_object.instance.type.vms
+        assert handlers is not None
         arguments = get_mapping(instance.config)
         # Hints near a VM without a location so far are missing in the pools.
         has_hints = any(pool.hints for pool in vm_object.pools) or "placement_hint" in arguments
         if has_hints:
-            demand, _ = family.build_demand(arguments, self.context.current_context, instance.address)
+            demand, _ = handlers.build_demand(arguments, self.context.current_context, instance.address)
             request = vm_object.request
             vm_object.request = replace(request, demand=demand or request.demand)  # None: invalid, reported before
 
@@ -297,14 +304,13 @@ class _VmPlanner:
         if not vm_object.is_unchanged:
             placed_vms, present = vm_object.list_newly_placed(), vm_object.list_names()
             note = record_vm_placements(instance.prior_note, placed_vms, present, self.blocks.request.state.serial + 1)
-            instance.private = record_previous_machines(
-                note, vm_object.get_left_machines(), {name for name, _ in placed_vms}, present
-            )
+            placed_names = {name for name, _ in placed_vms}
+            instance.private = record_previous_machines(note, vm_object.get_left_machines(), placed_names, present)
 
     def _compute_attributes_with_placements(self, vm_object: VmObject) -> dict[str, Any]:
-        """Return the computed attributes with the placements; none for unchanged objects (they keep the state's)."""
-        instance, family = vm_object.instance, vm_object.instance.type.vms
-        assert family is not None
+        """Return the computed attributes with the placements; {} for unchanged (as in state) or invalid objects."""
+        instance, handlers = vm_object.instance, vm_object.instance.type.vms
+        assert handlers is not None
         assert instance.config is not None
         if instance.is_invalid:
             return {}  # nothing can be computed
@@ -320,9 +326,8 @@ class _VmPlanner:
             if name in kept_values and not attribute.is_configurable
         }
         arguments = {**prior_computed, **instance.config}
-        return family.build_computed_attributes(
-            arguments, self.context.current_context, vm_object.list_placed_vms(), vm_object.waiting_vms
-        )
+        context, placed_vms = self.context.current_context, vm_object.list_placed_vms()
+        return handlers.build_computed_attributes(arguments, context, placed_vms, vm_object.waiting_vms)
 
 
 def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
@@ -335,8 +340,8 @@ def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before
 
 
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], ResourceTypeContext]:
-    """Plan the removal of the selection and its dependents. Return the objects with VMs, and the context before the
-    plan.
+    """Plan the removal of the selection and its dependents, into the instances of `blocks`. Return the objects with
+    VMs, and the context before the plan.
     """
     configured_blocks = {block.address: block for block in blocks.order.blocks}
     destroyed = _select_instances_to_destroy(blocks.selection, blocks.prior)

@@ -34,18 +34,18 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectStat
     """Build the VM object of an instance, and reserve the capacity of its prior VMs. Deposed objects use no capacity:
     every plan removes their VMs. `recorded` is the object in state, `instance.prior` the one observed by its provider.
     """
-    family = instance.type.vms
-    assert family is not None
+    handlers = instance.type.vms
+    assert handlers is not None
     if instance.prior is None:  # a new instance
         return VmObject(instance)
     attributes = instance.prior.attributes
-    demand, _ = family.build_demand(attributes, context.prior_context, instance.address)
-    existing = index_vms(family.list_existing_vms(attributes))
+    demand, _ = handlers.build_demand(attributes, context.prior_context, instance.address)
+    existing = index_vms(handlers.list_existing_vms(attributes))
     recorded_placements: dict[VmKey, Placement] = {}
     if recorded is not None and recorded.attributes is not attributes:  # VMs may be observed elsewhere
-        recorded_placements = find_moved_vms(existing, family.list_existing_vms(recorded.attributes))
+        recorded_placements = find_moved_vms(existing, handlers.list_existing_vms(recorded.attributes))
     vm_object = VmObject(
-        instance, PriorVms(demand or NO_DEMAND, existing, family.list_unplaced_vms(attributes), recorded_placements)
+        instance, PriorVms(demand or NO_DEMAND, existing, handlers.list_unplaced_vms(attributes), recorded_placements)
     )
     site = context.sites.get(vm_object.prior.site_id)
     if site is None:  # without its site, no machine has capacity to reserve
@@ -119,9 +119,8 @@ def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str
 
 
 def _update_vfs_of_unchanged_vms(vm_object: VmObject) -> None:
-    """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation.
-
-    Each VM of a pool with another number of VFs is released at the scheduler, and added again with the new SKU.
+    """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation. Each
+    VM of a pool with another number of VFs is released at the scheduler, and added again with the new SKU.
     """
     vfs_before = {pool.pool: pool.sku.vfs for pool in vm_object.prior_pools}  # virtual functions per VM, by pool
     pools = vm_object.pools
@@ -255,7 +254,7 @@ def place_new_vms(vm_object: VmObject, context: VmContext) -> None:
 def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last_resort: str | None = None) -> None:
     """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere.
 
-    `last_resort` is the machine that it leaves: it returns to it only if no other machine fits.
+    `last_resort` is the machine of a VM to re-create: it returns there only if no other machine fits.
     """
     pool, site = vm.pool, vm_object.request.site
     assert site is not None, "a demand without its site is invalid"
@@ -267,6 +266,7 @@ def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last
             vm_object.placements.pin_rejections.append(refusal)
         return
     shortage = vm_object.placements.pool_shortages.get(pool.pool)
+    # Whether the user wants the placement of this VM explained; `explain` None means every VM.
     is_requested = context.explain is not None and (str(vm_object.instance.address), vm.name) in context.explain
     if shortage is not None and last_resort is None and not pool.groups and not is_requested:
         # The next VM of a pool has the same demand: after one failure it fails, too.
@@ -276,7 +276,7 @@ def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last
     incoming_hints = context.hints.list_incoming_hints(vm_object)
     hints = [*build_group_hints(vm_object, pool), *(binding.hint for binding in incoming_hints)]
     demand = site_plans.build_demand(vm_object.request.demand, pool, vm.number, last_resort, hints)
-    if context.explain is None or is_requested:  # None: every VM is explained
+    if context.explain is None or is_requested:
         vm_object.placements.explanations[vm.key] = site.scheduler.explain(demand)
     answer = site.place(demand, is_decided=vm_object.request.demand.provenance == "decided")
     if not isinstance(answer, NoFitReason):

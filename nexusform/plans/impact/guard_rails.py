@@ -104,9 +104,9 @@ def _parse_limit(item: str) -> GuardRailLimit:
 
 
 def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
-    """Return the plan with the results of limits of the user, and an error for every broken or unknown limit.
-    GUARD_RAILS defines by the name of a limit how to measure the plan, and when a measurement breaks the limit. Limits
-    of a failed plan are not checked, unless its only errors are VMs without machine (STRANDED).
+    """Check the limits set by the user. Return the plan with their results, and an error for every limit broken or
+    without a known figure. GUARD_RAILS has by limit name how to measure the plan, and when a figure breaks the limit.
+    The limits of a failed plan are not checked, unless its only errors are VMs without machine (STRANDED).
     """
     limits = tuple(limits)
     error_ids = {problem.id for problem in plan.errors}
@@ -122,7 +122,9 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     missing = count_unpredicted_resources(plan)
     unpredicted = GuardRailMeasurement(value=None, text=f"{format_count(missing, 'resource')} could not be predicted")
     for limit in limits:
-        measurements = [*GUARD_RAILS[limit.name].measure(plan), *([unpredicted] if missing else [])]
+        measurements = list(GUARD_RAILS[limit.name].measure(plan))
+        if missing:
+            measurements.append(unpredicted)
         is_broken = GUARD_RAILS[limit.name].is_broken
         # An unknown figure (None) breaks every limit.
         breaches = [entry for entry in measurements if entry.value is None or is_broken(entry.value, limit.value)]
@@ -207,9 +209,8 @@ def _measure_removed_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 
 def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
-    """Yield the spare capacity of each site for its largest VM SKU in use. Measurements of the value None follow for
-    unknown figures: of the sites without one, and because of missing data. In a plan without errors, sites without VMs
-    are reported only if no site has a figure.
+    """Yield the spare capacity of each site for its largest VM SKU in use. Then yield the value None for sites without
+    a figure, and for missing data. In a plan without errors, a site without VMs needs a figure only if no site has one.
     """
     if plan.mode is Mode.REFRESH_ONLY:
         yield GuardRailMeasurement(None, "a refresh-only plan does not compute the spare capacity")

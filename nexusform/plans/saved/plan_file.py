@@ -89,7 +89,7 @@ def write_plan_file(
         large_fields = {f"{name}.json": record.pop(name, []) for name in _LARGE}  # each is a member of its own
         files = dict(sorted(configuration_files.items()))
         documents: dict[str, Any] = {_PLAN: record, **large_fields, _CONFIGURATION: files, _PRIOR: dict(prior_state)}
-        mark, members = _serialize_documents(documents)
+        mark, members = _serialize_documents(documents)  # mark: the prefix of references to values written once
     manifest = {
         "format": FORMAT,
         "kind": KIND,

@@ -268,9 +268,8 @@ def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
 
 
 def _build_mapping_shape(key: Any, value: Shape) -> Shape:
-    """Build the shape (converters to JSON data and back) of a mapping; `value` is the shape of its values.
-
-    With texts as keys it is written as an object: `{"a": 1}`. With addresses as keys it is written as a list of pairs:
+    """Build the shape (converters to JSON data and back) of a mapping; `value` is the shape of its values. With texts
+    as keys it is written as an object: `{"a": 1}`. With addresses as keys it is written as a list of pairs:
     `[["nexus_rack.r1", 1]]`. Raises TypeError for other keys.
     """
     if key is Address:

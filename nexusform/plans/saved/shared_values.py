@@ -51,10 +51,9 @@ class DocumentDeduplicator:
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
 
     def _write(self, node: _SharedNode) -> None:
-        """Set the written form of a list or object from those of its parts; they are written before it.
-
-        A value used twice or more is stored once in `self._values`, unless it is very short. Its written form is a text
-        with its position there, such as `&3`. Other values are written in full.
+        """Set the written form of a list or object from those of its parts; they are written before it. A value used
+        twice or more is stored once in `self._values`, unless it is very short. Its written form is a text with its
+        position there, such as `&3`. Other values are written in full.
         """
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
@@ -124,7 +123,7 @@ class _NodeCollector:
                 if not isinstance(value, Mapping):
                     return value  # unknown, or a number that is exact
                 value = dict(value)
-                self._converted.append(value)
+                self._converted.append(value)  # it stays alive: its id is not reused
             keys = tuple(value)
             keys, items = self._keys.setdefault(keys, keys), value.values()  # equal keys become one tuple with one id
         is_long_list = keys is None and len(value) > _LONG_LIST and _SCALARS.issuperset(map(type, value))

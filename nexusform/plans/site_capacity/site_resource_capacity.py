@@ -236,7 +236,9 @@ def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
 def compute_site_resource_capacity(
     site_id: str, site: str, supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
 ) -> tuple[SiteResourceCapacity, ...]:
-    """Return the limited resources of a site, kind by kind. Observed clusters outside of the plan keep their nodes."""
+    """Return the limited resources of a site, kind by kind, with their use before and after the plan. `supplies` are
+    observed at the site. Observed clusters outside of the plan keep their nodes.
+    """
     managed_names = before.counts.keys() | after.counts.keys()
     unmanaged: dict[str, int] = {}  # nodes of observed clusters outside of the plan
     observed_networks: dict[str, str] = {}
@@ -277,9 +279,10 @@ def _create_row(kind: SiteResourceKind, name: str, **figures: Any) -> SiteResour
 
 
 def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
-    """Yield a row per network, by name, on its used addresses. Each node of a cluster and each VM uses one. If networks
-    were not read (None), a row without a name follows. Last is a row per cluster without a known network. Unknown
-    figures are None. `surge` is the number of further addresses for the upgrade of a cluster.
+    """Yield a row per network, by name, with the number of its used addresses. Each node of a cluster and each VM uses
+    one. `surge` is the number of further addresses for the upgrade of a cluster. Unknown figures are None.
+
+    Then follows a row without a name if networks were not read, and a row per cluster without a known network.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
     all_clusters = nodes.before.keys() | nodes.after.keys()
@@ -363,16 +366,16 @@ def _compute_pod_storage(
     claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
     unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]  # names
-    parts = [format_first_items(sorted(claims), _MAXIMUM_NAMES)]  # of the name
+    name_parts = [format_first_items(sorted(claims), _MAXIMUM_NAMES)]
     if claims and unknown_clusters:
-        parts.append(f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}")
+        name_parts.append(f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}")
     if unsized_claims:
-        parts.append(f"{unsized_claims[0]} has no size")
+        name_parts.append(f"{unsized_claims[0]} has no size")
     used_before = used = None
     if claims:
         used_before = _compute_claimed_storage(supplies, before.claims.values())
         used = _compute_claimed_storage(supplies, after.claims.values())
-    name, total = "; ".join(parts), _sum_appliance_capacity(supplies)
+    name, total = "; ".join(name_parts), _sum_appliance_capacity(supplies)
     return _create_row(SiteResourceKind.CLAIMS, name, total=total, used_before=used_before, used=used)
 
 
