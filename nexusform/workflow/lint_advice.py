@@ -66,6 +66,6 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
 
 
 def _select_diagnostics_if_errors(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return the diagnostics without lint findings if any is an error; otherwise none."""
+    """Return the diagnostics other than lint findings; () if none of these is an error."""
     other_diagnostics = tuple(diagnostic for diagnostic in diagnostics if diagnostic.id not in RULE_IDS)
     return other_diagnostics if has_errors(other_diagnostics) else ()

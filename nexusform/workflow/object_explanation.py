@@ -210,7 +210,7 @@ class _ExplanationQuery(Struct, frozen=True):
         return make_plan(replace(request, explain=explained_vms, includes_remedies=includes_remedies, lint=False))
 
     def _index_current_vms(self) -> dict[str, _CurrentVm]:
-        """Return the VMs in the state at the pattern by name, with address and note; later addresses win."""
+        """Return (address, VM, note of its object) by name for the VMs in the state at the pattern; later ones win."""
         vms: dict[str, _CurrentVm] = {}
         objects = self.request.state.list_current_objects()
         for address, current in sorted(objects, key=lambda entry: compute_address_order(entry[0])):

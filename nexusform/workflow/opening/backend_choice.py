@@ -102,7 +102,7 @@ def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
 
 
 def _is_relevant_record(context: CommandContext, path: Path) -> bool:
-    """Return whether a file of `init` exists and counts: -backend-config and an untrusted directory make it void."""
+    """Return whether a file of `init` exists and is used: not with -backend-config, nor in an untrusted directory."""
     return context.is_data_directory_trusted and not context.backend_config and os.path.lexists(path)
 
 

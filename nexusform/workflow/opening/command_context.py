@@ -125,12 +125,12 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def directory_confinement(self) -> Confinement:
-        """The confinement of the directory itself; a plan file confines only its own contents."""
+        """The confinement of the directory itself: none if only the contents of a plan file are confined."""
         return UNCONFINED if self.confinement_source is ConfinementSource.PLAN else self.confinement
 
     @property
     def is_data_directory_trusted(self) -> bool:
-        """Whether records in the data directory are trusted: a confined run does not trust the work tree."""
+        """Whether records in the data directory are trusted: unless -confine covers it (a plan file does not)."""
         return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(self.data_directory)
 
     @property

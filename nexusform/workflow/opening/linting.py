@@ -50,7 +50,9 @@ def lint_plan(
 
 
 def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]]) -> LintSite:
-    """Build the facts of a site: placements start before the plan, or after it without the VMs of `evaluated_pools`."""
+    """Build the facts of a site. Rules simulate on the site before the plan, or after it without the VMs of
+    `evaluated_pools`, if there are any.
+    """
     scheduler = site.base
     if evaluated_pools:
         scheduler = site.scheduler.copy()
@@ -63,7 +65,7 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
 
 
 def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, list[int]]]:
-    """Return the handles of removed VMs by their pool, and by the number of its VMs placed before the removal."""
+    """Return handles (ids in the scheduler) of removed VMs by pool, and by the number of its VMs placed before."""
     removed_vms: dict[_PoolKey, dict[int, list[int]]] = {}
     for site in sites:
         placed_counts: Counter[_PoolKey] = Counter()
@@ -84,14 +86,14 @@ def _build_lint_pools(
     *,
     everything: bool,
 ) -> Iterable[LintPool]:
-    """Yield the pools with a count; with `everything`, by age of their objects."""
+    """Yield the pools with a configurable count, on which rules advise; with `everything`, by age of their objects."""
     entries = sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1])) if everything else objects.items()
     for address, vms in entries:
         demand = vms.request.demand
         if demand is None or vms.instance.is_removed:  # no VMs are requested
             continue
         for pool in demand.pools:
-            if pool.count_path:  # rules advise on its count
+            if pool.count_path:
                 key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # `rule_pool`: another name in rules
                 lint_pool = _build_lint_pool(address, vms, demand, pool, everything=everything)
                 yield replace(lint_pool, removals=removed_vms.get(key, {}))

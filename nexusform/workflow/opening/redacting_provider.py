@@ -84,7 +84,7 @@ class _RedactingValidator(_RedactingProvider):
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         with _hide_messages():
             problems = self._provider.validate_changes(requests)
-        return [(number, replace(problem, detail=HIDDEN_MESSAGE, brief="")) for number, problem in problems]
+        return [(index, replace(problem, detail=HIDDEN_MESSAGE, brief="")) for index, problem in problems]
 
 
 class _RedactingDryRunReporter(_RedactingProvider):

@@ -162,7 +162,7 @@ class ServerResponseCache(Struct, frozen=True):
         """Return the response to a query, from `answers` if fetched before. Raises ExternalQueryProblem."""
         key = build_query_key(question)
         if key not in self.answers:
-            module, _, name = question.reader.partition(":")  # loaded on first use
+            module, _, name = question.reader.partition(":")  # MODULE:FUNCTION, loaded on first use
             reader = cast("Reader", getattr(import_module(module), name))
             self.answers[key] = reader(question.arguments, self.context.kubeconfig_trust)
         return self.answers[key]

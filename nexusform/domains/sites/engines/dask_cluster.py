@@ -205,7 +205,7 @@ class DaskTaskEngine:
         on_result(task, result)
 
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
-        """Check the cluster, resubmit tasks of lost workers; return the time of progress. Raises TaskEngineError."""
+        """Check the cluster; resubmit tasks of lost workers. Return the last progress time. Raises TaskEngineError."""
         if running:
             self._send_heartbeat(next(iter(running.values())).task)  # all tasks have the same session
         if self._client.status != "running":
@@ -253,13 +253,14 @@ def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str
 
 
 def _release_abandoned_locks(worker: FleetTaskWorker) -> None:
+    """Release the locks of commands without a heartbeat every ten seconds, without end (in a daemon thread)."""
     while True:
         sleep(10.0)
         worker.release_abandoned_locks()
 
 
 def run_task(message: bytes) -> tuple[str, bytes]:
-    """Run the task in these bytes; return the worker's address and the result."""
+    """Run an encoded task in this Dask worker. Return the worker's address and the encoded result."""
     from distributed import get_worker
 
     if not _WORKERS:
@@ -270,6 +271,6 @@ def run_task(message: bytes) -> tuple[str, bytes]:
 
 
 def record_heartbeat(session: str) -> None:
-    """Record the heartbeat of a command, so that this worker keeps its locks."""
+    """Record a heartbeat of the command with this session id, so that this worker keeps its locks."""
     for worker in _WORKERS:
         worker.record_heartbeat(session)

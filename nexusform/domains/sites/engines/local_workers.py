@@ -50,9 +50,9 @@ class LocalTaskEngine:
     """Engine of worker processes, one per core by default."""
 
     def __init__(self, count: int = 0) -> None:
-        self._count = count or len(os.sched_getaffinity(0))
+        self._count = count or len(os.sched_getaffinity(0))  # by default one per usable CPU
         self._processes: list[_WorkerProcess] = []
-        self._homes: dict[str, int] = {}  # worker with the lock, by site
+        self._homes: dict[str, int] = {}  # by site: the index in _processes of the worker with its lock
 
     @property
     def parallelism(self) -> int:

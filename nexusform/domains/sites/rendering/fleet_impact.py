@@ -34,7 +34,7 @@ def compute_fleet_impact(plan: FleetPlan) -> PlacementImpact:
 
 
 def compute_site_impact(result: SiteResult) -> PlacementImpact:
-    """Compute the impact on one site."""
+    """Compute the impact on one site. Lost rack redundancy, or a missing plan, counts as a loss."""
     return PlacementImpact.LOSES if result.redundancy_lost or result.status in _UNPLANNED_STATUSES else result.impact
 
 
@@ -75,7 +75,7 @@ def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
 
 
 def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
-    """Build the section of losses, each once for all its sites."""
+    """Build the section of losses. Sites share a line if their texts differ only in the name of the site."""
     by_loss: dict[str, list[str]] = {}
     for site in sites:
         text = "; ".join(list_site_losses(site.result))
@@ -117,7 +117,7 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
 def limit_lines(
     lines: Sequence[str], max_rows: int, noun: str, complete_text: str = "-json has all"
 ) -> tuple[str, ...]:
-    """Return the first lines, and one with the number of further ones (each a `noun`) and the way to see all."""
+    """Return the first `max_rows` lines. If there are more, add a line such as "3 more sites: -json has all"."""
     hidden_count = len(lines) - max_rows
     if hidden_count <= 0:
         return tuple(lines)

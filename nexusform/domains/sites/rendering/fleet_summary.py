@@ -58,6 +58,7 @@ def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
 
 def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
     """Return reasons with site names, most sites first. Only a single site's reason keeps its name and line number."""
+    # The group 1 of the pattern is the text before the line number.
     grouped = group_by(sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name)))
     reasons: list[tuple[str, list[str]]] = []
     for general_reason, same_reason in grouped.items():
@@ -200,7 +201,7 @@ def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int
 
 
 def build_fleet_markdown(plan: FleetPlan) -> str:
-    """Build the summary as Markdown, with the most rows per section to fit into a comment; at worst cut off."""
+    """Build the summary as Markdown with as many rows as fit into a comment; cut it off if even one row does not."""
     for max_rows in (500, 200, 80, 30, 12, 4, 1):
         text = render_report_markdown(build_fleet_summary(plan, max_rows))
         if len(text.encode()) <= MAX_BYTES:
@@ -209,7 +210,7 @@ def build_fleet_markdown(plan: FleetPlan) -> str:
 
 
 def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
-    """Build a section with a tree for each wave with sites waiting for others in it."""
+    """Build a section for each wave with dependencies between its sites; it shows them as a tree."""
     for wave in plan.waves:
         sites = plan.select_wave(wave.name)
         names = {site.name for site in sites}

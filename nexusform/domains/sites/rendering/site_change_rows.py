@@ -21,7 +21,7 @@ _MAX_NAMES: Final = 8
 
 
 def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tuple[str, ...]:
-    """Build rows of equal objects, changed outputs, effects on each kind of placed object, and stopped VMs."""
+    """Build a row for each group of equal objects (fold), output, effect on placements, and for stopped VMs."""
     rows: list[str] = []
     for fold in build_object_folds(plan, create_schema_lookup(registries)):
         details = join_texts((fold.name, *fold.clauses))

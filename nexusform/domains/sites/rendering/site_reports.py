@@ -102,7 +102,7 @@ _LOCK: Final = RecordForm(SiteLock, "id host who created started=has_started unl
 
 
 def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -> dict[str, Any]:
-    """Build the report as JSON data."""
+    """Build the report as JSON data. `certainty`: answers about the certainty of locations, if requested."""
     document = {
         "format_version": "1.0",
         "sites": [
@@ -117,7 +117,7 @@ def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ())
 
 
 def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
-    """Format the locks of these locked sites as a table below a sentence, with the command to release them, or ""."""
+    """Format the locks of these locked sites as a list, then the commands to release them; "" without sites."""
     if not results:
         return ""
     rows = []
@@ -138,7 +138,7 @@ def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
 
 
 def list_lock_hosts(results: Sequence[SiteResult]) -> list[str]:
-    """List the known hosts of locks, sorted."""
+    """List the hosts of locks, sorted, without "" (an unknown host)."""
     return sorted({result.lock.host for result in results if result.lock is not None} - {""})
 
 
@@ -223,7 +223,7 @@ def build_question_document(question_kind: QuestionKind, results: Sequence[SiteR
 
 
 def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: str) -> int:
-    """Count the VMs with the same rack, machine or count in every run."""
+    """Count the VMs with their planned "machine", "rack" or "rack_count" (`figure_name`) in every run."""
     return sum(finding.figures[figure_name] == finding.figures["runs"] for finding in findings)
 
 
@@ -287,7 +287,7 @@ def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
 
 
 def _summarize_replay(results: Sequence[SiteResult]) -> str:
-    """Summarize the VMs observed on the machine chosen by the placement rule; per site by its best rack_spread."""
+    """Summarize the VMs observed on the machine chosen by the placement rule. Each site has its best rack_spread."""
     best_findings = [
         max(result.findings, key=lambda finding: finding.figures["hits"]) for result in results if result.findings
     ]

@@ -152,7 +152,7 @@ class FleetPlan(Struct, frozen=True):
 
 
 def compute_fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]) -> str:
-    """Compute the approved digest: sites, changes or rejections, waves and limits; not time and workers."""
+    """Compute the digest to approve: of sites, their changes or rejections, and waves with limits, not of times."""
     rows = [
         (site.name, site.wave, site.result.status, site.result.digest or site.result.reason, site.dependencies)
         for site in sites

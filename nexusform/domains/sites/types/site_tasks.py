@@ -118,7 +118,7 @@ class Task(Struct, frozen=True):
 
     @property
     def identity(self) -> tuple[str, int]:
-        """Key of the task within one call."""
+        """Site and part of a question (0 without one): unique among the tasks of one call of an engine."""
         return self.site, self.question.part if self.question is not None else 0
 
 
@@ -208,7 +208,7 @@ class TaskEngineError(Exception):
 
     def __init__(self, message: str, running: Iterable[str] = ()) -> None:
         super().__init__(message)
-        self.running = frozenset(running)
+        self.running = frozenset(running)  # sites with a task in progress
 
 
 class TaskEngine(Protocol):
@@ -239,6 +239,6 @@ class TaskEngine(Protocol):
 
 
 def build_lost_result(task: Task, reason: str) -> SiteResult:
-    """Build the result of a task completed by no worker."""
+    """Build the result of a task without a result of its own: rejected for a plan or question, else failed."""
     status = SiteStatus.REJECTED if task.kind in (SiteTaskKind.PLAN, SiteTaskKind.ASK) else SiteStatus.FAILED
     return SiteResult(task.site, status, reason)

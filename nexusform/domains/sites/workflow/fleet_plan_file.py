@@ -214,7 +214,7 @@ def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
 
 
 def _compress_part(name: str, content: bytes) -> tuple[str, bytes]:
-    """Return the member of a part: a site's plan is a gzip file. Digests are those of the content."""
+    """Return name and bytes of a part in the file: compressed for a site's plan. Digests are of the plain content."""
     return (f"{name}{_GZIP}", gzip.compress(content, mtime=0)) if name.startswith(_FOLDER) else (name, content)
 
 

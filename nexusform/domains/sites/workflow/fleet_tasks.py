@@ -357,7 +357,7 @@ def _run_on_all_sites(
     unlock_host: str = "",
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> list[SiteResult]:
-    """Run a task for each site; return the results in the order of the names, without those stopped before a start."""
+    """Run a task for each site. Return results in the order of the names; sites not started after a stop have none."""
     results: dict[str, SiteResult] = {}
     tasks = [Task(kind, name, fleet, unlock_host=unlock_host) for name in names]
     engine.run_tasks_until_stopped(

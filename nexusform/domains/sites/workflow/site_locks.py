@@ -78,7 +78,7 @@ def _is_lock_of_task(lock: SiteLock, task: Task) -> bool:
 
 
 def open_current_state(task: Task, site: SiteEntry) -> tuple[StateBackend | None, list[Diagnostic]]:
-    """Open the state of a site in the current directory; None with diagnostics after a failure."""
+    """Open the state of a site; its root module is the current directory. Return None, with diagnostics, on failure."""
     location = make_site_location(task.fleet, site, os.environ)
     configuration, _ = load_cached_configuration(location)
     return open_state(task.fleet, location, site, configuration.settings)

@@ -33,7 +33,7 @@ from nexusform.workflow.plan_files.plan_execution import RESCUE
 
 
 def build_fleet_context(fleet: FleetContext, environment: Mapping[str, str]) -> CommandContext:
-    """Create the location of the current directory: that of nexusform.sites.hcl, or a root module."""
+    """Create the context of a command in the current directory, with the permissions and limits of the fleet."""
     return CommandContext(
         environment=environment,
         confinement=Confinement(fleet.confine, fleet.hidden_paths),
@@ -43,8 +43,8 @@ def build_fleet_context(fleet: FleetContext, environment: Mapping[str, str]) -> 
 
 
 def make_site_location(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]) -> CommandContext:
-    """Create the location of a site's root module, the current directory. Local data of the site is in its
-    own directory, since sites may share a root module.
+    """Create the context of a command for a site; its root module is the current directory. Local data of the site
+    is in its own directory, since sites may share a root module.
     """
     location = build_fleet_context(fleet, environment)
     data_directory = str(Path(fleet.root, location.data_directory, "sites", site.name))
@@ -118,7 +118,7 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
 
 
 def _compute_signature(configuration: Configuration) -> tuple[tuple[str, int, int, int], ...]:
-    """Compute the signature of files and directories: any write, addition or deletion changes it; () without one."""
+    """Compute a signature of files, changed by each write, addition or deletion; () if one is unreadable."""
     files = list(configuration.files)
     directories = {os.path.dirname(name) or "." for name in files}  # noqa: PTH120 - as strings
     marks = []

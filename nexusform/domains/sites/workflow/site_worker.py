@@ -80,10 +80,10 @@ class FleetTaskWorker:
 
     def __init__(self) -> None:
         self._lock = RLock()
-        self._definitions: dict[tuple[str, str], FleetDefinition] = {}
-        self._entries: dict[str, SiteEntry] = {}
-        self._prepared_sites: dict[tuple[str, str], _LockedSite] = {}
-        self._heartbeats: dict[str, float] = {}
+        self._definitions: dict[tuple[str, str], FleetDefinition] = {}  # by root directory and digest
+        self._entries: dict[str, SiteEntry] = {}  # by site name
+        self._prepared_sites: dict[tuple[str, str], _LockedSite] = {}  # by session and site name
+        self._heartbeats: dict[str, float] = {}  # time of the last one by session
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _MAX_RECURSION))
 
     def run_task(self, task: Task) -> SiteResult:
@@ -182,6 +182,7 @@ class FleetTaskWorker:
             return _apply_prepared(task, site, prepared)
 
     def _release_lock(self, task: Task) -> None:
+        """Release the lock of a site if this worker holds it."""
         prepared = self._prepared_sites.pop((task.fleet.session, task.site), None)
         if prepared is not None:
             prepared.exit_stack.close()

@@ -4,7 +4,6 @@ are authoritative for sites; this file records what they do not: ends, approvals
 
 import os
 from enum import StrEnum
-from itertools import filterfalse
 from pathlib import Path
 from typing import Final
 
@@ -73,8 +72,8 @@ class FleetApplyProgress(Struct):
 
     def find_unfinished_wave(self) -> str:
         """Find the wave in progress, "" if there is none."""
-        started_waves = (line.wave for line in self.lines if line.event is ProgressEventKind.STARTED)
-        return next(filterfalse(self.is_finished, started_waves), "")
+        started_waves = [line.wave for line in self.lines if line.event is ProgressEventKind.STARTED]
+        return next((wave for wave in started_waves if not self.is_finished(wave)), "")
 
 
 def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:

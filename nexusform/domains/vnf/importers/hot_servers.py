@@ -364,7 +364,7 @@ def add_server_vdu(
 
 
 def check_sriov_port(name: str, properties: Node, template: Template) -> None:
-    """Report a port with a PCI device."""
+    """Report a port of a vnic_type with a PCI device, such as "direct"."""
     node = properties.get_node(_VNIC_TYPE)
     vnic_type = template.resolve_value(node)
     if isinstance(vnic_type, str) and vnic_type not in ("normal", "baremetal", "smart-nic"):
@@ -378,7 +378,7 @@ def check_sriov_port(name: str, properties: Node, template: Template) -> None:
 def _add_group_membership(
     reading: HotReading, template: Template, vdu_name: str, properties: Node, hints: Hints
 ) -> None:
-    """Record the group membership of a server: its own hints, else the nearest around it; zones are ignored."""
+    """Record the scheduler hints of a server: its own, else the nearest around it (the last of `hints`)."""
     notes, own_hints = template.notes, properties.get_node(HINTS)
     zone = properties.get_node("availability_zone")
     if isinstance(template.resolve_value(zone), str):

@@ -160,6 +160,7 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
 
 
 def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:
+    """Return whether a resource type is the file of a nested template, read (a key of `nested`) or missing."""
     return kind in nested or kind.lower().endswith((".yaml", ".yml", ".template", ".hot"))
 
 

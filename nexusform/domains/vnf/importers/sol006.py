@@ -50,7 +50,7 @@ class _DescriptorContext(Struct, frozen=True):
     notes: DocumentFindings
 
     def find_vdu(self, node: Node, used_by: str) -> str:
-        """Return the named VDU; "", and a warning, if it does not exist."""
+        """Return the VDU named by a node; "" if it does not exist, with a warning about its user, `used_by`."""
         name = _get_name(node)
         if name in self.vdus:
             return name
@@ -323,8 +323,8 @@ def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _Descripto
 def _build_placement_rule(
     name: str, body: Node, keys: tuple[str, str], vdus: tuple[str, ...], notes: DocumentFindings
 ) -> Iterator[PlacementRule]:
-    """Yield one rule, if its type and scope apply to machines, racks or sites."""
-    kind, scope_node = map(body.get_node, keys)  # its type and its scope
+    """Yield the rule, or report its type or scope as unsupported. `keys` are the fields with its type and scope."""
+    kind, scope_node = (body.get_node(key) for key in keys)
     is_affinity = {"affinity": True, "anti-affinity": False}.get(_strip_yang_prefix(_get_name(kind)))
     if is_affinity is None:
         detail = f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'

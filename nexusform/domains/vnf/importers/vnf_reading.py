@@ -83,7 +83,7 @@ def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
 
 
 def _merge_vnfd_and_hot_file(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> Vnf:
-    """Return the VNF of the VNFD with the additions of its HOT file; report contradictions."""
+    """Return the VNF of a VNFD with the details and VDUs added by its HOT file. Add contradictions to `notes`."""
     vnfd_numbers = compute_vdu_counts(descriptor).numbers  # of VMs by VDU
     vdus = [_add_hot_details(vdu, hot.find_vdu(vdu.name), vnfd_numbers[vdu.name], notes) for vdu in descriptor.vdus]
     for hot_vdu in hot.vdus:

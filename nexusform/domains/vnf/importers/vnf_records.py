@@ -88,7 +88,7 @@ class VduScaleSteps(Struct, frozen=True):
     increments: tuple[int, ...]
 
     def sum_increments(self, level: int) -> int:
-        """Return the number of VMs added up to and including this level."""
+        """Return the number of VMs added up to and including this level. The last increment repeats beyond the list."""
         repeated_levels = max(level - len(self.increments), 0)
         return sum(self.increments[: max(level, 0)]) + sum(self.increments[-1:]) * repeated_levels
 
@@ -128,7 +128,7 @@ class Vnf(Struct, frozen=True):
     descriptor_id: str = ""
 
     def find_level(self, name: object) -> InstantiationLevel:
-        """Return an instantiation level by name, the default one for "" or None; without sizes if it is unknown."""
+        """Return an instantiation level by name; the default for "" or None, an empty level for an unknown name."""
         levels = {level.name: level for level in self.levels}
         return levels.get(str(name or self.default_level), _NO_LEVEL)
 

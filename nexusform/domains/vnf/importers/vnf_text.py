@@ -32,7 +32,7 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
 
 
 def list_bodies(section: Node) -> list[Node]:
-    """Return the items of a list, or the single mapping in place of a list."""
+    """Return the items of a list; a mapping counts as a list of one item."""
     return [section] if isinstance(section.data, dict) else list(section.list_items())
 
 
@@ -65,6 +65,8 @@ def _is_cloudify_blueprint(document: _Document) -> bool:
 
 
 def _create_node_check(start: str) -> Callable[[_Document], bool]:
+    """Return a check for a TOSCA node template of a type with this `start`."""
+
     def check(document: _Document) -> bool:
         bodies = get_mapping(document, "topology_template", "node_templates").values()
         return any(str(get_mapping(body).get("type", "")).startswith(start) for body in bodies)

@@ -72,7 +72,7 @@ def make_provider(
 
 
 def list_urls(settings: Mapping[str, Any]) -> Sequence[str]:
-    """List the contacted servers: also without credentials a connection needs the operator's permission."""
+    """List the servers to contact. The operator must permit them, also for a connection without credentials."""
     return (str(settings["endpoint"]),)
 
 

@@ -55,7 +55,7 @@ class PollTiming(Struct, frozen=True):
     read_clock: Callable[[], float] = time.monotonic
 
     def compute_next_pause(self, pause: float) -> float:
-        """Return the next pause."""
+        """Return the pause after this one: longer, up to a limit."""
         return min(pause * 1.5, self.longest_pause)
 
 
@@ -216,7 +216,7 @@ class Credentials(Struct, frozen=True):
 
     @property
     def verification(self) -> str | bool:
-        """Setting `verify` of the client."""
+        """Setting `verify` of the client: the path of a CA certificate, else whether servers are verified."""
         return self.certificate or self.is_verified
 
 
@@ -327,5 +327,6 @@ def _has_application_credential(fields: Mapping[str, str]) -> bool:
 
 
 def _build_domain(fields: Mapping[str, str], name: str) -> dict[str, str]:
+    """Build the domain in the fields NAME_id or NAME_name for Keystone; "Default" is the usual one."""
     identifier = fields.get(f"{name}_id")
     return {"id": identifier} if identifier else {"name": fields.get(f"{name}_name", "Default")}

@@ -175,7 +175,7 @@ class ObservedVnfc(Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """Host of a zone ZONE:HOST, "" if Tacker does not know it."""
+        """Host in the zone, if Tacker reports it as ZONE:HOST, else ""."""
         return self.zone.partition(":")[2]
 
 

@@ -70,7 +70,7 @@ class TackerProvider(FixedIdentity):
         return list(map(self._read_object, requests))
 
     def find(self, _resource_type: str, _object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
-        """Return None: a VNF is imported into its block."""
+        """Return None, since an id alone is not enough: a VNF is imported with the arguments of its block."""
         return None
 
     def needs_arguments(self, resource_type: str) -> bool:
@@ -360,10 +360,10 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters with the user data class, for every operation."""
+    """Return the user data class and its file as parameters for an operation; {} if there are none."""
     parameters = get_mapping(planned, "parameters")
-    names = {name: value for name, value in parameters.items() if name.startswith("lcm-operation-user-data")}
-    return {"additionalParams": names} if names else {}
+    selected = {name: value for name, value in parameters.items() if name.startswith("lcm-operation-user-data")}
+    return {"additionalParams": selected} if selected else {}
 
 
 def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) -> Iterator[Problem]:

@@ -220,13 +220,13 @@ class GrantJournal:
         if not self.path.exists():
             return  # nothing was granted yet
         for line in read_regular(self.path, _MAX_BYTES).splitlines():
-            with suppress(msgspec.DecodeError):  # the line of a run that was killed while it wrote
+            with suppress(msgspec.DecodeError):  # a line cut off by the end of an earlier process
                 entry = msgspec.json.decode(line, type=_JournalEntry)
                 if entry.plan == digest:  # others are of earlier plans in the same file
                     self.records.append(entry.record)
 
     def add(self, record: GrantRecord) -> None:
-        """Write a record to disk, and keep it."""
+        """Append a record to the journal file, synced to disk, and to `records`."""
         text = b"\n" + msgspec.json.encode(_JournalEntry(self.digest, record)) + b"\n"
         descriptor = open_regular_file(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         try:

@@ -361,7 +361,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
-    """Return the VNFCs on hosts unknown to Tacker: it selected another zone."""
+    """Return the VNFCs without a known machine, by VDU and number: Tacker selected another zone."""
     vnfcs = get_known_blocks(attributes, "vnfcs")
     return {
         (vnfc["vdu"], vnfc["number"]): {**vnfc, "name": name} for name, vnfc in vnfcs.items() if not vnfc.get("machine")

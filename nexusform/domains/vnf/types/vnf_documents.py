@@ -140,13 +140,13 @@ def has_standard_user_data(attributes: Mapping[str, Any]) -> bool:
 
 def has_known_documents(attributes: Mapping[str, Any]) -> bool:
     """Return whether all documents are known, and at least one exists."""
-    if any(map(has_unknown_part, map(attributes.get, DOCUMENTS))):
+    if any(has_unknown_part(attributes.get(name)) for name in DOCUMENTS):
         return False
     return any(isinstance(attributes.get(name), str) for name in ("vnfd", "base_hot"))
 
 
 def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
-    """Return the VNF of the arguments: all of them must be known. The cache needs hashable arguments."""
+    """Parse the VNF documents in the arguments, all known, or return the result of earlier equal ones."""
     nested = get_mapping(attributes, "nested")
     return _read_cached(
         attributes.get("vnfd"),
@@ -190,7 +190,7 @@ def build_document_problems(findings: Iterable[Problem]) -> list[Problem]:
 
 
 def get_document_path(file: str) -> Path:
-    """Return the argument path of a document."""
+    """Return the path of the argument with a document, such as ("vnfd",) or ("nested", FILE)."""
     if file.startswith(_NESTED):
         return ("nested", file.removeprefix(_NESTED).removesuffix('"]'))
     return (file,)
@@ -254,7 +254,7 @@ VDU_BLOCK: Final = NestedBlock(
 
 
 def get_vm_role(name: str, block: Mapping[str, Any]) -> str:
-    """Return the role of a VDU's VMs."""
+    """Return the role of the VMs of a VDU: of its block, else by the name of the VDU."""
     return str(block.get("role") or (CONTROL_PLANE_ROLE if name == MASTER else WORKER))
 
 
