@@ -175,6 +175,7 @@ def is_version_allowed(version: str, constraint: str) -> bool | None:
 
 
 def _parse_version_triple(text: str) -> _Version:
+    """Return the first three numbers of a version: (1, 2, 0) for "1.2"."""
     parts = [int(part) for part in text.split(".") if part]
     first, second, third = [*parts, 0, 0, 0][:3]
     return first, second, third
@@ -251,7 +252,7 @@ def _get_method_name(block: Block) -> MethodName:
 
 
 def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> MethodName | None:
-    """Return the key provider of a method; None for the method unencrypted, or after a diagnostic."""
+    """Return type and name of the key provider of a method. It is None for `unencrypted`, or after a diagnostic."""
     kind, _ = _get_method_name(block)
     parts = unpack_result(decode_body(block.body, _METHOD_SCHEMA), problems)
     if kind not in METHODS:
@@ -320,7 +321,7 @@ def _decode_method_reference(
 
 
 def _decode_labels_of_reference(attribute: Attribute, root: str, problems: list[Diagnostic]) -> MethodName | None:
-    """Return the two labels of `ROOT.TYPE.NAME`; None after a diagnostic."""
+    """Return TYPE and NAME of a reference `root.TYPE.NAME`. Report anything else and return None."""
     traversal = parse_reference(attribute.expression, problems)
     if traversal is None:
         return None  # reported

@@ -54,7 +54,7 @@ def format_block_header(block: syntax.Block) -> str:
 
 
 def describe_duplicate(kind: str, name: str, earlier: Span, rule: str) -> str:
-    """Return the detail of a duplicate."""
+    """Return the detail of the error about a second declaration of a name. It ends with `rule`."""
     return f'{kind} "{name}" was already declared at {describe_span(earlier)}. {rule}'
 
 
@@ -154,7 +154,7 @@ class _EmptyScope:
     functions: Mapping[str, Any] = {}
 
     def lookup(self, traversal: syntax.Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Reject the reference."""
+        """Return an unknown value and an error: no references are allowed."""
         problem = build_error("variables-not-allowed", "Variables may not be used here.", traversal.span)
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 

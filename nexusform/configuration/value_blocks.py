@@ -173,7 +173,7 @@ _CONDITION_SCHEMA = BodySchema(attributes={"condition": True, "error_message": T
 
 
 def decode_condition_blocks(blocks: Iterable[Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
-    """Decode the conditions of all blocks of one type; report and omit incomplete ones, also report constant ones."""
+    """Decode the conditions of all blocks of type `kind`. Report and omit incomplete ones. Report constant ones."""
     conditions: list[Condition] = []
     for block in blocks:
         if block.type != kind:

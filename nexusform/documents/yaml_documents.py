@@ -388,7 +388,7 @@ class Node(Struct, frozen=True):
         return self.data if isinstance(self.data, str) and self.data != ELISION else ""
 
     def list_texts(self) -> list[tuple[str, Node]]:
-        """Return the texts of a list, or the single text in place of a list."""
+        """Return each text with its node: those of a list, or a single text in place of a list."""
         if self.text:
             return [(self.text, self)]
         return [(item.text, item) for item in self.list_items() if item.text]
@@ -415,7 +415,7 @@ class DocumentFindings:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self._problems: dict[Problem, None] = {}
+        self._problems: dict[Problem, None] = {}  # an ordered set
 
     @property
     def findings(self) -> tuple[Problem, ...]:

@@ -181,6 +181,7 @@ def _build_value(plain: Any, target: Type) -> Value:
 
 
 def _build_part(step: PathStep, plain: Any, target: Type) -> Value:
+    """Build the part of a value at `step`. The path of a ConversionProblem starts with this step."""
     try:
         return _build_value(plain, target)
     except ConversionProblem as problem:
@@ -243,7 +244,7 @@ def _build_tuple(plain: Any, target: TupleType) -> Value:
 
 
 def _require_class(plain: Any, plain_class: type, target: Type) -> None:
-    """Require a class of plain data. Raises ConversionProblem."""
+    """Raise ConversionProblem unless the data has this class. The message names the type `target`."""
     if plain.__class__ is not plain_class:
         raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
 
@@ -366,7 +367,7 @@ _TRAILING_COMMAS: Final = {
 
 
 def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
-    """Return the error with the message and the position of Python 3.13, different for a comma before the end."""
+    """Return the error as Python 3.13 reports it. Older versions differ for a comma before the end."""
     text, position = error.doc, error.pos
     container = _TRAILING_COMMAS.get((error.msg, text[position : position + 1]))  # None for any other error
     before = text[:position].rstrip(_BLANKS)
@@ -384,19 +385,19 @@ def get_value_at_path(data: Any, *path: PathStep) -> Any:
 
 
 def get_mapping(data: Any, *path: PathStep) -> Mapping[str, Any]:
-    """Return the mapping at a path; an unknown one stays `UNKNOWN`."""
+    """Return the mapping at a path, or `UNKNOWN` for an unknown one. Anything else gives {}."""
     value = get_part(data, path)
     return value if isinstance(value, _MAPPINGS) else {}
 
 
 def get_list(data: Any, *path: PathStep) -> Sequence[Any]:
-    """Return the items of the list, or tuple, at a path."""
+    """Return the list or tuple at a path, or [] for anything else."""
     value = get_part(data, path)
     return value if isinstance(value, (list, tuple)) else []
 
 
 def list_mappings(data: Any, *path: PathStep) -> list[Mapping[str, Any]]:
-    """Return the mappings in the list at a path."""
+    """Return the mappings in the list at a path, without its other items."""
     return _list_items_of_class(data, path, Mapping)
 
 
@@ -406,13 +407,13 @@ def list_objects(data: Any, *path: PathStep) -> list[dict[str, Any]]:
 
 
 def get_text(data: Any, *path: PathStep) -> str:
-    """Return the text at a path."""
+    """Return the text at a path, or "" for anything else."""
     value = get_part(data, path)
     return value if isinstance(value, str) else ""
 
 
 def list_texts(data: Any, *path: PathStep) -> list[str]:
-    """Return the texts in the list at a path."""
+    """Return the texts in the list at a path, without its other items."""
     return _list_items_of_class(data, path, str)
 
 

@@ -91,7 +91,7 @@ class RecordForm(Generic[Record]):
 
 
 def _build_getter(path: str) -> Callable[[Any], Any]:
-    """Build the function that reads the value at a path; None if a step is None."""
+    """Build the function that reads a path such as "a.b" of a record, None after a None. "." is the record."""
     if path == ".":
         return lambda record: record
     return attrgetter(path) if "." not in path else partial(_read_value_at_path, tuple(path.split(".")))
@@ -133,7 +133,7 @@ _build_full_form: Final = cache(RecordForm)  # with all fields, one per class of
 
 
 def build_row_form(names: str) -> Part:
-    """Build the conversion of rows to objects from the names of their items (`?`: null if empty)."""
+    """Build the conversion of rows to objects. `names` are their keys; an empty item of a name with `?` is null."""
     columns = [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
     return partial(_convert_row, columns)
 

@@ -106,7 +106,7 @@ def decode_attributes(
 
 
 def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
-    """Build the error about an unknown argument: it may be a word of another tool, a block, or misspelled."""
+    """Build the error about an unknown argument, with advice on a word of another tool, a block or a similar name."""
     name = attribute.name
     if advice := schema.foreign_words.get(name):
         hint = f" {advice}"
@@ -124,7 +124,7 @@ def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodyS
 
 
 def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> Diagnostic:
-    """Build the error about an unknown block: it may be a word of another tool, an argument, or misspelled."""
+    """Build the error about an unknown block, with advice on a word of another tool, an argument or a similar name."""
     name = block.type
     if advice := schema.foreign_words.get(name):
         hint = f" {advice}"
@@ -198,6 +198,7 @@ def _decode_json_body(
 
 
 def _list_json_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty]:
+    """Yield the properties of all objects of a body, except comments."""
     for json_object in body.objects:
         for item in json_object.properties:
             if item.name != _COMMENT_NAME:
@@ -265,7 +266,7 @@ class _BlockDecoder:
     def _decode_bodies(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
-        """Add a block with all `labels` for the body in a value, or for each body in an array; report other values."""
+        """Add a block with these labels for an object, or for each object of an array. Report other values."""
         name_span = labels[-1].span if labels else self.block.name_span
         for item in _list_array_items(value):
             if isinstance(item, syntax.JsonScalar) and item.value is None:
@@ -284,7 +285,7 @@ class _BlockDecoder:
             blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
 
     def _build_invalid_label_level_error(self, value: syntax.JsonValue, level: int) -> Diagnostic:
-        """Build the error about a scalar, or an array in an array, in place of an object with labels as keys."""
+        """Build the error about a value in place of an object with labels as keys. `level` is the label index."""
         if isinstance(value, syntax.JsonScalar):
             return build_error(
                 "incorrect-json-value-type",
@@ -296,7 +297,7 @@ class _BlockDecoder:
 
 
 def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
-    """Return the value, or the items of an array; null represents no block."""
+    """Return the items of an array, or any other value as the only item. Null is no block and gives ()."""
     if isinstance(value, syntax.JsonScalar) and value.value is None:
         return ()
     return value.items if isinstance(value, syntax.JsonArray) else (value,)

@@ -45,12 +45,12 @@ class _OpenBrackets:
         self._counts = dict.fromkeys(_CLOSERS, 0)
 
     def open(self, closer: str) -> None:
-        """Enter a bracket."""
+        """Add an opened bracket, by its closing mark such as `}`."""
         self.expected.append(closer)
         self._counts[closer] += 1
 
     def close(self, closer: str) -> bool:
-        """Close the innermost bracket with this closing mark, and any inside it; False without such a bracket."""
+        """Close the innermost bracket with this closing mark, and all inside it. Return False if none is open."""
         if not self._counts[closer]:
             return False  # a closing mark too many
         innermost = ""
@@ -161,7 +161,7 @@ class BodyParser:
         return Attribute(stream.tokens.get_text(first), expression, name.extend_to(expression.span), name)
 
     def _add_attribute(self, attribute: Attribute, items: _BodyItems) -> None:
-        """Add the first argument of each name; a later one is an error."""
+        """Add an argument, or report an error if its name is already set."""
         earlier = items.attributes.setdefault(attribute.name, attribute)
         if earlier is not attribute:
             self.stream.add_problem(
@@ -251,7 +251,7 @@ class BodyParser:
         raise stream.report_error("unterminated-string-literal", detail, index, since=first)
 
     def _parse_block_body(self, first: int, opening: int) -> tuple[Body, int]:
-        """Parse the body after the token `opening` of the block from `first` on. Return it, and its closing token."""
+        """Parse a body after its `{` at token index `opening`; the block starts at `first`. Return it and its `}`."""
         stream = self.stream
         items = _BodyItems()
         previous_count = len(stream.diagnostics)
@@ -342,6 +342,7 @@ class BodyParser:
 
 
 def _find_next_line(kinds: list[str], index: int) -> int:
+    """Return the index of the first token of the next line, or of the end of the file."""
     while kinds[index] not in {scanner.NEWLINE, scanner.END}:
         index += 1
     return index if kinds[index] == scanner.END else index + 1

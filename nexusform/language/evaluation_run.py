@@ -226,7 +226,7 @@ class ExpressionRun:
         return self.apply_steps(value, traversal.steps[consumed:], traversal)
 
     def apply_steps(self, value: Value, steps: tuple[Step, ...], enclosing: Expression) -> Value:
-        """Return the part of a value at literal steps; without it report an error, and return an unknown value."""
+        """Return the part of a value at literal steps. If it has none, report an error and return an unknown value."""
         for step in steps:
             outcome = apply_traversal_step(value, step)
             if isinstance(outcome, Problem):
@@ -247,9 +247,9 @@ class EvaluationTrace:
         self.expression = expression
         self.value: Value = DYNAMIC_UNKNOWN
         self.parts: list[EvaluationTrace] = []
-        self.omitted = 0
+        self.omitted = 0  # number of further parts, beyond MAX_TRACES
         self.has_failed = False
-        self.problem = ""
+        self.problem = ""  # summary of its first error, unless the error is that of a part
 
 
 class TracingEvaluator(ExpressionRun):
@@ -283,7 +283,7 @@ class TracingEvaluator(ExpressionRun):
 
 
 def apply_traversal_step(value: Value, step: Step) -> Value | Problem:
-    """Return the part of a value at one literal step, or the problem without it; a legacy `.0` is an index."""
+    """Return the part of a value at one literal step, or a problem if it has none. A legacy `.0` is an index."""
     if isinstance(step, TraverseAttribute):
         name = step.name
         if name.isdecimal():

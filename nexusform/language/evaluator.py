@@ -56,7 +56,7 @@ def evaluate_expression(expression: syntax.Expression, scope: Scope) -> tuple[Va
 
 
 def trace_expression(expression: syntax.Expression, scope: Scope) -> tuple[EvaluationTrace, list[Diagnostic]]:
-    """Evaluate an expression and return the trace with all problems; one without parts if it exceeds a limit."""
+    """Evaluate an expression. Return its trace and all problems. Beyond a limit the trace has no parts."""
     run = TracingEvaluator(scope, _HANDLERS, expression)
     try:
         run.evaluate(expression)
@@ -159,6 +159,7 @@ class _Handlers(dict[type, Handler]):
     """Evaluating functions by type of node. Rare ones are imported for their first node."""
 
     def __missing__(self, node_type: type) -> Handler:
+        """Import the handler of a rare class of expressions at its first use."""
         module, name = _RARE_HANDLERS[node_type]
         handler: Handler = getattr(import_module(f"{__package__}.{module}"), name)
         self[node_type] = handler

@@ -305,7 +305,7 @@ class ExpressionParser:
 
 
 def _append_traversal_steps(source: syntax.Expression, steps: list[syntax.Step]) -> syntax.Expression:
-    """Join the steps to a value: a longer traversal, or one relative to any other expression."""
+    """Return an expression that applies the steps to `source`. A traversal gets longer, others are wrapped."""
     if not steps:
         return source
     span = source.span.extend_to(steps[-1].span)

@@ -39,7 +39,7 @@ _ITERABLE = frozenset({ListType, SetType, TupleType, MapType, ObjectType})
 
 
 def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value:
-    """Return the collection of a `for`, possibly unknown; an unknown value after a diagnostic."""
+    """Evaluate the collection of a `for`. After an error the value is unknown."""
     collection = run.evaluate(node.collection)
     if collection.raw is None:
         detail = "A null value cannot be used as the collection in a 'for' expression."
@@ -53,7 +53,7 @@ def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run:
 
 
 def list_key_value_pairs(collection: Value) -> _Pairs:
-    """List the keys and values of a collection; elements of a set are their own keys, those of a list have indices."""
+    """Return pairs of key and value. The keys of a list or tuple are its indices, those of a set its elements."""
     if isinstance(collection.type, (MapType, ObjectType)):
         return ((Value(STRING, k), v) for k, v in collection.raw.items())
     if isinstance(collection.type, SetType):
@@ -81,7 +81,7 @@ class _ForCondition:
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:
-        """Report a clause of another type than bool, also for an empty collection: evaluate it for an unknown element.
+        """Report a clause of another type than bool, even if the collection is empty. Use an unknown element for it.
         Other errors are ignored, because they may not occur for the elements of the collection.
         """
         if self.clause is None:
@@ -181,7 +181,7 @@ class _ObjectBuilder:
         self.marks = NO_MARKS
         self.is_known = True
         self.items: dict[str, Value] = {}
-        self.groups: dict[str, list[Value]] = {}
+        self.groups: dict[str, list[Value]] = {}  # in place of `items` if the value has `...`
 
     def add(self) -> None:
         """Add the current element by its key; an unknown, invalid or repeated key makes the whole object unknown."""
@@ -222,7 +222,7 @@ _FOR_KEY: Final = Requirement(
 
 
 def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
-    """Evaluate `%{ for }` to the texts of its body, joined; unknown if the collection or one text is."""
+    """Evaluate `%{ for }` to the joined texts of all elements. It is unknown if the collection or a text is."""
     collection = _evaluate_iterated_collection(node, run)
     if collection.raw is UNKNOWN:
         return UNKNOWN_STRING.add_marks(collection.marks)

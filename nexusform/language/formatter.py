@@ -34,7 +34,7 @@ class _Token(Struct):
 
     @property
     def depth_change(self) -> int:
-        """Change of the bracket depth."""
+        """Change of the bracket depth: 1 at an opening bracket, -1 at a closing one, else 0."""
         return (self.kind in _OPENING) - (self.kind in _CLOSING)
 
 
@@ -176,7 +176,7 @@ def _split_tokens_into_lines(tokens: list[_Token]) -> list[_Line]:
 def _split_line_into_alignment_cells(line: _Line) -> None:
     """Split a line into the cells to align with neighboring lines: `name`, `= value` and the comment at the end.
 
-    All tokens of the line are in `lead` at first. A value that continues on later lines stays there.
+    All tokens of the line are in `lead` at first. A value that continues on later lines stays in `lead`.
     """
     lead = line.lead
     if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
@@ -268,7 +268,7 @@ def _set_indentation(lines: list[_Line]) -> None:
 def _align_cells(
     lines: list[_Line], get_cell: Callable[[_Line], list[_Token]], get_tokens_before: Callable[[_Line], list[_Token]]
 ) -> None:
-    """Align one cell of neighbouring lines: one space after the widest of the parts before the cell."""
+    """Align one cell of consecutive lines. It starts one space after the widest text before it."""
     for has_cell, neighbours in groupby(lines, lambda line: bool(get_cell(line))):
         chain = list(neighbours) if has_cell else []
         widths = [sum(t.spaces + count_clusters(t.text) for t in get_tokens_before(line)) for line in chain]

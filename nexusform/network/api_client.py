@@ -283,4 +283,5 @@ def _describe_system_error(cause: BaseException) -> str:
 
 def _get_first_line(problem: BaseException) -> str:
     """Return the first line of an exception's message without a full stop; its class name if it has no message."""
-    return next(iter(str(problem).strip().splitlines()), type(problem).__name__).rstrip(".")
+    lines = str(problem).strip().splitlines() or [type(problem).__name__]
+    return lines[0].rstrip(".")

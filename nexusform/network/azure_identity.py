@@ -56,6 +56,7 @@ def create_configured_identity(settings: Mapping[str, Any]) -> Any | None:
 
 
 def _require_ids(client: str, tenant: str, setting_name: str) -> None:
+    """Raise BackendProblem if an id is empty, because the setting `setting_name` needs both."""
     missing = [name for name, value in (("client_id", client), ("tenant_id", tenant)) if not value]
     if missing:
         raise BackendProblem(f'The setting "{setting_name}" also needs {" and ".join(missing)}.')

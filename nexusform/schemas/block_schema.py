@@ -116,7 +116,7 @@ class BlockSchema(Struct, frozen=True):
 
 
 def get_order_attribute(block_type: str) -> str:
-    """Return the computed attribute with the source order of labelled blocks: list of labels."""
+    """Return the name of the computed attribute with the labels of these blocks in source order."""
     return f"{block_type}_order"
 
 

@@ -160,6 +160,7 @@ def _find_decimal_point(numerator: int, denominator: int) -> int:
 
 
 def _is_power_of_ten_reached(numerator: int, denominator: int, power: int) -> bool:
+    """Check whether numerator / denominator >= 10**power."""
     above: int = 10 ** max(power, 0)
     below: int = 10 ** max(-power, 0)
     return numerator * below >= denominator * above  # 10**power == above / below
@@ -548,4 +549,5 @@ def combine_refinements(first: Refinement, second: Refinement) -> Refinement:
 
 
 def _choose_common_bound(choose: Callable[[Any, Any], Any], first: Any, second: Any) -> Any:
+    """Return the bound valid for values of both ranges; None if a range has no bound."""
     return None if first is None or second is None else choose(first, second)

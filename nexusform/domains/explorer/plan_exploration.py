@@ -169,14 +169,14 @@ class PlanExploration:
                 raise ExplorationRequestError(f"At most {MAX_ADDED_RACKS} racks can be added at a time.")
 
     def _list_requested_adjustments(self, request: ExplorationRequest) -> list[ArgumentAdjustment]:
-        """Return the changed arguments of a request; a lost rack has no machines."""
+        """Return the arguments changed by a request. A lost rack gets a machine count of 0."""
         counts = [ArgumentAdjustment(*self._count_paths[key], count) for key, count in request.counts.items()]
         lost_racks = [ArgumentAdjustment(parse_address(key), ("machine_count",), 0) for key in request.lost]
         activated_racks = [ArgumentAdjustment(parse_address(key), ("status",), "active") for key in request.active]
         return [*counts, *lost_racks, *activated_racks]
 
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
-        """Yield the configuration of racks like existing ones."""
+        """Yield a block for each added rack. `counts_by_rack` has the number of copies of each existing rack."""
         planned_values = {str(change.address): change.after or {} for change in self.base.changes}
         for number, address in enumerate(Counter(counts_by_rack).elements(), 1):  # each as often as it counts
             model_rack = planned_values[address]
@@ -230,7 +230,7 @@ def open_exploration(
 
 
 def _get_count_path(resource_type: str, pool: str) -> ValuePath | None:
-    """Return the path of a pool's count in its block, None if the pool has no adjustable count."""
+    """Return the path of a pool's count, such as ("agent_pool", "np1", "count"). None: it cannot be adjusted."""
     if resource_type == "nexus_agent_pool":
         return ("node_count",)
     if resource_type != "nexus_kubernetes_cluster":  # a plain VM or a VNF

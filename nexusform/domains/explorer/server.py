@@ -76,7 +76,7 @@ class ExplorerServer(ThreadingHTTPServer):
         return page.encode()
 
     def render_plan(self, request: ExplorationRequest) -> dict[str, Any]:
-        """Return the plan of a request in the form for the page."""
+        """Plan a request. Return the headline, the main HTML and the data for the page."""
         exploration = self.exploration
         with self.lock:
             plan = exploration.plan_request(request)
@@ -127,6 +127,7 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
         self._send_response(HTTPStatus.OK, encode_document(document), "application/json")
 
     def _handle_request_body(self, body: _RequestBody) -> dict[str, Any]:
+        """Return the plan, the file changes or the names of the written files, by the path of the request."""
         if self.path == "/plan":  # `wish`: the requested counts and racks
             return self.server.render_plan(body.wish)
         if self.path == "/change":

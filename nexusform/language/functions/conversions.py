@@ -86,7 +86,7 @@ def _evaluate_try(*attempts: Thunk) -> Value:
 
 
 def _evaluate_can(*attempts: Thunk) -> Value:
-    """Return whether the attempt has no errors; unknown if its value has unknown parts: with them it may yet fail."""
+    """Return whether the attempt has no errors. With unknown parts it may still fail, so the result is unknown."""
     if len(attempts) != 1:
         raise FixedProblem("exactly one argument is required")
     (attempt,) = attempts

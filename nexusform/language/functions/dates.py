@@ -75,7 +75,7 @@ class LocalTime(Struct, frozen=True):
 
     @property
     def instant(self) -> int:
-        """Nanoseconds on the scale shared by all moments."""
+        """Nanoseconds in UTC, to compare moments of different time zones."""
         return self.day * _DAY + self.nanosecond - self.offset * _UNITS["m"]
 
 
@@ -109,7 +109,7 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
 
 
 def _format_time_zone_offset(moment: LocalTime, *, colon: bool, utc: str) -> str:
-    """Format the offset as `+hh:mm` or `+hhmm`, and no offset as `utc` unless `utc` is empty."""
+    """Format the offset as `+hh:mm` (with `colon`) or `+hhmm`. An offset of 0 is `utc` unless that is empty."""
     if moment.offset == 0 and utc:
         return utc
     sign, minutes = ("-", -moment.offset) if moment.offset < 0 else ("+", moment.offset)
@@ -156,7 +156,7 @@ _FORMAT_PART: Final = re.compile(
 
 
 def _format_date(pattern: str, timestamp: str) -> str:
-    """Format a timestamp: equal letters in a row are a verb, quoted text is literal, other characters are kept."""
+    """Format a timestamp. Equal letters in a row, such as `YYYY`, are a verb. Quoted text is literal."""
     moment = parse_timestamp(timestamp, position=1)
     pieces: list[str] = []
     for part in _FORMAT_PART.finditer(pattern):
@@ -206,6 +206,7 @@ def _add_duration_to_timestamp(timestamp: str, duration: str) -> str:
 
 
 def _compare_timestamps(first: str, second: str) -> int:
+    """Return -1, 0 or 1: the first is earlier, equal or later."""
     first_instant = parse_timestamp(first, lenient=True).instant
     second_instant = parse_timestamp(second, position=1, lenient=True).instant
     return (first_instant > second_instant) - (first_instant < second_instant)

@@ -104,7 +104,7 @@ def _compute_coalesce_list(*lists: Value) -> Value:
 
 
 def _find_single_element(sequence: Value) -> Value:
-    """Return the only element of a list, set or tuple, null if it is empty. Unknown length: an unknown element.
+    """Return the only element of a list, set or tuple, or null if it is empty. It is unknown if the length is.
 
     Raises FunctionProblem for several elements, and for a value that is no sequence.
     """
