@@ -109,7 +109,7 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
 
 
 def _format_time_zone_offset(moment: LocalTime, *, colon: bool, utc: str) -> str:
-    """Format the offset as `+hh:mm` (with `colon`) or `+hhmm`. An offset of 0 is `utc` unless that is empty."""
+    """Format the offset as `+hh:mm` (with `colon`) or `+hhmm`. An offset of 0 is `utc`, if `utc` is not empty."""
     if moment.offset == 0 and utc:
         return utc
     sign, minutes = ("-", -moment.offset) if moment.offset < 0 else ("+", moment.offset)

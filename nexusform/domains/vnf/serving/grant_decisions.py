@@ -98,7 +98,7 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
 
 
 def decide_grant(request: Any, planned: PlannedGrants, records: Sequence[GrantRecord]) -> GrantResponse:
-    """Decide on a request: grant it if the plan has it, else reject it. One granted before has its record."""
+    """Decide on a request: grant it if the plan has it, else reject it. A granted operation gets its answer again."""
     problem = _find_format_problem(request)
     if problem:
         return build_problem_details_response(INVALID, "Invalid grant request", problem)

@@ -335,7 +335,7 @@ def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence
 
 
 def _count_fitting(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]) -> Interval:
-    """Count the VMs of a SKU with capacity, if nothing else is added."""
+    """Count how many VMs of a SKU fit if nothing else is added. `constraints` are by name of the SKU."""
     return scheduler.count_free_slots(build_standalone_demand(sku, constraints[sku.name]))
 
 

@@ -173,7 +173,7 @@ class _OrderSearch:
     """
 
     def __init__(self, ways: Mapping[str, Sequence[KubernetesVersion]], pods: Mapping[str, ClusterPods]) -> None:
-        """Start without a tried order. `ways` has the running and next versions by cluster id."""
+        """Start without a tried order. `ways` has the versions of each cluster by id: the running and the next ones."""
         self._ways, self._pods = ways, pods
         self.tried_orders = 0
         self.passes = 0

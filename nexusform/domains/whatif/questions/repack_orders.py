@@ -280,7 +280,7 @@ class _OrderSearch:
                 yield _Relocation(source, new_machine), _Relocation(first, target), _Relocation(second, target)
 
     def _build_ring_exchange(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
-        """Build the group with each VM on the machine of the next one."""
+        """Build an exchange: each VM moves to the machine of the next one, the last to that of the first."""
         machines = [self._locations[source.handle].machine for source in (*sources[1:], sources[0])]
         return tuple(map(_Relocation, sources, machines))
 
@@ -352,7 +352,7 @@ class _OrderSearch:
         self._update_machine_counts(source, location, 1)
 
     def _update_machine_counts(self, source: MovableVm, location: Placement, count: int) -> _MachineState:
-        """Count a VM on its machine and rack, or count it out with -1."""
+        """Count a VM on its machine and rack (`count` is 1), or remove it from the counts (-1). Return the machine."""
         sku, state = self._demands[source.handle].sku, self._states[location.machine]
         for cell in location.cells:
             state.cells[cell] = state.cells[cell].subtract(sku, count)

@@ -95,7 +95,7 @@ class RepackResult(Struct, frozen=True):
 
     @property
     def has_findings(self) -> bool:
-        """Whether there is no solution."""
+        """Whether there is no solution, or no order of steps for it."""
         return self.recreations is None
 
 

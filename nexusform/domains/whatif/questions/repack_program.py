@@ -95,7 +95,7 @@ class LinearProgram(Struct):
     names: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def add_row(self, name: tuple[Any, ...], lower: float = -_INFINITE, upper: float = 0.0) -> int:
-        """Return the row with this name; create it with these bounds if new."""
+        """Return the number of the row with this name, such as ("spread", 3, "rack-1"). Add a new row."""
         number = self.names.get(name)
         if number is None:
             number = self.names[name] = len(self.lower)
@@ -104,7 +104,7 @@ class LinearProgram(Struct):
         return number
 
     def add_column(self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object) -> None:
-        """Add a column; entries of one row are summed."""
+        """Add a column. `entries` are pairs of row number and coefficient; those of one row are summed."""
         summed: dict[int, float] = {}
         for row, value in entries:
             summed[row] = summed.get(row, 0.0) + value

@@ -391,7 +391,7 @@ class _RepackSequenceBuilder:
         return others
 
     def _restore_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
-        """Put a VM back on its machine, as it cannot move in this window; return False."""
+        """Put a VM back on its machine, as it cannot move in this window. Return False, the result of `_place_vm`."""
         pool = self._context.pools[source.pool]
         name = build_pool_demand(pool, source.vm).vm
         window.handles[source.handle] = window.scheduler.add_existing(name, pool.sku, source.vm.placement)
@@ -435,7 +435,7 @@ class _RepackSequenceBuilder:
         return count + 1 <= limit
 
     def _is_returning_vm(self, source: MovableVm) -> bool:
-        """Return True if the target of a VM is its own machine."""
+        """Return True if a VM must return to its own machine. Targets only count with a steering strategy."""
         own_machine = source.vm.placement.machine
         return self._is_steered and self._choice.targets.get(source.handle) == own_machine
 
