@@ -265,7 +265,7 @@ class ForceUnlockArguments(Struct, frozen=True, kw_only=True):
 def force_unlock(arguments: ForceUnlockArguments) -> int:
     """Remove the lock with this ID, as named in the error message.
 
-    Make sure that its holder no longer runs: two runs that write one state overwrite each other.
+    Make sure that its holder no longer runs. It would stop at its next write, with a step unrecorded.
     """
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))

@@ -103,7 +103,7 @@ nexusform plan -report=json:plan.json
 jq -r '.placement_changes[] | "\\(.object) \\(.trigger)"' plan.json
 ```
 
-A trigger is the reason of a plan to place, move or remove a VM, binding or pod. Each change has one."""
+A trigger is why a plan places, moves or removes a VM, binding or pod. Each change has one."""
 
 OBSERVATIONS_WORDS = """\
 ## Observations of bindings

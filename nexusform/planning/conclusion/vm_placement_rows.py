@@ -44,7 +44,7 @@ REASONS: Mapping[str, str] = {
     "cluster_removed": "its cluster was removed",
     "requested": "-replace names its resource",
     "heal": "-replace names this VM",
-    OBSERVED_ELSEWHERE: "it runs elsewhere than recorded in state",
+    OBSERVED_ELSEWHERE: "it runs elsewhere than recorded in state, and stays there",
 }
 
 

@@ -84,7 +84,7 @@ class UnlockArguments(Struct, frozen=True, kw_only=True):
 def unlock(arguments: UnlockArguments) -> int:
     """Release the locks of a dead host, except those of started sites.
 
-    Make sure no nexusform process runs on the host: two runs overwrite each other. Locks of started
+    Make sure no nexusform process runs on the host: the second run stops the first. Locks of started
     sites remain; each is listed with its force-unlock command. Exit code 1 if a lock remains or
     cannot be read.
     """
