@@ -198,9 +198,9 @@ def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem
 def read_arm_resources(
     file: str, document: Any, findings: list[Problem], path: Path = (), *, has_next_page: bool = False
 ) -> list[ArmItem]:
-    """Read the resources of a document: a list, an object with a list, pages joined to one list, or a single resource
-    (`az ... show`). Add a finding, and return [], for any other document.
+    """Return the resources of a document: a list, an object with a list, a list of pages, or one resource.
 
+    Any other document is reported in `findings` and returns []. `path`: place of the document in its file.
     `has_next_page`: the document is a page, and the next one follows in the same list.
     """
     if isinstance(document, list):

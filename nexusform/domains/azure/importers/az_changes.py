@@ -128,7 +128,7 @@ class _ChangedSite:
             resources = items.list_resources(kind)
             ids = [normalize_id(str(item.read_value("id") or item.read_value("name"))) for item in resources]
             self.bodies[kind] = dict(zip(ids, resources, strict=True))
-        # Collect the extended locations of machines, racks and Nexus cluster tenants.
+        # Extended locations of the site. Objects of other locations are not missing in the inventory.
         self.locations: dict[str, None] = {}  # an ordered set
         for kind in ("racks", "bare_metal_machines"):
             self.locations |= dict.fromkeys(map(read_extended_location, items.list_resources(kind)))
@@ -136,10 +136,10 @@ class _ChangedSite:
             self.locations[read_extended_location(item, "clusterExtendedLocation")] = None
         self.locations.pop("", None)  # resources without one
         self.skus = set(CATALOGUES[NEWEST].vm_skus)  # names of known VM SKUs: of the catalogue and of the site
-        names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
+        sku_fields = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
-            self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in names}))
-        self.pools: list[NewAgentPool] = []
+            self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in sku_fields}))
+        self.pools: list[NewAgentPool] = []  # created by the changes
         self.recreated_ids: set[str] = set()
         self.clusters_losing_pools: set[str] = set()  # clusters with a removed pool
         self.addresses: dict[str, str] = {}  # of new objects in the other tool, by id
@@ -333,13 +333,15 @@ class _ChangedSite:
         self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
     def _update_item(self, change: ToolChange, key: str) -> ArmItem:
-        """Return an existing body with the requested values merged over it; report other counts of initial pools."""
+        """Return the existing body of an object (`key`: lower-case ARM id), merged with the requested properties. Azure
+        ignores initial pools after a cluster's creation, so they are not merged, and other counts are reported.
+        """
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
-        initial = requested.pop(INITIAL_POOLS, None)
-        if isinstance(initial, list):  # of a cluster: the existing ones are compared
+        initial_pools = requested.pop(INITIAL_POOLS, None)
+        if isinstance(initial_pools, list):  # existing pools must be known for the comparison
             self._add_initial_pools(key)
-        for entry in list_mappings(initial):
+        for entry in list_mappings(initial_pools):
             pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
             count, current = None, "there is no such pool"
             if pool is not None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from operator import add, attrgetter, gt
+from operator import attrgetter, gt
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -151,7 +151,7 @@ def _read_exported_resources(documents: Documents, findings: list[Problem]) -> t
 def _build_inventory(
     items: AzResources, machine_sku_by_id: Mapping[str, str] | None, exported_at: datetime | None
 ) -> AzInventory:
-    """Build the inventory of one site from its resources."""
+    """Build the inventory of one site from its resources. `machine_sku_by_id`: machine SKUs set by the user."""
     catalogue = CATALOGUES[NEWEST]
     unreadable = items.unreadable_kinds | items.incomplete_kinds
     if ANY in items.unreadable_kinds:  # a file of mixed kinds may hold racks and machines
@@ -170,9 +170,9 @@ def _build_inventory(
     clusters, nodes, skus = read_clusters(
         items.list_resources("kubernetes_clusters"), pools, items.clusters_with_pool_files, catalogue.vm_skus
     )
-    # A machine with an error is not read: then VMs on unlisted machines are not reported.
-    has_machine_list = len(machines) >= len(items.list_resources("bare_metal_machines"))
-    has_machine_list = has_machine_list and unreadable.isdisjoint(_BASE_KINDS)
+    # VMs on unlisted machines are only reported if all machines were read, without errors.
+    has_all_listed = len(machines) >= len(items.list_resources("bare_metal_machines"))
+    has_machine_list = has_all_listed and unreadable.isdisjoint(_BASE_KINDS)
     placed = resolve_vm_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
         machines,
@@ -336,14 +336,12 @@ def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | Non
 def _add_vm_to_machine_load(
     loads: dict[str, _Load], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
 ) -> None:
-    """Add the VM to the load of its machine; warn once if the load exceeds the hardware."""
-    total_cpus = hardware.cells * hardware.cpus_per_cell
-    total_memory = hardware.cells * hardware.memory_gib_per_cell
-    totals = (total_cpus, total_memory, hardware.disk_gib)
+    """Add a VM of size `shape` to the load of the machine `name`; warn once if the load exceeds the hardware."""
+    totals = (hardware.cells * hardware.cpus_per_cell, hardware.cells * hardware.memory_gib_per_cell, hardware.disk_gib)
     before = loads.get(name, (0, 0, 0))
-    cpus, memory, disk = map(add, before, (shape.cpu_cores, shape.memory_gib, shape.disk_gib))
+    cpus, memory, disk = before[0] + shape.cpu_cores, before[1] + shape.memory_gib, before[2] + shape.disk_gib
     loads[name] = (cpus, memory, disk)
-    was_overloaded = any(map(gt, before, totals))  # then it has a warning
+    was_overloaded = any(map(gt, before, totals))  # the warning was added with an earlier VM
     if any(map(gt, loads[name], totals)) and not was_overloaded:
         listed_vm.item.report(
             "name",

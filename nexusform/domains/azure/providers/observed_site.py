@@ -285,7 +285,7 @@ class ObservedSites(FixedIdentity):
             if item.type != MACHINE:
                 continue
             machine = str(item.attributes["name"])
-            # Occupied blocks are also of nodes beyond the count, and of sizes beyond the SKU; rows above precede.
+            # `occupied` also has nodes beyond their pool's count, and sizes beyond a VM SKU. VMs above keep their row.
             for block in item.attributes["occupied"]:
                 figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
                 rows = rows_by_machine.setdefault((item.id.partition("/")[0], machine), {})
@@ -338,7 +338,7 @@ class ObservedSites(FixedIdentity):
             return self._sites
 
     def _verify_change_is_visible(self, request: ChangeRequest, participle: str) -> ChangeResult:
-        """Return the observed object. Raises ManualStepPending while it differs from the plan."""
+        """Return the observed object. Raises ManualStepPending (not "made" yet) while it differs from the plan."""
         planned = request.planned_attributes
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
@@ -445,7 +445,10 @@ def build_observed_object(
     differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))
     observed_paths: list[Path] = []
     for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
-        observed_paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
+        if name == "nodes":
+            observed_paths += [("nodes", node) for node in attributes["nodes"]]
+        else:
+            observed_paths.append((name,))
     return ObservedObjectComparison(ChangeResult(attributes, tuple(observed_paths)), differing)
 
 

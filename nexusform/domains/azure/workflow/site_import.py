@@ -185,9 +185,8 @@ def _warn_about_renamed_sites(
         machine_id = str(current.attributes.get("id"))
         site, _, rack_and_name = machine_id.partition("/")
         if address.type == _MACHINE and machine_id not in listed_ids:
-            unlisted.setdefault(rack_and_name, []).append(
-                _UnlistedMachine(site, str(address), current.provider == provider)
-            )
+            machine = _UnlistedMachine(site, str(address), is_certain=current.provider == provider)
+            unlisted.setdefault(rack_and_name, []).append(machine)
     duplicates: dict[tuple[str, str, bool], list[str]] = {}  # addresses by site, site in state, and is_certain
     for site, _, rack_and_name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
         for machine in unlisted.get(rack_and_name, ()):

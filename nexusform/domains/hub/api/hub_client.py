@@ -529,9 +529,9 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
         if not path.is_file():
             raise HubProblem(f'There is no kubeconfig "{location.kubeconfig}".')
         return [path]
-    entries = filter(None, read_variable(_KUBECTL_VARIABLE).split(os.pathsep))
-    listed_paths = [Path(entry).expanduser() for entry in entries]
-    existing = list(filter(Path.is_file, listed_paths or [Path(_DEFAULT_KUBECONFIG).expanduser()]))
+    listed_paths = [Path(entry).expanduser() for entry in read_variable(_KUBECTL_VARIABLE).split(os.pathsep) if entry]
+    candidates = listed_paths or [Path(_DEFAULT_KUBECONFIG).expanduser()]
+    existing = [path for path in candidates if path.is_file()]
     if existing:
         return existing
     if listed_paths:

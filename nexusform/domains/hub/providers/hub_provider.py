@@ -101,7 +101,7 @@ class FleetHubProvider:
             return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
 
     def compare_identity(self, recorded: Values, observed: Values) -> IdentityComparison:
-        """Compare the uids of kube-system, else of another namespace in both; without one, name the obstacle."""
+        """Compare two hubs by the uid of kube-system, else of a namespace in both. Without any, name the obstacle."""
         recorded_uids, observed_uids = get_mapping(recorded, "uids"), observed["uids"]
         common = recorded_uids.keys() & observed_uids.keys()
         # Prefer kube-system, then the other namespaces in their recorded order.

@@ -199,9 +199,9 @@ def _select_managed_objects(
     hub_objects: Sequence[HubObject],
     findings: HubReadFindings,
 ) -> list[tuple[HubObject, dict[str, Any]]]:
-    """Return the existing objects of a resource, with their bodies. Objects re-created by others are left out unless
-    `takes_ownership`; with `is_read_only` others create all, so none is. Add findings about re-created objects and
-    foreign fields.
+    """Return the existing objects of a resource, with their bodies. Objects re-created by others are omitted, unless
+    the operator takes ownership. In read-only mode others create all objects, so none is omitted. Re-created objects
+    and foreign fields are added to `findings`.
     """
     type_name, address = request.key.type, request.address
     managed: list[tuple[HubObject, dict[str, Any]]] = []
@@ -223,8 +223,9 @@ def _select_managed_objects(
 
 
 def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
-    """Return the result for a missing resource: absent, or as in state if kept there or incompletely deleted. A deleted
-    placement may leave bindings and Works, and a deleted override a rollout: the deletion is complete after them.
+    """Return the result for a resource missing on the hub: no attributes, or those in state if it is kept there. Runs
+    and evictions are kept, and all resources with `keeps_missing`. A deleted placement or override is kept until its
+    bindings and Works are deleted, or its rollout has ended.
     """
     type_name, recorded = request.key.type, request.known_attributes
     is_deletion = is_deletion_in_progress(request)
@@ -233,14 +234,14 @@ def _build_missing_object_result(hub: HubClient, options: HubOptions, request: R
         return ReadResult(recorded, is_observed=True)
     if not is_deletion:
         return ReadResult(None, is_observed=True)
-    title = message = ""
+    title, message = "", ""  # about the rest of an incomplete deletion
     if type_name in PLACEMENT_TYPES:
         kind, namespace, name = get_identity(type_name, recorded)
         blockers = list_remaining_objects(hub, kind, namespace, name)
         title, message = f"{kind} {name}", format_first_items(blockers, _MAX_NAMES)
     elif type_name in OVERRIDE_TYPES:
         title = KINDS_BY_TYPE[type_name]
-        message = OverrideRollout(hub, type_name, recorded, is_deleted=True).check_progress()[1]
+        _, message = OverrideRollout(hub, type_name, recorded, is_deleted=True).check_progress()
     if not message:
         return ReadResult(None, is_observed=True)
     return ReadResult(recorded, is_observed=True, is_settled=False, note=build_unfinished_note(request, title, message))

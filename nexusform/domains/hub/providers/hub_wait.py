@@ -289,10 +289,8 @@ class HubWaiter(Struct, frozen=True):
             # After a while, a smaller number of clusters is the hub's final choice.
             is_picked = len(progress.bindings) >= former_count or elapsed > _RESCHEDULE_SECONDS
             message = progress.message or "the hub has not picked a cluster in its place yet"
-            has_ended = progress.is_done or (
-                progress.is_decided and find_blocked_rollout(placement_objects) is not None
-            )
-            return has_ended and is_picked, f"{name}: {message}"
+            is_blocked = progress.is_decided and find_blocked_rollout(placement_objects) is not None
+            return is_picked and (progress.is_done or is_blocked), f"{name}: {message}"
 
         self.wait_until(check_replacement, f"{kind} {name}")
 

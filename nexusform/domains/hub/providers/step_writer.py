@@ -261,9 +261,10 @@ class HubStepWriter(Struct, frozen=True):
         return results
 
     def _ensure_object_is_writable(self, hub_object: HubObject, body: Values | None, *, is_managed: bool) -> None:
-        """Raise ProviderProblem for a missing member, or an object not to overwrite. `is_managed`: it is in state.
-        `body` is the object on the hub, None if it is missing. Not to overwrite: an object of another tool, re-created
-        by another manager, or in deletion. The same holds for one neither in state nor written by an earlier run.
+        """Raise ProviderProblem if an object must not be written. `body`: the object on the hub, None if missing.
+
+        Members must exist. Existing objects must not be of another tool, re-created by another manager, or in deletion.
+        They must be in state (`is_managed`), or written by an earlier run.
         """
         if body is None:
             if self._type_name == MEMBER_TYPE:
@@ -365,8 +366,8 @@ class HubStepWriter(Struct, frozen=True):
         )
 
     def _verify_predictions(self, decision: PlacementProgress, final: PlacementProgress) -> VerificationResult:
-        """Verify the predictions at the hub's first decision, or at the end if that fits better, for example
-        with an eviction in the same apply.
+        """Compare the predictions with the hub's first decision, or with the bindings at the end if fewer are wrong
+        then, as after an eviction in the same apply.
         """
         planned = get_mapping(self._planned, "bindings")
         prior = get_mapping(self.request.prior, "bindings")

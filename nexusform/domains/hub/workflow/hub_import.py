@@ -218,9 +218,9 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
 
 
 def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
-    """Write the objects to state by a plan without changes; return its diagnostics. Another hub than in state is an
-    error, and so are objects still different from the configuration with their predicted attributes. After an error
-    nothing is written.
+    """Write the imported objects to state by a plan without changes; return its diagnostics. Nothing is written after
+    an error: another hub than in state, or an object different from its configuration. An object is not different if
+    it equals the configuration with its predicted attributes.
     """
     identity_problems = run.check_identities()
     if has_errors(identity_problems):

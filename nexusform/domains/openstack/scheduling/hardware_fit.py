@@ -117,8 +117,8 @@ def fit_numa_cells(
     attempts: int = 1,
 ) -> list[GuestCell] | None:
     """Return the cells of the VM with their host cells, None if they do not fit. `fit_devices` checks the PCI devices
-    of the VM near host cells (None: a VM without devices). Nova makes one of `attempts` per allocation candidate of a
-    host; each attempt begins with the cells as left by the previous one.
+    of the VM near host cells (None: a VM without devices). Nova tries once for each allocation candidate of the host,
+    `attempts` times. Each attempt begins with the ids of the VM's cells as left by the previous one.
     """
     if len(cells) < len(request.cells):
         return None  # each cell of the VM needs its own host cell
@@ -401,7 +401,7 @@ def _select_near_pools(
     if request.numa_policy == SOCKET:
         if None in sockets.values():
             return []  # unknown sockets: no device is near
-        near_sockets = set(map(sockets.get, cells))
+        near_sockets = {sockets.get(cell) for cell in cells}
         near_cells = [cell for cell, socket in sockets.items() if socket in near_sockets]
         return _select_pools_of_cells(pools, near_cells)
     near = _select_pools_of_cells(pools, (*cells, None))  # None: devices without a known cell

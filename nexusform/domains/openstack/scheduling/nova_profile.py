@@ -266,7 +266,7 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
 def _build_usage_filter(
     rules: _NovaRules, name: str, fits: Callable[[NovaHostUsage, FlavorRequest, int], bool], subject: str
 ) -> CapacityFilter:
-    """Build a filter on NUMA cells or PCI devices; hosts without details pass."""
+    """Build a filter on NUMA cells or PCI devices (`subject`), with the check `fits`. Hosts without details pass."""
 
     def build_check(sku: VmSku) -> CapacityCheck:
         request = rules.get_request(sku)

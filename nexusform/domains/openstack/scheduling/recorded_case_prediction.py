@@ -78,8 +78,8 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     zone_names = frozenset(request.get("zones") or ()) or None
     constraints = PlacementConstraints(zone_names, build_server_group_hint(group, members), _FLAVOR)
     demand = Demand(VmName("v", "v", "p", 0), _find_sku(skus, _FLAVOR), constraints)
-    _, placement = scheduler.try_place(demand) or (0, None)
-    return {"host": placement.machine if placement is not None else None}
+    placed = scheduler.try_place(demand)  # the VM's handle and placement, or None
+    return {"host": placed[1].machine if placed is not None else None}
 
 
 def build_hosts_without_servers(
