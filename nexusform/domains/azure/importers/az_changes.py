@@ -245,10 +245,8 @@ class _ChangedSite:
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
         """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""
         if change.action is not AzAction.CREATE and not exists:
-            verb = "remove" if change.action is AzAction.DELETE else "change"
-            detail = (
-                f'the inventory has no "{change.title}" to {verb}. Capture the inventory again, or use another one.'
-            )
+            missing = f'no "{change.title}" to {"remove" if change.action is AzAction.DELETE else "change"}'
+            detail = f"the inventory has {missing}. Capture the inventory again, or use another one."
             self._report(change, "not-in-inventory", detail)
             return False
         if change.action is AzAction.CREATE and exists:
@@ -263,7 +261,7 @@ class _ChangedSite:
         finding_count = len(self.findings)
         decisive_paths = _PLACEMENT_FIELDS[change.kind]
         if exists:
-            decisive_paths += _RECREATION_FIELDS[change.kind]
+            decisive_paths += _RECREATION_FIELDS[change.kind]  # a re-created object is placed again
         for path, reason in change.unknown.items():
             property_path = path
             if path[:1] == ("properties",):

@@ -182,10 +182,8 @@ class _ExportReader:
         """Add one warning about duplicate resources: identical ones are kept once."""
         if self.repeated:
             count = len(self.repeated)
-            verb = select_word_form(count, "is", "are")
-            detail = (
-                f"{format_count(count, 'resource')} {verb} listed earlier in the export, identical. Each is read once."
-            )
+            subject = f"{format_count(count, 'resource')} {select_word_form(count, 'is', 'are')}"
+            detail = f"{subject} listed earlier in the export, identical. Each is read once."
             self.repeated[0].report("id", "duplicate-inventory-resources", detail, _WARNING)
 
 

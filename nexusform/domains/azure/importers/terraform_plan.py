@@ -184,7 +184,8 @@ class _PlanReader:
     def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
         """Build the change of a planned resource; report an unknown name or cluster and return None."""
         action = entry.action
-        if entry.block[1].startswith(_UPDATE_TYPE):  # its block (TYPE.NAME) changes a resource made elsewhere
+        _, block_name = entry.block  # module path, and TYPE.NAME
+        if block_name.startswith(_UPDATE_TYPE):  # the block updates a resource created elsewhere
             action = _UPDATE_ACTIONS.get(action, action)
         arm_id = _find_arm_id(entry)
         name = get_text(entry.values, "name") or arm_id.rpartition("/")[2]

@@ -423,7 +423,7 @@ class ArmClient:
             if is_overdue():
                 limit = f"{change.time_limit / 60:.0f} minutes"
                 raise StepPending(f"The change of {change.target.title} is still in progress after {limit}.")
-            self.wait(_read_retry_after(response), step, (f"Azure continues the change of {change.target.title}"))
+            self.wait(_read_retry_after(response), step, f"Azure continues the change of {change.target.title}")
 
     def _find_next_polling_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
         """Return the URL of the next read: a response 202 may contain a new one, recorded for a resumed step."""

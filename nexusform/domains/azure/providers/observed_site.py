@@ -93,9 +93,9 @@ class ObservedSites(FixedIdentity):
         self._lock = Lock()
         self._sites: Mapping[str, AzSite] | None = None  # by name
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
-        self._recorded: tuple[Mapping[str, Any], ...] = ()
+        self._recorded: tuple[Mapping[str, Any], ...] = ()  # attributes of objects in state
         self._separate_pools: set[str] = set()  # pools with a resource of their own; a site lists all in clusters
-        self._managed: set[tuple[str, str]] = set()
+        self._managed: set[tuple[str, str]] = set()  # type and id
         self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
 
     def set_state_objects(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
@@ -341,7 +341,7 @@ class ObservedSites(FixedIdentity):
         """Return the observed object. Raises ManualStepPending (not "made" yet) while it differs from the plan."""
         planned = request.planned_attributes
         key = request.key
-        if key.type in _STATE_ONLY_TYPES:
+        if key.type in _STATE_ONLY_TYPES:  # only the update strategy of a site is observed
             strategy = planned.get(_STRATEGY)
             site = self._find_site(key, _SITE) if strategy else None
             if site is not None and site.inventory.update_strategy not in (None, strategy):

@@ -512,7 +512,8 @@ def find_affected_placements(
     placements, obstacles = _list_rolling_placements(hub)
     if obstacles:
         detail = f"It is unknown which other placements select the changed objects: {'; '.join(obstacles)}."
-        yield next(iter(changed_objects)), Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
+        first_number = next(iter(changed_objects))
+        yield first_number, Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
     # The plan predicts its own placements.
     index = _index_selections(item for item in placements if _get_key(item) not in planned_placements)
     for number, objects in changed_objects.items():

@@ -145,13 +145,14 @@ def _read_object(
     if len(bodies) < len(hub_objects) or _has_differences(managed):
         attributes = build_observed_attributes(key.type, recorded, hub_objects, bodies)
     note = build_hub_record(key.type, managed, options.manager, request.private_note)
-    message = describe_pending_work(key.type, bodies[0])
+    pending_work = describe_pending_work(key.type, bodies[0])
     if key.type in PLACEMENT_TYPES:
-        attributes, message = _read_observed_placement(reader, request, bodies[0], attributes, findings)
+        attributes, pending_work = _read_observed_placement(reader, request, bodies[0], attributes, findings)
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
-        _, message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()
-    unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
-    _add_deletion_and_pending_work_findings(findings, request, managed, "" if unfinished_note else message)
+        _, pending_work = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()
+    unfinished_note = build_unfinished_note(request, hub_objects[0].title, pending_work)  # {} without an earlier apply
+    reported_work = "" if unfinished_note else pending_work  # the note describes it already
+    _add_deletion_and_pending_work_findings(findings, request, managed, reported_work)
     # An interrupted step is repeated, which verifies its predictions.
     return ReadResult(attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note)
 

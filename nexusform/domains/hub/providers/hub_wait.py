@@ -121,13 +121,12 @@ class HubWaiter(Struct, frozen=True):
         """
         planned, failing = get_mapping(predicted, "bindings"), list_predicted_failures(predicted)
         path = KINDS[kind].build_path(name, namespace)
-        decision = final = PlacementProgress(is_done=False)  # of the first decision, and of the latest check
+        decision = PlacementProgress(is_done=False)  # at the first scheduling decision
+        final = PlacementProgress(is_done=False)  # at the latest check
         lag_start: float | None = None  # time since when the cached bindings are older than the placement
 
         def check_progress(elapsed: float) -> tuple[bool, str]:
-            """Return (done, pending work), and set variables of the caller. `final` is the progress at this check, and
-            `decision` the one at the first scheduling decision. `lag_start` is the time since when the cache lags.
-            """
+            """Return (done, pending work), and update `final`, `decision` and `lag_start`."""
             nonlocal final, decision, lag_start
             placement = self._read_placement(path, sent)
             if placement is None:

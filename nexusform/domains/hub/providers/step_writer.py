@@ -335,7 +335,7 @@ class HubStepWriter(Struct, frozen=True):
         elif self._type_name == EVICTION_TYPE:
             name = str(planned["name"])
             reason = self._waiter.wait_for_eviction(build_hub_objects(self._type_name, planned)[0].path, name)
-            if reason:
+            if reason:  # "" after an eviction
                 self.request.report_progress(StepProgress(message=f"{name} was not executed: {reason}"))
             verified = verify_eviction(name, self.request.planned_note, reason)
             return ChangeResult(planned, note=note, verified_predictions=verified)
@@ -381,8 +381,10 @@ class HubStepWriter(Struct, frozen=True):
             compares_spread=not prior,
             open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
         )
-        results = [(verifier.verify_bindings(name, planned, item.bindings), item) for item in (decision, final)]
-        best, best_progress = min(results, key=lambda result: len(result[0].wrong_predictions))
+        at_decision = verifier.verify_bindings(name, planned, decision.bindings)
+        at_end = verifier.verify_bindings(name, planned, final.bindings)
+        is_end_better = len(at_end.wrong_predictions) < len(at_decision.wrong_predictions)
+        best, best_progress = (at_end, final) if is_end_better else (at_decision, decision)
         if not best.wrong_predictions:
             return best  # all are correct
         members = list_objects_if_permitted(partial(self.hub.list_objects, MEMBER.collection))
