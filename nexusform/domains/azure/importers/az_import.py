@@ -355,7 +355,7 @@ class _SiteImport:
             yield (vm.created_at, vm.name), self._build_virtual_machine(vm, hint_targets)
 
     def _build_virtual_machine(self, vm: AzVirtualMachine, hint_targets: Mapping[str, Reference]) -> ImportedSiteObject:
-        """Build a VM with its placement hints on `hint_targets`, the objects of the site by name."""
+        """Build a VM, and count it. Its placement hints refer to `hint_targets`, objects of the site by name."""
         vm_id = f"{self.name}/{vm.name}"
         self.counts["unplaced" if vm.placement is None else "adopted"] += 1
         references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}

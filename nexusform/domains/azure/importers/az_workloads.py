@@ -426,13 +426,13 @@ def read_clusters(
         # A cluster without any pool has nothing to capture, and neither has one without nodes.
         requested_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
         has_nodes = reading.item.read_value("nodes") is not None
-        with_pools = replace(
+        completed_cluster = replace(
             cluster,
             pools=all_pools,
             has_pool_list=cluster.has_pool_list or not all_pools,
             has_node_list=has_nodes or requested_count == 0,
         )
-        clusters.append(with_pools)
+        clusters.append(completed_cluster)
     report_derived_pools(readings, derived_pools)
     report_unlisted_pools([(reading, captured) for reading, captured in cluster_readings if captured is not None])
     return clusters, nodes, skus

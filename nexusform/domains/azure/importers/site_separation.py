@@ -23,7 +23,7 @@ _MAX_NAMES: Final = 4
 
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
-    """Split resources by site name. Names of sites in `before`, the resources before a change, are kept.
+    """Split resources by site name. Sites keep their names in `before`, the resources before a change.
 
     A resource is on the site of its location, Nexus cluster or parent, a rack also on the site of its machines. Without
     any of these, it is on the only site.

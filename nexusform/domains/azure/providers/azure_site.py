@@ -477,7 +477,7 @@ class AzureSiteProvider(ObservedSites):
         if body is None:
             return None
         properties = get_mapping(body, "properties")
-        vms = (properties, *list_mappings(properties, "nodes"))
+        vms = (properties, *list_mappings(properties, "nodes"))  # the VM itself, or the nodes of a cluster
         ids = {normalize_id(get_text(vm, "bareMetalMachineId")) for vm in vms} - {""}
         machine_bodies = self._load_index().machines
         if not ids <= machine_bodies.keys():  # a machine added since the whole site was read

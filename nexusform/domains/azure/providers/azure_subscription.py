@@ -123,7 +123,7 @@ class AzureSubscription:
             client, documents = self._get_client(), {}
             for kind in _LISTED_KINDS:
                 pages = _read_pages(getattr(client, kind).list_by_subscription)  # lazy: requests nothing yet
-                if self.default_group and kind in _WORKLOAD_KINDS:  # only these are all in it
+                if self.default_group and kind in _WORKLOAD_KINDS:  # all workloads are in this group
                     pages = _read_pages(getattr(client, kind).list_by_resource_group, self.default_group)
                 documents[kind] = self._select_bodies_at_location(pages)
             # Networks, storage and versions are read as far as permitted.

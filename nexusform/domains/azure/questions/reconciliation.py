@@ -143,7 +143,7 @@ class _SiteReplayer:
             random_hit_chance = best_count / max(fit_count, best_count, 1)
             # Any VM left in the batch may be taken as a hit, so chance has as many tries.
             self.chance += 1 - (1 - random_hit_chance) ** sum(map(len, vms_by_machine.values()))
-            # Prefer a machine that is best for every split of NUMA cells, then one that is best for some.
+            # NUMA cells of VMs are unknown: prefer a machine best for every possible split, then one best for some.
             certain_machines = [machine for machine in vms_by_machine if machine in best.in_all_splits]
             possible_machines = [machine for machine in vms_by_machine if machine in best.in_some_splits]
             machine = [*certain_machines, *possible_machines, first_machine][0]
