@@ -175,7 +175,7 @@ class _WhatIfChangeReader:
             self._report(path, SHAPE, detail)
 
     def _add_change(self, change: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
-        """Add `change`, completed by action and body of its `document` (at `path`); report an unusable one instead."""
+        """Add `change` with the action and body of its `document` (at `path`). Report an unusable one instead."""
         title = change.title
         action = _ACTIONS.get(change_type)
         if change_type == _UNSUPPORTED:
@@ -199,7 +199,7 @@ class _WhatIfChangeReader:
             return
         values = after if isinstance(after, Mapping) else get_mapping(parent, "before")
         body = select_members(values, _BODY_FIELDS)
-        unknown = {
+        unknown = {  # unevaluated expressions, by location in the body
             location: f"{scalar} is known only after deployment"
             for location, scalar in list_scalars(body)
             if _EXPRESSION.fullmatch(get_text(scalar))

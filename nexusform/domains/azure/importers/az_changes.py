@@ -245,8 +245,8 @@ class _ChangedSite:
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
         """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""
         if change.action is not AzAction.CREATE and not exists:
-            missing = f'no "{change.title}" to {"remove" if change.action is AzAction.DELETE else "change"}'
-            detail = f"the inventory has {missing}. Capture the inventory again, or use another one."
+            missing_object = f'"{change.title}" to {"remove" if change.action is AzAction.DELETE else "change"}'
+            detail = f"the inventory has no {missing_object}. Capture the inventory again, or use another one."
             self._report(change, "not-in-inventory", detail)
             return False
         if change.action is AzAction.CREATE and exists:

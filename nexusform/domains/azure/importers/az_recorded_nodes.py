@@ -100,8 +100,8 @@ def _assign_predicted_numbers(
     count: int,
     get_name: Callable[[PredictedNodeLocation | AzVmLocation], str],
 ) -> list[AzNode]:
-    """Give nodes at a predicted location the number of the prediction (below `count`), in `assigned`. Return the other
-    nodes. Locations are compared by `get_name`, their machine or rack.
+    """Add nodes at a predicted location to `assigned`, under the number of the prediction if it is below `count`.
+    Return the other nodes. `get_name` returns the machine or rack of a location: equal names are the same location.
     """
     numbers_by_name: dict[str, list[int]] = {}  # free numbers by the name of a machine or rack
     for number, location in sorted(predicted_locations.items()):

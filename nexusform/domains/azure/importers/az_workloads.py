@@ -188,7 +188,7 @@ class DerivedAgentPool(Struct, frozen=True):
 
 
 def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[DerivedAgentPool]]:
-    """Return all pools of a cluster. The second list repeats those known only from nodes, without a pool body.
+    """Return all pools of a cluster. The second list repeats those known only from their nodes.
 
     Without a captured list, a pool counts its observed nodes, since its initial count may be outdated. A cluster needs
     a pool of mode System. If none is known, one of the derived pools gets this mode.

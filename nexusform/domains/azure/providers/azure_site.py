@@ -134,7 +134,7 @@ class AzureSiteProvider(ObservedSites):
             verify_absence=partial(verify_absence, subscription),
             identity=subscription.identity,
         )
-        # The setting allows both cordoning and actions such as a restart.
+        # The setting allows both cordoning and actions such as Restart.
         self._acts_on_machines = self._runs_actions = acts_on_machines
         self._kubeconfig_trust = kubeconfig_trust
         self._subscription = subscription
@@ -283,8 +283,8 @@ class AzureSiteProvider(ObservedSites):
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
     ) -> ChangeResult:
-        """Send the cordon requests of a rack or machine, if the provider may do so, and return its new values. Other
-        changes are read by `observe_change`. Raises ProviderProblem.
+        """Cordon and uncordon machines for a change of a rack or machine, and return its new values. If this is the
+        task of an operator, `observe_change` reads the result. Raises ProviderProblem.
         """
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
             return observe_change(request)  # an operator changes it
@@ -371,9 +371,9 @@ class AzureSiteProvider(ObservedSites):
                 "not move it. Set its current resource group, or remove the argument."
             )
         if not group and not missing_ok:
+            block = 'azure { resource_group = "..." }'
             raise ProviderProblem(
-                f"{owner} has no resource group. Set it in its block `azure "
-                f'{{ resource_group = "..." }}`, or in the provider block.'
+                f"{owner} has no resource group. Set it in its block `{block}`, or in the provider block."
             )
         return group
 
@@ -426,10 +426,8 @@ class AzureSiteProvider(ObservedSites):
             elif observation is not None and (_has_machine_for_each_vm(observation, request) or is_overdue()):
                 return self._record_missing_nodes(observation.answer, request, arm, group)
             if is_overdue():
-                raise StepPending(
-                    f"Azure finished the change of {request.key.id}, but does not show it. `nexusform "
-                    "apply -resume` checks again."
-                )
+                text = f"Azure finished the change of {request.key.id}, but does not show it."
+                raise StepPending(f"{text} `nexusform apply -resume` checks again.")
             arm.wait(None, request, f"{request.key.id} is done, but its VM placement is not visible yet")
 
     def _record_missing_nodes(

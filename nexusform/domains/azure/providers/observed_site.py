@@ -188,7 +188,7 @@ class ObservedSites(FixedIdentity):
         machine_names: Mapping[str, set[str]],
         unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]],
     ) -> ReadResult:
-        """Read an object from the site. One missing in a complete list does not exist; otherwise it is as in state."""
+        """Read an object from the site. A missing one does not exist, or is as in state if its list is incomplete."""
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
             return self._read_state_only_object(request)

@@ -309,7 +309,7 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
     since (of the clusters `removed`), or uncertain free capacity.
     """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
-    timed: list[_TimedVm] = []  # sort key and VM
+    timed: list[_TimedVm] = []  # VMs with a sort key: time, cluster, index of the pool, and own time of a node
     for cluster in inventory.clusters:
         timed += _list_nodes_with_creation_sort_key(cluster, skus)
     for vm in inventory.virtual_machines:

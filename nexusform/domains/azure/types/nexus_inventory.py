@@ -278,9 +278,8 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     # Few configurations read an inventory, so its readers are loaded on demand.
     from nexusform.domains.azure.importers.az_inventory import read_inventory
 
-    inventory, findings = read_inventory(
-        export.documents, attributes.get("machine_sku_by_id"), site=attributes.get("site")
-    )
+    machine_skus = attributes.get("machine_sku_by_id")
+    inventory, findings = read_inventory(export.documents, machine_skus, site=attributes.get("site"))
     argument = ("directory",) if attributes.get("directory") is not None else ()  # it names the files
     problems = []
     for finding in findings:

@@ -416,10 +416,8 @@ def _build_conflict_problem(
     """Build the problem of fields with other owners; `body` is the object on the hub, {} to hide its values."""
     advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
     if request.prior is None:  # ignore_changes does not apply to objects missing in state
-        advice = (
-            "Leave the field out here, import the object (import "
-            f'{{ to = {request.address}, id = "{request.key.id}" }}), or take the field over'
-        )
+        import_block = f'import {{ to = {request.address}, id = "{request.key.id}" }}'
+        advice = f"Leave the field out here, import the object ({import_block}), or take the field over"
     detail = (
         f"{hub_object.title}: {describe_owners(api_error)}{_describe_values(api_error, hub_object, body)}. An apply "
         f"would be refused. {advice}: once by nexusform apply -take-ownership, for good by force_conflicts = true. "

@@ -415,10 +415,8 @@ class HubStepWriter(Struct, frozen=True):
         granted, identity = frozenset(list_texts(planned, "approvals")), get_identity(self._type_name, planned)
         progress = self._waiter.wait_for_run(*identity, granted, self.coordination.granted_requests)
         if progress.failure:
-            detail = (
-                f"The run {planned['name']} ended without success: {progress.failure}. It goes no further; "
-                "make another run."
-            )
+            result = f"The run {planned['name']} ended without success: {progress.failure}."
+            detail = f"{result} It goes no further; make another run."
             raise ProviderProblem(detail, object_exists=True, attributes=planned)
         return self._verify_run() if planned.get("state") == "Run" else VerificationResult()
 

@@ -120,7 +120,13 @@ def _read_hub_objects_to_import(
     connection = HubConnection(resolve_hub_location(settings={}, trust=location.kubeconfig_trust))
     exit_stack.callback(connection.close)
     hub = connection.connect()
-    options = HubOptions("nexusform", "off", is_read_only=True, timeout=1.0, takes_ownership=location.take_ownership)
+    options = HubOptions(
+        manager="nexusform",
+        validate_changes="off",
+        is_read_only=True,
+        timeout=1.0,
+        takes_ownership=location.take_ownership,
+    )
     provider = FleetHubProvider(NAME, connection, options)
     check = check_identities({PROVIDER: provider}, state, state.providers, location.allow_other_hub)
     if has_errors(check.diagnostics):

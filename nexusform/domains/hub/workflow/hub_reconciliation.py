@@ -98,7 +98,7 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
             for address, current, observed in _read_placements(run, key, provider):
                 recorded = get_mapping(current.attributes, "bindings")
                 name = str(current.attributes.get("id"))
-                bindings: Mapping[str, Any] | None = None
+                bindings: Mapping[str, Any] | None = None  # not on the hub
                 if observed is not None:
                     bindings = get_mapping(observed, "bindings")
                     observed_states[address] = replace(current, attributes=observed)

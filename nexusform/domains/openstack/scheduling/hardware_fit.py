@@ -362,7 +362,7 @@ def allocate_pci_devices(
     sockets: Mapping[int, int | None] = {},
 ) -> list[DevicePool] | None:
     """Return the pools without the devices of the requests, None if there are too few. `cells` are the host cells of
-    the VM; `sockets` has the socket of each host cell. As in Nova, special devices serve only requests for them.
+    the VM; with () the devices of any cell are allowed. `sockets` has the socket of each host cell.
     """
     remaining = list(pools)
     for request in requests:
@@ -370,6 +370,7 @@ def allocate_pci_devices(
         selected: Sequence[DevicePool] = [pool for pool in remaining if pool.has_properties(wanted)]
         if cells:
             selected = _select_near_pools(selected, request, cells, sockets)
+        # As in Nova, these special devices serve only requests for them.
         for name, value in ((_DEVICE_TYPE, "type-PF"), (_DEVICE_TYPE, "vdpa"), ("remote_managed", "true")):
             if wanted.get(name) != value:
                 selected = [pool for pool in selected if pool.properties.get(name) != value]

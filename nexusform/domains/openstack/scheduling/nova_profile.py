@@ -249,10 +249,8 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
     def describe_shortage(context: ShortageContext) -> str:
         sku = context.demand.sku
         cpus = f"{sku.dedicated_vcpus} {PCPU}" if sku.dedicated_vcpus else f"{sku.host_vcpus} {VCPU}"
-        return (
-            f"No host has {cpus}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK} free "
-            f"(Placement, {len(context.machines):,} hosts checked)."
-        )
+        amounts = f"{cpus}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK}"
+        return f"No host has {amounts} free (Placement, {len(context.machines):,} hosts checked)."
 
     return CapacityFilter(
         name="placement",
