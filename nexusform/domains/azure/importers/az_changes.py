@@ -181,7 +181,8 @@ class _ChangedSite:
         if change.action is AzAction.DELETE:
             self._remove_object(change, key)
             return
-        if not self._has_known_placement_values(change, exists=exists and change.action is not AzAction.REPLACE):
+        is_update = exists and change.action is not AzAction.REPLACE
+        if not self._has_known_placement_values(change, exists=is_update):
             return  # reported
         if change.kind == POOLS:
             self._apply_pool_change(change, key, exists=exists)
@@ -189,8 +190,7 @@ class _ChangedSite:
         if change.action is AzAction.REPLACE:  # the old object and its pools go
             self._remove_object(change, key)
             self.recreated_ids.add(key)
-            exists = False
-        self.bodies[change.kind][key] = self._update_item(change, key) if exists else self._create_item(change, key)
+        self.bodies[change.kind][key] = self._update_item(change, key) if is_update else self._create_item(change, key)
 
     def _find_id_key(self, change: ToolChange) -> str | None:
         """Return the lower-case ARM id of the changed object; a new one gets a made-up id. Return None for a pool

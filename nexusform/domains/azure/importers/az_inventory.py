@@ -285,7 +285,7 @@ def resolve_vm_placements(
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
     all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())
-    known_hardware = filter(None, all_hardware)  # None: unknown
+    known_hardware = [hardware for hardware in all_hardware if hardware is not None]
     # The hardware with the largest NUMA cells is the reference for VMs without machine.
     largest = max(known_hardware, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
     # Nodes of several clusters may share a name.
@@ -412,11 +412,11 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
         if kind == "virtual_machines":
             resource = f"nexus_virtual_machine.{objects[0].name}" if len(objects) == 1 else "ADDRESS"
             advice = f"None is re-created automatically. Use `nexusform apply -replace={resource}`."
-        verb = select_word_form(len(objects), "is", "are")
-        message = f"{subject} {verb} {state} (reported by Azure): {names}. {advice}"
-        if not state:  # an agent pool with fewer nodes than its count (find_missing_nodes)
+        if state:
+            verb = select_word_form(len(objects), "is", "are")
+            message = f"{subject} {verb} {state} (reported by Azure): {names}. {advice}"
+        else:  # an agent pool with fewer nodes than its count (find_missing_nodes)
             verb = select_word_form(len(objects), "lacks", "lack")
-            advice = "Azure did not create them. They are not changed automatically."
-            message = f"{subject} {verb} nodes: {names}. {advice}"
+            message = f"{subject} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."
         findings.append(Problem((), FAILED, message, Severity.WARNING))
     return findings

@@ -299,7 +299,7 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
             first_uses.setdefault(pool.vm_sku_name, reading.item)
     uncatalogued = sorted(name for name in first_uses if name not in catalogue)
     inferred_skus = (_infer_vm_sku(name, largest_sizes.get(name)) for name in uncatalogued)
-    skus = list(filter(None, inferred_skus))  # None: of unknown size
+    skus = [sku for sku in inferred_skus if sku is not None]  # None: of unknown size
     if skus:
         names = format_names(skus, 6)
         note = enclose(" (nodes of ", format_first_items(sorted(differing), 3), " differ: the largest is used)")

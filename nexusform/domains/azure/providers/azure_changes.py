@@ -194,7 +194,7 @@ def _build_cluster_changes(
     fixed_fields = ("initialAgentPoolConfigurations",)  # Azure reads them only when it creates the cluster
     expected = diff_request_bodies(omit_members(before, fixed_fields), omit_members(after, fixed_fields))
     plane = "controlPlaneNodeConfiguration"
-    # The part of the update that removes VMs.
+    # The part of the update with a removal of VMs.
     reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None
     yield from _build_update(target, expected, prior, planned, reduction)
     pools = get_mapping(prior, "agent_pool")

@@ -363,8 +363,8 @@ class ArmClient:
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
             # Libraries quote the messages of lower layers: take the last quoted text, else the whole line.
             line = extract_first_line(problem)
-            *_, cause = [line, *re.findall(r"'([^']+)'", line)]
-            message = f"The connection to Azure failed ({cause})"
+            quoted_texts = re.findall(r"'([^']+)'", line)
+            message = f"The connection to Azure failed ({quoted_texts[-1] if quoted_texts else line})"
             self._possibly_sent.add(target)
             raise RetryLater(message, seconds=None, may_be_sent=True) from None
         except HttpResponseError as problem:

@@ -351,7 +351,7 @@ def build_transport(endpoint: str) -> Any:
 
 
 def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadRequest]) -> None:
-    """Raise ProviderProblem if an unlisted object exists in Azure. Without a known group it counts as removed."""
+    """Raise ProviderProblem if an unlisted object exists in Azure. One without a known group counts as removed."""
     arm = subscription.make_arm_client()
 
     def describe(request: ReadRequest) -> str:

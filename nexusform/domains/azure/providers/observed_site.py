@@ -368,7 +368,7 @@ class ObservedSites(FixedIdentity):
                 form = select_word_form(len(missing_nodes), "node")
                 names = f"{form} {format_first_items(missing_nodes, _MAX_NAMES)}"
                 raise ManualStepPending(self._describe_not_done(request, participle, (names,)))
-            # A missing node that is not planned may be that of a later step.
+            # Other missing nodes may be those of a later step: leave them out.
             observed = _remove_missing_nodes(observed, planned_nodes)
         answer = replace(observation.answer, attributes=observed)
         if key.type not in {RACK, MACHINE}:

@@ -395,8 +395,8 @@ def find_site_source(location: CommandContext, source_name: str) -> Source:
 
 
 def _build_directory_source(location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]) -> Source:
-    """Build the source of an exported directory: with the provider configured for it, else with a new provider block,
-    under an alias next to others. A directory more than two levels above is written as full path.
+    """Build the source of an exported directory, with the provider configured for it. Without one it gets a new block,
+    with an alias if there are others. A directory more than two levels above is written as full path.
     """
     relative = os.path.relpath(directory, location.directory).replace(os.sep, "/")
     configured_path = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative

@@ -348,13 +348,13 @@ class HubStepWriter(Struct, frozen=True):
         planned = self._planned
         identity = get_identity(self._type_name, planned)
         response = written[0][1] if written else {}  # a placement is one object
-        content, waiter = ContentVerifier(self.hub, self.request, self.coordination), self._waiter
-        decision, final = waiter.wait_for_placement(*identity, planned, response, content.describe_outdated)
-        verification = content.verify_placement(self._verify_predictions(decision, final), final)
-        renumbered = content.report_renumbered_snapshots(final)
+        verifier = ContentVerifier(self.hub, self.request, self.coordination)
+        decision, final = self._waiter.wait_for_placement(*identity, planned, response, verifier.describe_outdated)
+        verification = verifier.verify_placement(self._verify_predictions(decision, final), final)
+        renumbered = verifier.report_renumbered_snapshots(final)
         self._report_wrong_predictions(verification)
         if note:
-            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # verified now
+            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # already verified
         is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
         result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
         return replace(

@@ -477,7 +477,7 @@ def build_nova_site(source: Mapping[str, Any]) -> NovaSite:
 
 
 def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfile:
-    """Build the profile of a site. Server groups are hints of its VMs."""
+    """Build the scheduler profile of a site: the enabled filters, and the weigher of hosts."""
     enabled = frozenset(settings.enabled_filters)
     rules = _NovaRules(
         hosts={host.name: host for host in site.hosts},
@@ -494,7 +494,7 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
         (_build_usage_filter(rules, NUMA, NovaHostUsage.can_fit_numa, "NUMA cells"), NUMA in enabled),
         (_build_usage_filter(rules, PCI, NovaHostUsage.can_fit_devices, "PCI devices"), PCI in enabled),
         (zones.FILTER, True),
-        (hints.FILTER, not enabled.isdisjoint((AFFINITY, ANTI_AFFINITY))),
+        (hints.FILTER, not enabled.isdisjoint((AFFINITY, ANTI_AFFINITY))),  # server groups are hints of VMs
     )
     return SchedulerProfile(
         filters=tuple(item for item, is_enabled in filters if is_enabled),
