@@ -301,7 +301,7 @@ def _explain_malformed(value: Any) -> str:
     for name, expected, is_valid in fields:
         if not is_valid:
             return _describe_wrong_field(name, expected, value.get(name))
-    if actions not in map(list, _ACTIONS):
+    if actions not in [list(known_actions) for known_actions in _ACTIONS]:
         excerpt = json.dumps(actions) if isinstance(actions, list) and actions else ""
         return _describe_wrong_field("change.actions", 'the actions, such as ["create"],', actions, excerpt)
     return _explain_malformed_values(change, is_deletion=actions in (["delete"], ["forget"]))

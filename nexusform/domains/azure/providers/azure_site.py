@@ -283,8 +283,8 @@ class AzureSiteProvider(ObservedSites):
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
     ) -> ChangeResult:
-        """Apply the changed cordons of a rack or machine, and return its new values. If this is the task of an operator,
-        `observe_change` reads the result. Raises ProviderProblem.
+        """Apply the changed cordons of a rack or machine, and return its new values. If this is the task of an
+        operator, `observe_change` reads the result. Raises ProviderProblem.
         """
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
             return observe_change(request)  # an operator changes it

@@ -114,6 +114,7 @@ class HubDryRun:
             self._record_new_kinds(hub_object)
 
         def validate_number(number: int) -> list[Finding]:
+            """Return the findings about the change with this number."""
             return list(self._validate_change(hub, number, requests[number], validated[number]))
 
         try:

@@ -170,6 +170,7 @@ class HubStepWriter(Struct, frozen=True):
             return  # the caller waits for its bindings and Works, too
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
+            """Return whether the object is removed, and else why it is not."""
             existing = self.cache.get(path)
             is_removed = existing is None or get_uid(existing) != get_uid(body)  # another one was created since
             return is_removed, f"{hub_object.title} still goes{describe_deletion_blockers(get_mapping(existing))}"
@@ -462,7 +463,8 @@ class HubStepWriter(Struct, frozen=True):
             return ChangeResult(planned)
 
         def check_approval(_elapsed: float) -> tuple[bool, str]:
-            # before the check: the run may request it until its end
+            """Approve the request if it exists; return whether it did, and else the pending work."""
+            # Before the check, because the run may request it until its end.
             has_ended = run_path in self.coordination.ended_runs
             if approve_request(self.hub, path, self.request):
                 return True, ""

@@ -296,11 +296,9 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
         return lambda number: rules.find_rejection(demand, rules.hosts[layout.machines[number].name]) or None
 
     def describe_shortage(context: ShortageContext) -> str:
-        reasons = (
-            rules.find_rejection(context.demand, rules.hosts[context.layout.machines[number].name])
-            for number in context.machines
-        )
-        return "Every host is rejected: " + "; ".join(dict.fromkeys(filter(None, reasons))) + "."
+        hosts = [rules.hosts[context.layout.machines[number].name] for number in context.machines]
+        reasons = dict.fromkeys(rules.find_rejection(context.demand, host) for host in hosts)  # each once, in order
+        return "Every host is rejected: " + "; ".join(reason for reason in reasons if reason) + "."
 
     return DemandFilter(
         name="flavor",
