@@ -92,7 +92,7 @@ def _build_missing_list_problem(file: str, list_name: str, command: str) -> Prob
 def _read_changes(
     file: str, document: Mapping[str, Any], list_name: str, command: str, *, is_stack: bool
 ) -> tuple[tuple[ToolChange, ...], list[Problem]]:
-    """Return the changes of a document, and its problems: resources not predicted by Azure are warnings, but errors if
+    """Return the changes of a document, and its problems. Resources not predicted by Azure are warnings, or errors if
     there are no changes. `command` creates a valid document.
     """
     error = document.get("error")

@@ -336,7 +336,7 @@ def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | Non
 def _add_vm_to_machine_load(
     loads: dict[str, _Load], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
 ) -> None:
-    """Add a VM of size `shape` to the load of the machine `name`; warn once if the load exceeds the hardware."""
+    """Add a VM of size `shape` to the load of the machine `name`. Warn once if the load exceeds the hardware."""
     totals = (hardware.cells * hardware.cpus_per_cell, hardware.cells * hardware.memory_gib_per_cell, hardware.disk_gib)
     before = loads.get(name, (0, 0, 0))
     cpus, memory, disk = before[0] + shape.cpu_cores, before[1] + shape.memory_gib, before[2] + shape.disk_gib

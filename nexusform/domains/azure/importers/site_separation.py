@@ -25,8 +25,8 @@ _MAX_NAMES: Final = 4
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
     """Split resources by site name. Sites keep their names in `before`, the resources before a change.
 
-    A resource is on the site of its location, Nexus cluster or parent, a rack also on the site of its machines. Without
-    any of these, it is on the only site.
+    A resource is on the site of its location, Nexus cluster or parent. Else a rack is on the site of its machines.
+    Without any of these, the resource is on the only site.
     """
     names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME

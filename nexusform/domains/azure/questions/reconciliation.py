@@ -129,7 +129,7 @@ class _SiteReplayer:
         )
 
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
-        """Place the VMs of a batch, and count those on a best machine of the placement rule (hits) and others (misses).
+        """Place the VMs of a batch. Those on a best machine of the placement rule are hits, others are misses.
 
         Their order is unknown, so the next VM is one on a best machine. If there is none, the first VM is a miss.
         """
@@ -305,8 +305,8 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
     """Yield the VMs in creation order, in batches of one pool and creation time. A node without a time has the
     time of its cluster.
 
-    The prediction of a batch is skipped for one of these reasons: an incomplete export, an unknown order, VMs deleted
-    since (of the clusters `removed`), or uncertain free capacity.
+    The prediction of a batch is skipped for one of several reasons. The export is incomplete, the order is unknown, VMs
+    were deleted since (of the clusters `removed`), or the free capacity is uncertain.
     """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
     timed: list[_TimedVm] = []  # VMs with a sort key: time, cluster, index of the pool, and own time of a node

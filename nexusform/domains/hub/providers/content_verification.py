@@ -327,9 +327,9 @@ def find_wrong_objects(
 
 
 def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified predictions of a staged run: its end, the updated clusters if it stops early, and the place
-    of each cluster in its stage. `note` has the predicted end, updated clusters and stages. The `chance` of a
-    prediction is that of a random guess.
+    """Return the verified predictions of a staged run. They are about its end, the updated clusters if it stops early,
+    and the place of each cluster in its stage. `note` has the predicted values. The `chance` of a prediction is the
+    probability of a random guess.
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages"):

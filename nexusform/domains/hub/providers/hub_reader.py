@@ -224,9 +224,9 @@ def _select_managed_objects(
 
 
 def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
-    """Return the result for a resource missing on the hub: no attributes, or those in state if it is kept there. Runs
-    and evictions are kept, and all resources with `keeps_missing`. A deleted placement or override is kept until its
-    bindings and Works are deleted, or its rollout has ended.
+    """Return the result for a resource missing on the hub. It has no attributes, or those in state if it is kept there.
+    Runs and evictions are kept, and all resources with `keeps_missing`. A deleted placement or override is kept until
+    its bindings and Works are deleted, or its rollout has ended.
     """
     type_name, recorded = request.key.type, request.known_attributes
     is_deletion = is_deletion_in_progress(request)

@@ -367,8 +367,8 @@ class HubStepWriter(Struct, frozen=True):
         )
 
     def _verify_predictions(self, decision: PlacementProgress, final: PlacementProgress) -> VerificationResult:
-        """Compare the predictions with the hub's first decision, or with the bindings at the end if fewer are wrong
-        then, as after an eviction in the same apply.
+        """Compare the predictions with the hub's first decision. Compare them with the bindings at the end instead if
+        fewer are wrong then, as after an eviction in the same apply.
         """
         planned = get_mapping(self._planned, "bindings")
         prior = get_mapping(self.request.prior, "bindings")
