@@ -150,7 +150,7 @@ def _read_object(
         attributes, pending_work = _read_observed_placement(reader, request, bodies[0], attributes, findings)
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
         _, pending_work = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()
-    unfinished_note = build_unfinished_note(request, hub_objects[0].title, pending_work)  # {} without an earlier apply
+    unfinished_note = build_unfinished_note(request, hub_objects[0].title, pending_work)  # {} without an unfinished one
     reported_work = "" if unfinished_note else pending_work  # the note describes it already
     _add_deletion_and_pending_work_findings(findings, request, managed, reported_work)
     # An interrupted step is repeated, which verifies its predictions.
