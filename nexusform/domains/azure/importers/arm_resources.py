@@ -210,11 +210,9 @@ def read_arm_resources(
         resources = document[key]
         truncation_key = _find_truncation_key(document, resources, is_joined=bool(path))
         if truncation_key and not has_next_page:
-            advice = (
-                "this is one page of several. Capture the list with `az` (it reads all pages), or join all "
-                "pages in one file."
-            )
-            findings.append(Problem((*path, truncation_key), INCOMPLETE, advice, Severity.WARNING, file=file))
+            advice = "Capture the list with `az` (it reads all pages), or join all pages in one file."
+            detail = f"this is one page of several. {advice}"
+            findings.append(Problem((*path, truncation_key), INCOMPLETE, detail, Severity.WARNING, file=file))
         if isinstance(resources, Mapping) and key == "resources":  # an ARM template with symbolic names
             resources = list(resources.values())
         if isinstance(resources, list):

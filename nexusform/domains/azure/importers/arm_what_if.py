@@ -62,10 +62,8 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
     if isinstance(changes, Mapping):
         return _read_changes(file, {**document, **changes}, "resourceChanges", command, is_stack=True)
     if "actionOnUnmanage" in document or "deletedResources" in document:
-        detail = (
-            "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted. "
-            f"Use the JSON of {command}."
-        )
+        reason = "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted."
+        detail = f"{reason} Use the JSON of {command}."
         return (), [Problem((), _NOT_A_WHAT_IF, detail, file=file)]
     return (), [_build_missing_list_problem(file, "changes.resourceChanges", command)]
 

@@ -305,10 +305,8 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
         try:
             names = files.find_files(str(directory).rstrip("/") or "/", "*")
         except FileProblem as problem:
-            detail = (
-                f'{problem} A path is relative to where the command runs; in a module write "${{path.module}}/...".'
-            )
-            return AzExport(problems=[Problem(("directory",), "unreadable-file", detail)])
+            advice = 'A path is relative to where the command runs; in a module write "${path.module}/...".'
+            return AzExport(problems=[Problem(("directory",), "unreadable-file", f"{problem} {advice}")])
         names += find_irregular_files(str(directory), names, files.is_file)
         return read_export_directory(str(directory), names, files.read)
     export = AzExport()

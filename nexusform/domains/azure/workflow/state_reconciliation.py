@@ -318,6 +318,5 @@ class _Reconciler:
                 instances[address] = replace(instances[address], current=updated)
         if instances == self.state.instances:
             return self.state
-        return replace(
-            self.state, instances=instances, serial=self.state.serial + 1, nexusform_version=nexusform.__version__
-        )
+        serial, version = self.state.serial + 1, nexusform.__version__
+        return replace(self.state, instances=instances, serial=serial, nexusform_version=version)

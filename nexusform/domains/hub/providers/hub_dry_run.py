@@ -520,10 +520,8 @@ def find_affected_placements(
         for hub_object in objects:
             descriptions += _describe_selections(hub_object, index)
         if descriptions:
-            detail = (
-                f"{format_first_items(descriptions, _MAX_NAMES, separator='; ')}. The hub applies the changes "
-                "to these clusters; this plan does not predict how."
-            )
+            text = format_first_items(descriptions, _MAX_NAMES, separator="; ")
+            detail = f"{text}. The hub applies the changes to these clusters; this plan does not predict how."
             yield number, Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
 
 

@@ -116,10 +116,9 @@ class FleetHubProvider:
             return IdentityComparison(obstacle=obstacle)
         if recorded_uids[name] == observed_uids[name]:
             return IdentityComparison(is_known=True)
-        difference = (
-            f"namespace {name} has the uid {recorded_uids[name]} on {recorded.get('url')} in the state, and "
-            f"{observed_uids[name]} on {observed['url']}"
-        )
+        recorded_hub = f"{recorded_uids[name]} on {recorded.get('url')}"
+        observed_hub = f"{observed_uids[name]} on {observed['url']}"
+        difference = f"namespace {name} has the uid {recorded_hub} in the state, and {observed_hub}"
         return IdentityComparison(is_known=True, difference=difference, accepted_by=(observed_uids[name],))
 
     def describe_identity(self, identity: Values) -> str:

@@ -120,12 +120,9 @@ def _read_hub_objects_to_import(
     connection = HubConnection(resolve_hub_location(settings={}, trust=location.kubeconfig_trust))
     exit_stack.callback(connection.close)
     hub = connection.connect()
+    takes_ownership = location.take_ownership
     options = HubOptions(
-        manager="nexusform",
-        validate_changes="off",
-        is_read_only=True,
-        timeout=1.0,
-        takes_ownership=location.take_ownership,
+        manager="nexusform", validate_changes="off", is_read_only=True, timeout=1.0, takes_ownership=takes_ownership
     )
     provider = FleetHubProvider(NAME, connection, options)
     check = check_identities({PROVIDER: provider}, state, state.providers, location.allow_other_hub)
@@ -144,7 +141,7 @@ def _read_hub_objects_to_import(
         if (type_name, object_id) in existing or (block is None and type_name in _BLOCK_TYPES):
             continue  # in state, or no block to import it into
         manager = find_tool_manager(body)
-        if manager and (manager == AZURE_MANAGER or not location.take_ownership):  # never from Azure
+        if manager and (manager == AZURE_MANAGER or not takes_ownership):  # never from Azure
             skipped.append(f"{object_id} ({manager})")
             continue
         found = provider.find(type_name, object_id)

@@ -170,9 +170,8 @@ def _write_state(run: Run, observed_states: Mapping[Address, ObjectState]) -> It
         instances[address] = InstanceState(observed, instances[address].deposed)
     if instances == state.instances:
         return  # nothing new
-    changed: State = replace(
-        state, instances=instances, serial=state.serial + 1, nexusform_version=nexusform.__version__
-    )
+    serial, version = state.serial + 1, nexusform.__version__
+    changed: State = replace(state, instances=instances, serial=serial, nexusform_version=version)
     try:
         run.project.backend.write_merged_state(state_codec.encode_state(changed), run.stored.list_preserved_lines())
     except BackendProblem as problem:
