@@ -198,9 +198,9 @@ def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem
 def read_arm_resources(
     file: str, document: Any, findings: list[Problem], path: Path = (), *, has_next_page: bool = False
 ) -> list[ArmItem]:
-    """Read the resources of a document: a list, an object with a list, pages joined to one list, or a single resource
-    (`az ... show`). Add a finding, and return [], for any other document.
+    """Return the resources of a document: a list, an object with a list, a list of pages, or one resource.
 
+    Any other document is reported in `findings` and returns []. `path`: place of the document in its file.
     `has_next_page`: the document is a page, and the next one follows in the same list.
     """
     if isinstance(document, list):
@@ -210,11 +210,9 @@ def read_arm_resources(
         resources = document[key]
         truncation_key = _find_truncation_key(document, resources, is_joined=bool(path))
         if truncation_key and not has_next_page:
-            advice = (
-                "this is one page of several. Capture the list with `az` (it reads all pages), or join all "
-                "pages in one file."
-            )
-            findings.append(Problem((*path, truncation_key), INCOMPLETE, advice, Severity.WARNING, file=file))
+            advice = "Capture the list with `az` (it reads all pages), or join all pages in one file."
+            detail = f"this is one page of several. {advice}"
+            findings.append(Problem((*path, truncation_key), INCOMPLETE, detail, Severity.WARNING, file=file))
         if isinstance(resources, Mapping) and key == "resources":  # an ARM template with symbolic names
             resources = list(resources.values())
         if isinstance(resources, list):

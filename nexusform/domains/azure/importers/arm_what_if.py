@@ -62,10 +62,8 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
     if isinstance(changes, Mapping):
         return _read_changes(file, {**document, **changes}, "resourceChanges", command, is_stack=True)
     if "actionOnUnmanage" in document or "deletedResources" in document:
-        detail = (
-            "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted. "
-            f"Use the JSON of {command}."
-        )
+        reason = "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted."
+        detail = f"{reason} Use the JSON of {command}."
         return (), [Problem((), _NOT_A_WHAT_IF, detail, file=file)]
     return (), [_build_missing_list_problem(file, "changes.resourceChanges", command)]
 
@@ -92,7 +90,9 @@ def _build_missing_list_problem(file: str, list_name: str, command: str) -> Prob
 def _read_changes(
     file: str, document: Mapping[str, Any], list_name: str, command: str, *, is_stack: bool
 ) -> tuple[tuple[ToolChange, ...], list[Problem]]:
-    """Read the listed and potential changes. Resources Azure could not predict are warnings, errors without changes."""
+    """Return the changes of a document, and its problems. Resources not predicted by Azure are warnings, or errors if
+    there are no changes. `command` creates a valid document.
+    """
     error = document.get("error")
     if isinstance(error, Mapping):
         message = f"{error.get('code')}: {error.get('message')}"
@@ -110,12 +110,11 @@ def _read_changes(
     changes = reader.build_changes()
     if changes:
         return changes, reader.findings
-    # Nothing can be predicted: then these warnings are errors.
     findings: list[Problem] = []
     for problem in reader.findings:
         severity = Severity.ERROR if problem.id == NOT_PREDICTED else problem.severity
         findings.append(replace(problem, severity=severity))
-    return changes, findings
+    return (), findings
 
 
 class _WhatIfChangeReader:
@@ -129,7 +128,9 @@ class _WhatIfChangeReader:
         self._unsupported_clusters: set[str] = set()  # names of clusters that Azure could not predict
 
     def collect_resource_changes(self, list_name: str, values: Sequence[Any], *, is_potential: bool = False) -> None:
-        """Add changes of resources; skip other types, and warn about uncertain changes (all with `is_potential`)."""
+        """Add the changes in a list. Skip types without effect on placement. Warn about unread types and uncertain
+        changes, without adding them. `is_potential`: all changes of the list are uncertain.
+        """
         for number, value in enumerate(values):
             path = f"{list_name}[{number}]"
             if not isinstance(value, Mapping):
@@ -138,17 +139,18 @@ class _WhatIfChangeReader:
             arm_id = get_text(value, "id" if self._is_stack else "resourceId")
             type_name, names = _parse_id(arm_id)
             change_type = get_text(value, "changeType").lower()
-            kind = KIND_OF.get(type_name)
-            if type_name in UNREAD_TYPES and _ACTIONS.get(change_type) is not AzAction.KEEP:
+            is_unchanged = _ACTIONS.get(change_type) is AzAction.KEEP
+            if type_name in UNREAD_TYPES and not is_unchanged:
                 detail = f"resources of type {type_name} are not read: effects of {names[-1]} are not predicted."
                 self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
             elif not type_name:
                 self._report_unreadable_id(arm_id, value, path)
+            kind = KIND_OF.get(type_name)
             if kind is None:
                 continue
             is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             title = "/".join(names)
-            if is_uncertain and _ACTIONS.get(change_type) is not AzAction.KEEP:
+            if is_uncertain and not is_unchanged:
                 detail = f"Azure does not know whether {title} will change (decided during deployment)."
                 self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
                 continue
@@ -171,7 +173,7 @@ class _WhatIfChangeReader:
             self._report(path, SHAPE, detail)
 
     def _add_change(self, change: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
-        """Add `change`, completed by action and body of its `document` (at `path`); report an unusable one instead."""
+        """Add `change` with the action and body of its `document` (at `path`). Report an unusable one instead."""
         title = change.title
         action = _ACTIONS.get(change_type)
         if change_type == _UNSUPPORTED:
@@ -195,7 +197,7 @@ class _WhatIfChangeReader:
             return
         values = after if isinstance(after, Mapping) else get_mapping(parent, "before")
         body = select_members(values, _BODY_FIELDS)
-        unknown = {
+        unknown = {  # unevaluated expressions, by location in the body
             location: f"{scalar} is known only after deployment"
             for location, scalar in list_scalars(body)
             if _EXPRESSION.fullmatch(get_text(scalar))
@@ -204,10 +206,12 @@ class _WhatIfChangeReader:
         self._changes.append(replace(change, action=action, body=known_body, unknown=unknown))
 
     def build_changes(self) -> tuple[ToolChange, ...]:
-        """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""
+        """Return the changes in the predicted order: existing objects first, clusters before pools, then by id. Report
+        and omit pools of clusters unsupported by Azure's prediction.
+        """
         changes: list[ToolChange] = []
         for change in self._changes:
-            cluster_name = change.names[0]  # a pool has the names of its cluster and its own
+            cluster_name = change.names[0]  # the names of a pool are (cluster, pool)
             if change.kind == POOLS and cluster_name in self._unsupported_clusters:
                 detail = f"{change.title} is not predicted, because Azure could not predict its cluster."
                 self._report("", NOT_PREDICTED, detail, severity=Severity.WARNING)

@@ -128,7 +128,7 @@ class _ChangedSite:
             resources = items.list_resources(kind)
             ids = [normalize_id(str(item.read_value("id") or item.read_value("name"))) for item in resources]
             self.bodies[kind] = dict(zip(ids, resources, strict=True))
-        # Collect the extended locations of machines, racks and Nexus cluster tenants.
+        # Extended locations of the site. Objects of other locations are not missing in the inventory.
         self.locations: dict[str, None] = {}  # an ordered set
         for kind in ("racks", "bare_metal_machines"):
             self.locations |= dict.fromkeys(map(read_extended_location, items.list_resources(kind)))
@@ -136,10 +136,10 @@ class _ChangedSite:
             self.locations[read_extended_location(item, "clusterExtendedLocation")] = None
         self.locations.pop("", None)  # resources without one
         self.skus = set(CATALOGUES[NEWEST].vm_skus)  # names of known VM SKUs: of the catalogue and of the site
-        names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
+        sku_fields = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
-            self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in names}))
-        self.pools: list[NewAgentPool] = []
+            self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in sku_fields}))
+        self.pools: list[NewAgentPool] = []  # created by the changes
         self.recreated_ids: set[str] = set()
         self.clusters_losing_pools: set[str] = set()  # clusters with a removed pool
         self.addresses: dict[str, str] = {}  # of new objects in the other tool, by id
@@ -181,7 +181,8 @@ class _ChangedSite:
         if change.action is AzAction.DELETE:
             self._remove_object(change, key)
             return
-        if not self._has_known_placement_values(change, exists=exists and change.action is not AzAction.REPLACE):
+        is_update = exists and change.action is not AzAction.REPLACE
+        if not self._has_known_placement_values(change, exists=is_update):
             return  # reported
         if change.kind == POOLS:
             self._apply_pool_change(change, key, exists=exists)
@@ -189,8 +190,7 @@ class _ChangedSite:
         if change.action is AzAction.REPLACE:  # the old object and its pools go
             self._remove_object(change, key)
             self.recreated_ids.add(key)
-            exists = False
-        self.bodies[change.kind][key] = self._update_item(change, key) if exists else self._create_item(change, key)
+        self.bodies[change.kind][key] = self._update_item(change, key) if is_update else self._create_item(change, key)
 
     def _find_id_key(self, change: ToolChange) -> str | None:
         """Return the lower-case ARM id of the changed object; a new one gets a made-up id. Return None for a pool
@@ -245,10 +245,8 @@ class _ChangedSite:
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
         """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""
         if change.action is not AzAction.CREATE and not exists:
-            verb = "remove" if change.action is AzAction.DELETE else "change"
-            detail = (
-                f'the inventory has no "{change.title}" to {verb}. Capture the inventory again, or use another one.'
-            )
+            missing_object = f'"{change.title}" to {"remove" if change.action is AzAction.DELETE else "change"}'
+            detail = f"the inventory has no {missing_object}. Capture the inventory again, or use another one."
             self._report(change, "not-in-inventory", detail)
             return False
         if change.action is AzAction.CREATE and exists:
@@ -263,7 +261,7 @@ class _ChangedSite:
         finding_count = len(self.findings)
         decisive_paths = _PLACEMENT_FIELDS[change.kind]
         if exists:
-            decisive_paths += _RECREATION_FIELDS[change.kind]
+            decisive_paths += _RECREATION_FIELDS[change.kind]  # a re-created object is placed again
         for path, reason in change.unknown.items():
             property_path = path
             if path[:1] == ("properties",):
@@ -333,13 +331,15 @@ class _ChangedSite:
         self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
     def _update_item(self, change: ToolChange, key: str) -> ArmItem:
-        """Return an existing body with the requested values merged over it; report other counts of initial pools."""
+        """Return the existing body of an object (`key`: lower-case ARM id), merged with the requested properties. Azure
+        ignores initial pools after a cluster's creation, so they are not merged, and other counts are reported.
+        """
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
-        initial = requested.pop(INITIAL_POOLS, None)
-        if isinstance(initial, list):  # of a cluster: the existing ones are compared
+        initial_pools = requested.pop(INITIAL_POOLS, None)
+        if isinstance(initial_pools, list):  # existing pools must be known for the comparison
             self._add_initial_pools(key)
-        for entry in list_mappings(initial):
+        for entry in list_mappings(initial_pools):
             pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
             count, current = None, "there is no such pool"
             if pool is not None:

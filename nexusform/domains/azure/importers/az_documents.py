@@ -108,7 +108,9 @@ class _ExportReader:
         self.incomplete_kinds: set[str] = set()  # with a truncated list
 
     def read_file(self, name: str, content: bytes, kind: str) -> None:
-        """Read the resources of a file. `kind` follows from its name; ANY: the name is unknown, so contents decide."""
+        """Read the resources of a file, and record the kinds with complete, incomplete or unreadable lists. The name of
+        the file determines `kind`. With ANY, the name is unknown, and the type of each resource decides.
+        """
         data, problems = _parse_json_or_yaml_file(name, content)
         if problems:
             self.findings += problems
@@ -131,9 +133,7 @@ class _ExportReader:
             self.unreadable_kinds.add(kind)  # nothing of it was read
         if kind != ANY:
             kinds.add(kind)  # the list of a kind may be empty
-        # A page of a list with further pages has such a finding.
-        is_incomplete = any(finding.id == INCOMPLETE for finding in new_findings)
-        if is_incomplete:
+        if any(finding.id == INCOMPLETE for finding in new_findings):  # one page of several
             self.incomplete_kinds |= kinds
             if not kinds.isdisjoint(_BASE_KINDS):  # all else depends on racks and machines: an error
                 self.findings[finding_count:] = [
@@ -144,8 +144,10 @@ class _ExportReader:
             self.listed_kinds |= kinds
 
     def _add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
-        """Sort resources by kind: the one of their type, else of the file (`kind`). Return these; report others."""
-        unread: dict[str, ArmItem] = {}  # an item by type, or kind of Kubernetes
+        """Add the resources under the kind of their type, or else of the file (`kind`). Return the kinds of the added
+        ones. Resources of unsupported types are reported.
+        """
+        unread: dict[str, ArmItem] = {}  # the first item of each unsupported ARM type or Kubernetes kind
         added_kinds: set[str] = set()
         for item in items:
             item_kind = find_resource_kind(item)
@@ -180,10 +182,8 @@ class _ExportReader:
         """Add one warning about duplicate resources: identical ones are kept once."""
         if self.repeated:
             count = len(self.repeated)
-            verb = select_word_form(count, "is", "are")
-            detail = (
-                f"{format_count(count, 'resource')} {verb} listed earlier in the export, identical. Each is read once."
-            )
+            subject = f"{format_count(count, 'resource')} {select_word_form(count, 'is', 'are')}"
+            detail = f"{subject} listed earlier in the export, identical. Each is read once."
             self.repeated[0].report("id", "duplicate-inventory-resources", detail, _WARNING)
 
 

@@ -217,7 +217,7 @@ class _SiteImport:
             yield ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note, group)
 
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
-        """Build a cluster with pools and nodes; return None for an unknown VM SKU: its nodes are occupied capacity."""
+        """Build a cluster with pools and nodes. None with an unknown VM SKU: its nodes count as occupied capacity."""
         nodes_by_pool = group_by(cluster.nodes, attrgetter("pool"))
         plane = nodes_by_pool.get(CONTROL_PLANE, [])
         plane_sku = cluster.control_plane_sku or next((node.vm_sku_name for node in plane), "")
@@ -355,7 +355,7 @@ class _SiteImport:
             yield (vm.created_at, vm.name), self._build_virtual_machine(vm, hint_targets)
 
     def _build_virtual_machine(self, vm: AzVirtualMachine, hint_targets: Mapping[str, Reference]) -> ImportedSiteObject:
-        """Build a VM with its placement hints on `hint_targets`, the objects of the site by name."""
+        """Build a VM, and count it. Its placement hints refer to `hint_targets`, objects of the site by name."""
         vm_id = f"{self.name}/{vm.name}"
         self.counts["unplaced" if vm.placement is None else "adopted"] += 1
         references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
@@ -568,23 +568,24 @@ def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:
 def build_observed_facts_note(
     attributes: Values, machines: Mapping[str, AzMachine], recorded_note: Values, time: str | None
 ) -> Values:
-    """Build the note for state of a machine or rack, with a record of each of its machines in `machines` (of the site,
-    by name). Without any, it is {} for a machine; for a rack, None removes its records. `time` of the read, or None.
+    """Build the note with observed facts for the state of a machine or rack. `machines`: observed machines of the site,
+    by name, read at `time`. A machine not observed has the note {}. For a rack without observed machines, the facts are
+    None, to remove those in `recorded_note`.
     """
-    before = get_mapping(recorded_note, OBSERVED_KEY)  # the record of a machine, or the records of a rack by machine
+    recorded = get_mapping(recorded_note, OBSERVED_KEY)  # the facts of a machine, or those of a rack by machine
     if "rack_id" in attributes:  # a machine
         machine = machines.get(str(attributes["name"]))
         if machine is None:
             return {}
         is_requested = True in (attributes.get("cordoned"), attributes.get("evacuate"))
-        return {OBSERVED_KEY: build_machine_observation(machine, before, time, is_requested=is_requested)}
+        return {OBSERVED_KEY: build_machine_observation(machine, recorded, time, is_requested=is_requested)}
     overrides = get_mapping(attributes, "machine_override")
-    records = {}
+    facts_by_machine = {}
     for name in get_mapping(attributes, "machines"):
         if name in machines:
             override = get_mapping(overrides, name)
             is_requested = True in (override.get("cordoned"), override.get("evacuate"))
-            records[name] = build_machine_observation(
-                machines[name], get_mapping(before, name), time, is_requested=is_requested
+            facts_by_machine[name] = build_machine_observation(
+                machines[name], get_mapping(recorded, name), time, is_requested=is_requested
             )
-    return {OBSERVED_KEY: records or None}
+    return {OBSERVED_KEY: facts_by_machine or None}

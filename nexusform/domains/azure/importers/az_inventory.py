@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from operator import add, attrgetter, gt
+from operator import attrgetter, gt
 from typing import Any, Final, TypeAlias
 
 from msgspec.structs import replace
@@ -151,7 +151,7 @@ def _read_exported_resources(documents: Documents, findings: list[Problem]) -> t
 def _build_inventory(
     items: AzResources, machine_sku_by_id: Mapping[str, str] | None, exported_at: datetime | None
 ) -> AzInventory:
-    """Build the inventory of one site from its resources."""
+    """Build the inventory of one site from its resources. `machine_sku_by_id`: machine SKUs set by the user."""
     catalogue = CATALOGUES[NEWEST]
     unreadable = items.unreadable_kinds | items.incomplete_kinds
     if ANY in items.unreadable_kinds:  # a file of mixed kinds may hold racks and machines
@@ -170,9 +170,9 @@ def _build_inventory(
     clusters, nodes, skus = read_clusters(
         items.list_resources("kubernetes_clusters"), pools, items.clusters_with_pool_files, catalogue.vm_skus
     )
-    # A machine with an error is not read: then VMs on unlisted machines are not reported.
-    has_machine_list = len(machines) >= len(items.list_resources("bare_metal_machines"))
-    has_machine_list = has_machine_list and unreadable.isdisjoint(_BASE_KINDS)
+    # VMs on unlisted machines are only reported if all machines were read, without errors.
+    has_all_listed = len(machines) >= len(items.list_resources("bare_metal_machines"))
+    has_machine_list = has_all_listed and unreadable.isdisjoint(_BASE_KINDS)
     placed = resolve_vm_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
         machines,
@@ -285,7 +285,7 @@ def resolve_vm_placements(
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
     all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())
-    known_hardware = filter(None, all_hardware)  # None: unknown
+    known_hardware = [hardware for hardware in all_hardware if hardware is not None]
     # The hardware with the largest NUMA cells is the reference for VMs without machine.
     largest = max(known_hardware, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
     # Nodes of several clusters may share a name.
@@ -336,14 +336,12 @@ def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | Non
 def _add_vm_to_machine_load(
     loads: dict[str, _Load], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
 ) -> None:
-    """Add the VM to the load of its machine; warn once if the load exceeds the hardware."""
-    total_cpus = hardware.cells * hardware.cpus_per_cell
-    total_memory = hardware.cells * hardware.memory_gib_per_cell
-    totals = (total_cpus, total_memory, hardware.disk_gib)
+    """Add a VM of size `shape` to the load of the machine `name`. Warn once if the load exceeds the hardware."""
+    totals = (hardware.cells * hardware.cpus_per_cell, hardware.cells * hardware.memory_gib_per_cell, hardware.disk_gib)
     before = loads.get(name, (0, 0, 0))
-    cpus, memory, disk = map(add, before, (shape.cpu_cores, shape.memory_gib, shape.disk_gib))
+    cpus, memory, disk = before[0] + shape.cpu_cores, before[1] + shape.memory_gib, before[2] + shape.disk_gib
     loads[name] = (cpus, memory, disk)
-    was_overloaded = any(map(gt, before, totals))  # then it has a warning
+    was_overloaded = any(map(gt, before, totals))  # the warning was added with an earlier VM
     if any(map(gt, loads[name], totals)) and not was_overloaded:
         listed_vm.item.report(
             "name",
@@ -414,11 +412,11 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
         if kind == "virtual_machines":
             resource = f"nexus_virtual_machine.{objects[0].name}" if len(objects) == 1 else "ADDRESS"
             advice = f"None is re-created automatically. Use `nexusform apply -replace={resource}`."
-        verb = select_word_form(len(objects), "is", "are")
-        message = f"{subject} {verb} {state} (reported by Azure): {names}. {advice}"
-        if not state:  # an agent pool with fewer nodes than its count (find_missing_nodes)
+        if state:
+            verb = select_word_form(len(objects), "is", "are")
+            message = f"{subject} {verb} {state} (reported by Azure): {names}. {advice}"
+        else:  # an agent pool with fewer nodes than its count (find_missing_nodes)
             verb = select_word_form(len(objects), "lacks", "lack")
-            advice = "Azure did not create them. They are not changed automatically."
-            message = f"{subject} {verb} nodes: {names}. {advice}"
+            message = f"{subject} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."
         findings.append(Problem((), FAILED, message, Severity.WARNING))
     return findings

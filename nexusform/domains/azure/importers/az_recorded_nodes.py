@@ -38,7 +38,9 @@ _Vm = TypeVar("_Vm", AzNode, AzVirtualMachine)
 
 
 def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
-    """Collect the nodes and pools from attributes of objects in state: clusters, and pools with their own block."""
+    """Collect the recorded nodes of each pool, by (cluster id, pool name). `objects`: attributes of clusters in state,
+    and of pools with a block of their own.
+    """
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for attributes in objects:
         cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
@@ -98,10 +100,10 @@ def _assign_predicted_numbers(
     count: int,
     get_name: Callable[[PredictedNodeLocation | AzVmLocation], str],
 ) -> list[AzNode]:
-    """Add to `assigned` the nodes at their predicted location under the number of the prediction; return the other
-    nodes. `get_name` returns machine or rack of a location. Numbers end below `count`.
+    """Add nodes at a predicted location to `assigned`, under the number of the prediction if it is below `count`.
+    Return the other nodes. `get_name` returns the machine or rack of a location: equal names are the same location.
     """
-    numbers_by_name: dict[str, list[int]] = {}
+    numbers_by_name: dict[str, list[int]] = {}  # free numbers by the name of a machine or rack
     for number, location in sorted(predicted_locations.items()):
         if number < count and number not in assigned:
             numbers_by_name.setdefault(get_name(location), []).append(number)

@@ -60,16 +60,17 @@ def read_site_resources(items: AzResources) -> SiteResources:
         for name, item in iterate_named_items(listed.get(APPLIANCES, ()))
     )
     sizes = [item.read_number("sizeMiB", 0) for item in listed.get(VOLUMES, ())]
-    entries = chain.from_iterable(item.read_objects("values") for item in listed.get(VERSIONS, ()))
-    # Values: ends of support and of availability, "" if unknown.
-    ends_by_version = {version: ends for version, *ends in chain.from_iterable(map(_parse_versions, entries))}
-    names = _build_network_names(networks)
-    clusters = tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), names))
-    attached: Counter[str] = Counter()  # VMs by lower-case id of their network
+    ends_by_version: dict[str, tuple[str, str]] = {}  # ends of support and of availability, "" if unknown
+    for entry in chain.from_iterable(item.read_objects("values") for item in listed.get(VERSIONS, ())):
+        for version, support_end, availability_end in _parse_versions(entry):
+            ends_by_version[version] = (support_end, availability_end)
+    network_names = _build_network_names(networks)  # by lower-case id
+    clusters = tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), network_names))
+    vm_counts: Counter[str] = Counter()  # attached VMs by lower-case id of their network
     for vm in items.list_resources("virtual_machines"):
         attachments = vm.read_objects("networkAttachments")
-        attached.update(normalize_id(attachment.read_text("attachedNetworkId", "")) for attachment in attachments)
-    addresses = tuple(NetworkAddresses(names[id_], size, attached[id_]) for id_, _, size in networks)
+        vm_counts.update(normalize_id(attachment.read_text("attachedNetworkId", "")) for attachment in attachments)
+    addresses = tuple(NetworkAddresses(network_names[id_], size, vm_counts[id_]) for id_, _, size in networks)
     return SiteResources(
         networks=addresses if NETWORKS in listed else None,
         storage=appliances if APPLIANCES in listed else None,

@@ -188,10 +188,10 @@ class DerivedAgentPool(Struct, frozen=True):
 
 
 def complete_pools(reading: ClusterNodes) -> tuple[tuple[AzPool, ...], list[DerivedAgentPool]]:
-    """Return all pools of a cluster, and again those of them derived from nodes: no list of pools has them.
+    """Return all pools of a cluster. The second list repeats those known only from their nodes.
 
     Without a captured list, a pool counts its observed nodes, since its initial count may be outdated. A cluster needs
-    a pool of mode System; if none is known, one of the derived pools becomes it.
+    a pool of mode System. If none is known, one of the derived pools gets this mode.
     """
     by_pool = group_by(reading.nodes, attrgetter("pool"))
     by_pool.pop(CONTROL_PLANE, None)
@@ -233,7 +233,7 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
         labels=tuple(sorted(user_labels)),
         taints=tuple(taint for taint in read_taints(first.item) if taint in common_taints),
     )
-    is_numbered = _NUMBERED_POOL.search(first.name.lower()) is not None
+    is_numbered = _NUMBERED_POOL.search(first.name.lower()) is not None  # named as a node of an initial pool
     if _MODE_LABEL in labels:
         system_pool = replace(pool, mode=_SYSTEM)
         return DerivedAgentPool(cluster, system_pool, first.item, is_numbered, _REASON_LABEL)
@@ -299,7 +299,7 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
             first_uses.setdefault(pool.vm_sku_name, reading.item)
     uncatalogued = sorted(name for name in first_uses if name not in catalogue)
     inferred_skus = (_infer_vm_sku(name, largest_sizes.get(name)) for name in uncatalogued)
-    skus = list(filter(None, inferred_skus))  # None: of unknown size
+    skus = [sku for sku in inferred_skus if sku is not None]  # None: of unknown size
     if skus:
         names = format_names(skus, 6)
         note = enclose(" (nodes of ", format_first_items(sorted(differing), 3), " differ: the largest is used)")
@@ -376,7 +376,7 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
 
 
 def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) -> AzPool:
-    """Build a pool from its body, or from an entry of its cluster's initial pools (`pool_id` "")."""
+    """Build a pool from its body, or from an entry of its cluster's initial pools (`pool_id` ""). `sku`: its VM SKU."""
     upgrade = item.read_object_or_empty("upgradeSettings")
     options = item.read_object_or_empty("agentOptions")
     page_count = options.read_number("hugepagesCount", 0)  # per node
@@ -426,13 +426,13 @@ def read_clusters(
         # A cluster without any pool has nothing to capture, and neither has one without nodes.
         requested_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
         has_nodes = reading.item.read_value("nodes") is not None
-        with_pools = replace(
+        completed_cluster = replace(
             cluster,
             pools=all_pools,
             has_pool_list=cluster.has_pool_list or not all_pools,
             has_node_list=has_nodes or requested_count == 0,
         )
-        clusters.append(with_pools)
+        clusters.append(completed_cluster)
     report_derived_pools(readings, derived_pools)
     report_unlisted_pools([(reading, captured) for reading, captured in cluster_readings if captured is not None])
     return clusters, nodes, skus
@@ -524,7 +524,7 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSiz
 
 
 def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
-    """Read the virtual machines outside Kubernetes clusters; report and skip invalid ones and second ones of a name."""
+    """Read the virtual machines outside Kubernetes clusters. Report and skip invalid VMs and duplicate names."""
     vms = []
     for name, item in iterate_unique_items(items, "VM"):
         cores, memory = item.read_required_number("cpuCores"), item.read_required_number("memorySizeGB")

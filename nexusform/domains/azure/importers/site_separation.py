@@ -23,10 +23,10 @@ _MAX_NAMES: Final = 4
 
 
 def split_by_site(items: AzResources, before: AzResources | None = None) -> dict[str, AzResources]:
-    """Split resources by site name. Names of sites in `before`, the resources before a change, are kept.
+    """Split resources by site name. Sites keep their names in `before`, the resources before a change.
 
-    A resource is on the site of its location, Nexus cluster or parent, a rack also on the site of its machines. Without
-    any of these, it is on the only site.
+    A resource is on the site of its location, Nexus cluster or parent. Else a rack is on the site of its machines.
+    Without any of these, the resource is on the only site.
     """
     names = _map_locations_to_site_names(items)
     default_name = DEFAULT_NAME
@@ -73,11 +73,10 @@ def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResou
     for kinds in (BASE_KINDS, ("clusters",)):
         if not candidates:
             candidates = [site for site, resources in sites.items() if any(map(resources.list_resources, kinds))]
-    choice = name
     if name is None and len(candidates) == 1:
-        choice = candidates[0]
-    if choice in candidates:
-        return sites[str(choice)], []
+        return sites[candidates[0]], []
+    if name in candidates:
+        return sites[str(name)], []
     if name is None and not candidates:
         return items, []  # missing racks and machines are reported later
     names = format_first_items(sorted(candidates), _MAX_NAMES)
@@ -151,10 +150,10 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
 
 
 def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]) -> tuple[AzSite, ...]:
-    """Return the sites under the names that they have in state; `objects` are the attributes of the objects in state.
+    """Return the sites with their names in state. `objects`: attributes of the objects in state.
 
-    A site counts as renamed if its name is not in state, and a recorded site is missing from `sites`. It must have most
-    machines of the latter, and the match must be unique on both sides.
+    An observed site not in state was renamed if it has most machines of a recorded site not observed. With several
+    such sites on either side, it keeps its new name.
     """
     recorded_machines = collect_machines_by_site(objects)
     new_sites = [site for site in sites if site.name not in recorded_machines]

@@ -148,10 +148,11 @@ class _PlanReader:
                 self._report(str(value.get("address")), NOT_PREDICTED, detail, is_warning=True)
 
     def build_changes(self) -> tuple[ToolChange, ...]:
-        """Build the changes, each after its dependencies, else those of existing objects before creations. Report a
-        cycle of dependencies and return (). Warn if Terraform leaves the order of creations open.
+        """Return the changes in the predicted order: after their dependencies, and existing objects before new ones.
+        Report a cycle of dependencies and return (). Warn if Terraform does not define the order of creations.
         """
-        change_list = list(filter(None, map(self._build_change, self.entries)))  # None was reported
+        built_changes = [self._build_change(entry) for entry in self.entries]
+        change_list = [change for change in built_changes if change is not None]  # None was reported
         change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)  # existing objects first
         by_address = {change.address: change for change in change_list}
         position = {address: number for number, address in enumerate(by_address)}  # the order if it is free
@@ -183,7 +184,8 @@ class _PlanReader:
     def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
         """Build the change of a planned resource; report an unknown name or cluster and return None."""
         action = entry.action
-        if entry.block[1].startswith(_UPDATE_TYPE):  # its block (TYPE.NAME) changes a resource made elsewhere
+        _, block_name = entry.block  # module path, and TYPE.NAME
+        if block_name.startswith(_UPDATE_TYPE):  # the block updates a resource created elsewhere
             action = _UPDATE_ACTIONS.get(action, action)
         arm_id = _find_arm_id(entry)
         name = get_text(entry.values, "name") or arm_id.rpartition("/")[2]
@@ -249,13 +251,13 @@ class _PlanReader:
         def compute_nearness(candidate: _ResourceChange) -> tuple[int, bool]:
             return _count_shared_modules(candidate.modules, entry.modules), candidate.index == entry.index
 
-        nearest = max(map(compute_nearness, clusters), default=None)
-        clusters = [candidate for candidate in clusters if compute_nearness(candidate) == nearest]
-        names = {str(candidate.values.get("name")) for candidate in clusters if candidate.values.get("name")}
-        if len(names) == 1:
-            return names.pop()
-        candidates = format_first_items(sorted(candidate.address for candidate in clusters), 3)
-        reason = f"it may be any of {candidates}" if clusters else "its references lead to no cluster of this plan"
+        maximum = max(map(compute_nearness, clusters), default=None)
+        nearest = [candidate for candidate in clusters if compute_nearness(candidate) == maximum]
+        known_names = {str(candidate.values.get("name")) for candidate in nearest if candidate.values.get("name")}
+        if len(known_names) == 1:
+            return known_names.pop()
+        candidates = format_first_items(sorted(candidate.address for candidate in nearest), 3)
+        reason = f"it may be any of {candidates}" if nearest else "its references lead to no cluster of this plan"
         self._report(
             entry.address,
             "unknown-pool-cluster",
@@ -299,7 +301,7 @@ def _explain_malformed(value: Any) -> str:
     for name, expected, is_valid in fields:
         if not is_valid:
             return _describe_wrong_field(name, expected, value.get(name))
-    if actions not in map(list, _ACTIONS):
+    if actions not in [list(known_actions) for known_actions in _ACTIONS]:
         excerpt = json.dumps(actions) if isinstance(actions, list) and actions else ""
         return _describe_wrong_field("change.actions", 'the actions, such as ["create"],', actions, excerpt)
     return _explain_malformed_values(change, is_deletion=actions in (["delete"], ["forget"]))

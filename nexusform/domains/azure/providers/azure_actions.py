@@ -106,8 +106,8 @@ class MachineActionClient(ArmClient):
     """Run actions without a lasting effect on the properties of their machine: their runs are compared."""
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
-        """Run an action and wait for it. `was_sent`: an earlier request possibly reached Azure. The newest run in
-        `actionStates` before a request is its marker; a later run is its own.
+        """Run an action and wait for it. `was_sent`: an earlier request possibly reached Azure. The marker of a request
+        is the start of the newest run in `actionStates` before it. Only a later run is of this request.
         """
         if change.expected is not None:  # done once these properties are visible, like any other change
             super()._apply_change(change, step, was_sent=was_sent)

@@ -82,14 +82,11 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
 def _add_previously_failed_change(
     changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
 ) -> list[ArmChange]:
-    """Return the changes of a step (`changes`), with the earlier failed change sent again. Its record is
-    `failed_change` (build_failure_record).
+    """Return the changes of a step, with an earlier failed change sent again. `failed_change` is its record in state.
 
-    - Another update of its resource is sent together with it.
-    - It is dropped if its resource is deleted or re-created.
-    - Otherwise it is the last change.
-
-    `target` and `planned` are the object of the step: for a pool in the block of a cluster, the cluster.
+    If the step updates the same resource, both are one update. If it deletes or re-creates the resource, the failed
+    change is dropped. Otherwise it is the last change. `target` and `planned`: the object of the step. For a pool in
+    the block of a cluster, they are the cluster.
     """
     arm_id = str(failed_change.get("id", ""))
     failed_target, values = target, planned
@@ -106,6 +103,7 @@ def _add_previously_failed_change(
             continue
         body = merge_bodies(retry.body, change.body)  # values of the current change win
         expected = {**get_mapping(retry.expected), **get_mapping(change.expected)}
+        # A retry is sent even if Azure already shows its values.
         combined = replace(change, body=body, expected=expected, is_retry=retry.is_retry)
         return [*changes[:number], combined, *changes[number + 1 :]]
     return [*changes, retry]
@@ -193,11 +191,11 @@ def _build_cluster_changes(
 ) -> Iterator[ArmChange]:
     """Build changes of the cluster, then of deleted, changed and created pools: resumed steps need a fixed order."""
     before, after = build_cluster_properties(prior), build_cluster_properties(planned)
-    # Azure reads initial pools only when it creates the cluster.
-    own_before, own_after = (omit_members(body, ("initialAgentPoolConfigurations",)) for body in (before, after))
-    expected = diff_request_bodies(own_before, own_after)
+    fixed_fields = ("initialAgentPoolConfigurations",)  # Azure reads them only when it creates the cluster
+    expected = diff_request_bodies(omit_members(before, fixed_fields), omit_members(after, fixed_fields))
     plane = "controlPlaneNodeConfiguration"
-    reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None  # removes VMs
+    # The part of the update with a removal of VMs.
+    reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None
     yield from _build_update(target, expected, prior, planned, reduction)
     pools = get_mapping(prior, "agent_pool")
     old_pools = dict(list_pools(prior))  # in the recorded order
@@ -240,7 +238,7 @@ def _build_pool_changes(
             f'{max_nodes}. Set max_unavailable = "100%" in its upgrade_settings, or add a pool with '
             "another name, drain this one and remove it."
         )
-    # A pool with the new fixed properties was re-created by an earlier run.
+    # Skip the deletion of a pool with the new fixed properties: an earlier run re-created it.
     yield ArmChange(ArmOperation.DELETE, target, skip_if=omit_members(after, _UPDATABLE_FIELDS))
     yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
 

@@ -40,7 +40,7 @@ class RequestRateLimit(Struct, frozen=True):
                 import fcntl
 
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            text = os.read(descriptor, _MAX_BYTES).decode(errors="replace")
+            text = os.read(descriptor, _MAX_BYTES).decode(errors="replace")  # the next free time
             now = self.read_time()
             free_from = float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0
             # A time far in the future is from another clock or damaged.

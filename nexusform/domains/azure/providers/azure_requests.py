@@ -194,13 +194,7 @@ class ArmClient:
             body["etag"] = body.get("etag") or etag
         except ResourceNotFoundError:
             return None
-        except (
-            ValueError,
-            LookupError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-        ):  # of the SDK, for another form of answer
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # the SDK cannot parse the answer
             raise ServiceResponseError(f"the answer about {target.title} is no resource of Azure") from None
         return body
 
@@ -216,6 +210,7 @@ class ArmClient:
             was_sent = number == last_sent
             try:
                 if was_sent and url and self.wait_for_operation(url, change, step):
+                    # The etag from before the change is unknown in this run.
                     self._wait_until_visible(change, step, etag_before="", succeeded=True)
                 else:
                     self._apply_change(change, step, was_sent=was_sent)
@@ -298,13 +293,13 @@ class ArmClient:
                 was_sent = was_sent or retry.may_be_sent
                 continue
             succeeded = bool(url) and self.wait_for_operation(url, change, step)
-            # An action does not necessarily change the version of its resource.
-            etag = "" if change.verb in _ACTION_VERBS else get_text(observed, "etag")
-            self._wait_until_visible(change, step, etag, succeeded=succeeded)
+            # An action may leave the etag of its resource unchanged, so it shows nothing.
+            etag_before = "" if change.verb in _ACTION_VERBS else get_text(observed, "etag")
+            self._wait_until_visible(change, step, etag_before, succeeded=succeeded)
             return
 
     def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
-        """Wait until reads from Azure show a change, or an update has left other values: the caller reports these.
+        """Wait until reads from Azure show a change. Values other than requested by an update are left to the caller.
 
         A body with `etag_before`, the etag before the change ("" if unknown), is stale and proves nothing. `succeeded`:
         the operation reported success. Raises AzureChangeFailed for a failed state. After a timeout, raises StepPending
@@ -323,14 +318,15 @@ class ArmClient:
                 is_state_of_change = etag_before != "" or not succeeded
                 if state in FAILED_STATES and is_state_of_change:
                     raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
-                final_reads += state in FINAL_STATES
+                if state in FINAL_STATES:
+                    final_reads += 1
             if change.verb is ArmOperation.UPDATE and succeeded and final_reads >= MAX_READS:
                 return  # the caller reports differing values
             if state in FINAL_STATES and is_overdue():
                 if change.verb is ArmOperation.UPDATE:
                     return  # as above
                 message = f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
-                # it may become visible later, and only a resumed step looks for it
+                # It may become visible later, and only a resumed step looks for it.
                 if change.verb is ArmOperation.CREATE:
                     raise StepPending(f"{message} `nexusform apply -resume` checks again.")
                 raise ProviderProblem(message)
@@ -367,8 +363,8 @@ class ArmClient:
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
             # Libraries quote the messages of lower layers: take the last quoted text, else the whole line.
             line = extract_first_line(problem)
-            *_, cause = [line, *re.findall(r"'([^']+)'", line)]
-            message = f"The connection to Azure failed ({cause})"
+            quoted_texts = re.findall(r"'([^']+)'", line)
+            message = f"The connection to Azure failed ({quoted_texts[-1] if quoted_texts else line})"
             self._possibly_sent.add(target)
             raise RetryLater(message, seconds=None, may_be_sent=True) from None
         except HttpResponseError as problem:
@@ -427,7 +423,7 @@ class ArmClient:
             if is_overdue():
                 limit = f"{change.time_limit / 60:.0f} minutes"
                 raise StepPending(f"The change of {change.target.title} is still in progress after {limit}.")
-            self.wait(_read_retry_after(response), step, (f"Azure continues the change of {change.target.title}"))
+            self.wait(_read_retry_after(response), step, f"Azure continues the change of {change.target.title}")
 
     def _find_next_polling_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
         """Return the URL of the next read: a response 202 may contain a new one, recorded for a resumed step."""

@@ -134,6 +134,7 @@ class AzureSiteProvider(ObservedSites):
             verify_absence=partial(verify_absence, subscription),
             identity=subscription.identity,
         )
+        # The setting allows both cordoning and actions such as Restart.
         self._acts_on_machines = self._runs_actions = acts_on_machines
         self._kubeconfig_trust = kubeconfig_trust
         self._subscription = subscription
@@ -191,7 +192,7 @@ class AzureSiteProvider(ObservedSites):
         key = request.key
         if not was_begun or key.type not in _MANAGED_TYPES or answer.attributes is None:
             return ChangeProgress()  # none in progress
-        managed = self._load_index().managed
+        managed = self._load_index().managed  # ARM ids by type and id
         own_ids = {managed.get((key.type, key.id), "")}
         if key.type == CLUSTER:
             separate_pools = self._list_separate_pools()
@@ -282,8 +283,8 @@ class AzureSiteProvider(ObservedSites):
     def _change_machine_cordons(
         self, request: ChangeRequest, observe_change: Callable[[ChangeRequest], ChangeResult]
     ) -> ChangeResult:
-        """Send the cordon requests of a rack or machine, if the provider may do so, and return its new values. Other
-        changes are read by `observe_change`. Raises ProviderProblem.
+        """Apply the changed cordons of a rack or machine, and return its new values. If this is the task of an
+        operator, `observe_change` reads the result. Raises ProviderProblem.
         """
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
             return observe_change(request)  # an operator changes it
@@ -339,7 +340,7 @@ class AzureSiteProvider(ObservedSites):
                 values["nodes"] = {}
                 if "agent_pool" in values:  # a cluster; the count of a pool is an argument
                     values["node_count"] = 0
-            else:
+            else:  # a VM
                 values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
             raise ProviderProblem(str(failure), object_exists=failure.object_exists, attributes=values) from None
         if request.key.type != VM and request.prior is not None:
@@ -370,9 +371,9 @@ class AzureSiteProvider(ObservedSites):
                 "not move it. Set its current resource group, or remove the argument."
             )
         if not group and not missing_ok:
+            block = 'azure { resource_group = "..." }'
             raise ProviderProblem(
-                f"{owner} has no resource group. Set it in its block `azure "
-                f'{{ resource_group = "..." }}`, or in the provider block.'
+                f"{owner} has no resource group. Set it in its block `{block}`, or in the provider block."
             )
         return group
 
@@ -425,17 +426,17 @@ class AzureSiteProvider(ObservedSites):
             elif observation is not None and (_has_machine_for_each_vm(observation, request) or is_overdue()):
                 return self._record_missing_nodes(observation.answer, request, arm, group)
             if is_overdue():
-                raise StepPending(
-                    f"Azure finished the change of {request.key.id}, but does not show it. `nexusform "
-                    "apply -resume` checks again."
-                )
+                text = f"Azure finished the change of {request.key.id}, but does not show it."
+                raise StepPending(f"{text} `nexusform apply -resume` checks again.")
             arm.wait(None, request, f"{request.key.id} is done, but its VM placement is not visible yet")
 
     def _record_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ChangeResult:
-        """Record missing nodes planned on a machine (after a failed change: all missing) as an unfinished change."""
-        planned = None if request.unfinished_change else request.planned
+        """Return the answer, with missing nodes recorded as an unfinished change. A node planned without a machine may
+        be missing, except after a failed change.
+        """
+        planned = None if request.unfinished_change else request.planned  # None: all nodes are required
         missing_nodes = find_missing_nodes(answer.attributes, planned)
         if not missing_nodes:
             return answer  # all are present, or not required
@@ -443,16 +444,17 @@ class AzureSiteProvider(ObservedSites):
         pool = str(nodes[missing_nodes[0]]["pool"])  # of the first one; a record is about one pool
         # The count is a property of the pool; that of the control plane, of the cluster.
         target = _build_cluster_target(request, group)
-        name = "controlPlaneNodeConfiguration"
+        count_property = "controlPlaneNodeConfiguration"
         if pool != CONTROL_PLANE:
             target = ArmTarget(POOLS, group, (*target.names, pool))
-            name = "count"
+            count_property = "count"
         reason = read_status_message(arm.get_body(target))
         present_count = len(nodes) - len(missing_nodes)
         present_text = f"{present_count} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first_items(missing_nodes, _MAX_NAMES)
         message = f"Azure shows {present_text}; missing: {names}{enclose(' (', reason, ')')}."
-        change = ArmChange(ArmOperation.UPDATE, target, body={"properties": {name: None}}, expected={name: None})
+        expected = {count_property: None}
+        change = ArmChange(ArmOperation.UPDATE, target, body={"properties": expected}, expected=expected)
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
 
@@ -473,7 +475,7 @@ class AzureSiteProvider(ObservedSites):
         if body is None:
             return None
         properties = get_mapping(body, "properties")
-        vms = (properties, *list_mappings(properties, "nodes"))
+        vms = (properties, *list_mappings(properties, "nodes"))  # the VM itself, or the nodes of a cluster
         ids = {normalize_id(get_text(vm, "bareMetalMachineId")) for vm in vms} - {""}
         machine_bodies = self._load_index().machines
         if not ids <= machine_bodies.keys():  # a machine added since the whole site was read

@@ -123,7 +123,7 @@ class AzureSubscription:
             client, documents = self._get_client(), {}
             for kind in _LISTED_KINDS:
                 pages = _read_pages(getattr(client, kind).list_by_subscription)  # lazy: requests nothing yet
-                if self.default_group and kind in _WORKLOAD_KINDS:  # only these are all in it
+                if self.default_group and kind in _WORKLOAD_KINDS:  # all workloads are in this group
                     pages = _read_pages(getattr(client, kind).list_by_resource_group, self.default_group)
                 documents[kind] = self._select_bodies_at_location(pages)
             # Networks, storage and versions are read as far as permitted.
@@ -351,7 +351,7 @@ def build_transport(endpoint: str) -> Any:
 
 
 def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadRequest]) -> None:
-    """Raise ProviderProblem if an unlisted object exists in Azure. Without a known group it counts as removed."""
+    """Raise ProviderProblem if an unlisted object exists in Azure. One without a known group counts as removed."""
     arm = subscription.make_arm_client()
 
     def describe(request: ReadRequest) -> str:

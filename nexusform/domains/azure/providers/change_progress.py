@@ -36,8 +36,8 @@ class ChangeProgress(Struct, frozen=True):
 def determine_progress(
     request: ReadRequest, observed: Mapping[str, Any], bodies: Sequence[Body], subscription_id: str
 ) -> ChangeProgress:
-    """Determine the progress of an earlier apply's changes of an object, with the update of its record in state.
-    `observed`: its attributes; `bodies`: its own in Azure and those of its pools.
+    """Determine the progress of changes begun by an earlier apply on an object, and the update of its private note.
+    `observed`: attributes of the object. `bodies`: the bodies in Azure of the object and its pools.
     """
     missing_counts = _describe_incomplete_pools(request.key.type, observed)
     busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]  # with a change in progress
@@ -46,9 +46,8 @@ def determine_progress(
         return ChangeProgress(is_settled=not busy, note=record_update)
     changes = _build_begun_changes(request, bodies, subscription_id)
     if busy:
-        return ChangeProgress(
-            is_settled=False, note={UNFINISHED_KEY: _build_record_of_busy_change(request, busy, changes)}
-        )
+        record = _build_record_of_busy_change(request, busy, changes)
+        return ChangeProgress(is_settled=False, note={UNFINISHED_KEY: record})
     failure = _find_failure_record(request, bodies, changes, missing_counts)
     if failure is None:
         return ChangeProgress()  # all done
@@ -78,8 +77,8 @@ def _build_record_of_busy_change(
 def _update_record(
     record: Mapping[str, Any], bodies: Sequence[Body], busy: Sequence[Body], missing_counts: Mapping[str, str]
 ) -> Mapping[str, Any]:
-    """Return the update of a recorded change in the private note: {} to keep the record, None under its key to remove
-    it. After a failure, its key has a new record. `busy`: the bodies with a change in progress.
+    """Return the update of the private note with the record of a change. {} keeps the record. UNFINISHED_KEY has a new
+    record after a failure, or None to remove it. `busy`: bodies with a change in progress. `missing_counts`: by pool.
     """
     arm_id = str(record.get("id"))
     body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)
@@ -89,7 +88,8 @@ def _update_record(
     if body is None:  # a deleted pool is removed; a missing new pool is visible as drift
         return {UNFINISHED_KEY: None} if was_in_progress else {}
     failure = _explain_failure(body, missing_counts)
-    if not failure or record.get("going"):  # done by any manager; or a failed deletion, visible by the object itself
+    # Remove it if it is done, or a failed deletion ("going"): the object itself shows this.
+    if not failure or record.get("going"):
         return {UNFINISHED_KEY: None}
     if not was_in_progress:
         return {}  # the recorded failure lasts

@@ -61,8 +61,9 @@ def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) 
     for name, node in _find_kept_nodes(request, final, changes).items():
         if name not in final_nodes:
             continue  # to be removed for good
-        is_recreated = name not in planned_nodes
-        if not request.is_release:
+        if request.is_release:
+            is_recreated = name not in planned_nodes
+        else:
             is_recreated = not node.get("machine") and bool(get_mapping(planned_nodes, name).get("machine"))
         if is_recreated:
             names_by_pool.setdefault(node["pool"], []).append(str(node["platform_name"]))

@@ -93,9 +93,9 @@ class ObservedSites(FixedIdentity):
         self._lock = Lock()
         self._sites: Mapping[str, AzSite] | None = None  # by name
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
-        self._recorded: tuple[Mapping[str, Any], ...] = ()
+        self._recorded: tuple[Mapping[str, Any], ...] = ()  # attributes of objects in state
         self._separate_pools: set[str] = set()  # pools with a resource of their own; a site lists all in clusters
-        self._managed: set[tuple[str, str]] = set()
+        self._managed: set[tuple[str, str]] = set()  # type and id
         self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
 
     def set_state_objects(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
@@ -188,7 +188,7 @@ class ObservedSites(FixedIdentity):
         machine_names: Mapping[str, set[str]],
         unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]],
     ) -> ReadResult:
-        """Read an object from the site. One missing in a complete list does not exist; otherwise it is as in state."""
+        """Read an object from the site. A missing one does not exist, or is as in state if its list is incomplete."""
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
             return self._read_state_only_object(request)
@@ -285,7 +285,7 @@ class ObservedSites(FixedIdentity):
             if item.type != MACHINE:
                 continue
             machine = str(item.attributes["name"])
-            # Occupied blocks are also of nodes beyond the count, and of sizes beyond the SKU; rows above precede.
+            # `occupied` also has nodes beyond their pool's count, and sizes beyond a VM SKU. VMs above keep their row.
             for block in item.attributes["occupied"]:
                 figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
                 rows = rows_by_machine.setdefault((item.id.partition("/")[0], machine), {})
@@ -338,10 +338,10 @@ class ObservedSites(FixedIdentity):
             return self._sites
 
     def _verify_change_is_visible(self, request: ChangeRequest, participle: str) -> ChangeResult:
-        """Return the observed object. Raises ManualStepPending while it differs from the plan."""
+        """Return the observed object. Raises ManualStepPending (not "made" yet) while it differs from the plan."""
         planned = request.planned_attributes
         key = request.key
-        if key.type in _STATE_ONLY_TYPES:
+        if key.type in _STATE_ONLY_TYPES:  # only the update strategy of a site is observed
             strategy = planned.get(_STRATEGY)
             site = self._find_site(key, _SITE) if strategy else None
             if site is not None and site.inventory.update_strategy not in (None, strategy):
@@ -368,7 +368,7 @@ class ObservedSites(FixedIdentity):
                 form = select_word_form(len(missing_nodes), "node")
                 names = f"{form} {format_first_items(missing_nodes, _MAX_NAMES)}"
                 raise ManualStepPending(self._describe_not_done(request, participle, (names,)))
-            # A missing node that is not planned may be that of a later step.
+            # Other missing nodes may be those of a later step: leave them out.
             observed = _remove_missing_nodes(observed, planned_nodes)
         answer = replace(observation.answer, attributes=observed)
         if key.type not in {RACK, MACHINE}:
@@ -445,7 +445,10 @@ def build_observed_object(
     differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))
     observed_paths: list[Path] = []
     for name in _OBSERVED_ATTRIBUTES.get(key.type, ()):
-        observed_paths += [("nodes", node) for node in attributes["nodes"]] if name == "nodes" else [(name,)]
+        if name == "nodes":
+            observed_paths += [("nodes", node) for node in attributes["nodes"]]
+        else:
+            observed_paths.append((name,))
     return ObservedObjectComparison(ChangeResult(attributes, tuple(observed_paths)), differing)
 
 

@@ -129,8 +129,9 @@ class _SiteReplayer:
         )
 
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
-        """Place the VMs of a batch; count hits and misses. Their order is unknown, so the next VM is one on a best
-        machine of the rule, a hit. Without such a VM, the first one is a miss.
+        """Place the VMs of a batch. Those on a best machine of the placement rule are hits, others are misses.
+
+        Their order is unknown, so the next VM is one on a best machine. If there is none, the first VM is a miss.
         """
         vms_by_machine = group_by(vms, lambda vm: vm.placement.machine)
         while vms_by_machine:
@@ -142,7 +143,7 @@ class _SiteReplayer:
             random_hit_chance = best_count / max(fit_count, best_count, 1)
             # Any VM left in the batch may be taken as a hit, so chance has as many tries.
             self.chance += 1 - (1 - random_hit_chance) ** sum(map(len, vms_by_machine.values()))
-            # Prefer a machine that is best for every split of NUMA cells, then one that is best for some.
+            # NUMA cells of VMs are unknown: prefer a machine best for every possible split, then one best for some.
             certain_machines = [machine for machine in vms_by_machine if machine in best.in_all_splits]
             possible_machines = [machine for machine in vms_by_machine if machine in best.in_some_splits]
             machine = [*certain_machines, *possible_machines, first_machine][0]
@@ -301,23 +302,23 @@ _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
 def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
-    """Yield the VMs in batches of equal creation time and pool, in creation order. A node without a time has the time
-    of its cluster.
+    """Yield the VMs in creation order, in batches of one pool and creation time. A node without a time has the
+    time of its cluster.
 
-    The prediction of a batch is skipped for one of these reasons: an incomplete export, an unknown order, VMs deleted
-    since (of the clusters `removed`), or uncertain free capacity.
+    The prediction of a batch is skipped for one of several reasons. The export is incomplete, the order is unknown, VMs
+    were deleted since (of the clusters `removed`), or the free capacity is uncertain.
     """
     skus = {**CATALOGUES[NEWEST].vm_skus, **{sku.name: sku for sku in inventory.vm_skus}}
-    # Each VM has a sort key: time, name of its cluster or its own, number of its pool, and the time of the node.
-    timed: list[_TimedVm] = []
+    timed: list[_TimedVm] = []  # VMs with a sort key: time, cluster, index of the pool, and own time of a node
     for cluster in inventory.clusters:
         timed += _list_nodes_with_creation_sort_key(cluster, skus)
     for vm in inventory.virtual_machines:
         if vm.placement is not None:
             cpus, shape = vm.shape.cpu_cores, vm.shape
             sku = VmSku(f"{cpus} vCPU", cpus, emulator_vcpus=0, memory_gib=shape.memory_gib, disk_gib=shape.disk_gib)
-            real_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
-            timed.append(((vm.created_at, vm.name, 0, ""), real_vm))
+            # A VM outside clusters counts as a cluster of its own.
+            single_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
+            timed.append(((vm.created_at, vm.name, 0, ""), single_vm))
     timed.sort(key=lambda pair: pair[0])
     uncertain_from, uncertain_to = _find_uncertain_capacity_period(inventory)
     has_nodes = all(cluster.has_node_list for cluster in inventory.clusters)
@@ -326,7 +327,7 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
     is_after_removal = not set(removed) <= {vm.cluster for _, vm in timed}
     for (time, *_), group in groupby(timed, key=lambda pair: pair[0]):
         vms = tuple(vm for _, vm in group)
-        is_after_removal |= vms[0].cluster in removed
+        is_after_removal |= vms[0].cluster in removed  # and so are all later batches
         if not is_complete:
             reason = NOT_ALL
         elif not time:

@@ -358,7 +358,7 @@ def _build_cluster_update(
     if before["control_plane"]["count"] != after["control_plane"]["count"]:
         changed["controlPlaneNodeConfiguration"] = {"count": after["control_plane"]["count"]}
     updated = replace(cluster, properties=_build_cluster_body(after), update_properties=changed, tags=_read_tags(after))
-    updated = _build_block_update(updated, before, after)
+    updated = _build_block_update(updated, before, after)  # adds the changes of the azure block
     if updated.update_properties or updated.update_tags:
         yield updated
     pool = replace(cluster, type=POOL, unknown_properties=())

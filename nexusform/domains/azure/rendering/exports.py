@@ -97,9 +97,8 @@ def _check_exported_objects(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagn
         if change.address.type == "nexus_site" and scheduler:
             spread = enclose(" -rack-spread=", scheduler.get("rack_spread"))
             flags = f"-seed={scheduler.get('tie_break_seed')}{spread}"
-            detail = (
-                f"The scheduler block of {change.id} is not part of any resource. Pass it to `predict` with {flags}."
-            )
+            text = f"The scheduler block of {change.id} is not part of any resource."
+            detail = f"{text} Pass it to `predict` with {flags}."
             yield build_warning("missing-in-export", detail)
 
 

@@ -254,9 +254,8 @@ def _build_sections(site: CapturedSite) -> Iterator[Section]:
     )
     if site.closed:
         closed = tuple(Row(machine_and_reason, is_finding=True) for machine_and_reason in site.closed)
-        yield Section(
-            f"Machines closed to new VMs on {site.name}", table=Table(("Machine", "Reason"), closed), is_finding=True
-        )
+        table = Table(("Machine", "Reason"), closed)
+        yield Section(f"Machines closed to new VMs on {site.name}", table=table, is_finding=True)
 
 
 _SITE: Final = RecordForm(

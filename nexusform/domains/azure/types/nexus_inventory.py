@@ -142,7 +142,7 @@ def _build_machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[s
 
 
 def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
-    """Collect the use of unmanaged VMs by machine. `managed`: names of clusters, pools (cluster/pool) and VMs."""
+    """Return `occupied` blocks by machine: the size of each unmanaged VM. `managed`: clusters, CLUSTER/POOL and VMs."""
     vms: list[AzNode | AzVirtualMachine] = []
     for cluster in inventory.clusters:
         vms += cluster.duplicate_nodes
@@ -155,7 +155,7 @@ def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) 
             continue  # it uses no machine
         entries = by_machine.setdefault(vm.placement.machine, [])
         used_names = {entry["name"] for entry in entries}
-        # A used name gets the cluster appended, and if that is used as well, a number.
+        # The names on a machine must differ: append the cluster, and then a number.
         name = vm.name
         if name in used_names and isinstance(vm, AzNode):
             name = f"{vm.name} ({vm.cluster})"
@@ -239,9 +239,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         ]
     age = attributes.get("max_age")
     if isinstance(age, str) and parse_duration(age) is None:
-        problems.append(
-            Problem(("max_age",), "invalid-duration", f'The age must be like "24h", "7d" or "1h30m", not "{age}".')
-        )
+        detail = f'The age must be like "24h", "7d" or "1h30m", not "{age}".'
+        problems.append(Problem(("max_age",), "invalid-duration", detail))
     return problems
 
 
@@ -279,9 +278,8 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     # Few configurations read an inventory, so its readers are loaded on demand.
     from nexusform.domains.azure.importers.az_inventory import read_inventory
 
-    inventory, findings = read_inventory(
-        export.documents, attributes.get("machine_sku_by_id"), site=attributes.get("site")
-    )
+    machine_skus = attributes.get("machine_sku_by_id")
+    inventory, findings = read_inventory(export.documents, machine_skus, site=attributes.get("site"))
     argument = ("directory",) if attributes.get("directory") is not None else ()  # it names the files
     problems = []
     for finding in findings:
@@ -307,10 +305,8 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
         try:
             names = files.find_files(str(directory).rstrip("/") or "/", "*")
         except FileProblem as problem:
-            detail = (
-                f'{problem} A path is relative to where the command runs; in a module write "${{path.module}}/...".'
-            )
-            return AzExport(problems=[Problem(("directory",), "unreadable-file", detail)])
+            advice = 'A path is relative to where the command runs; in a module write "${path.module}/...".'
+            return AzExport(problems=[Problem(("directory",), "unreadable-file", f"{problem} {advice}")])
         names += find_irregular_files(str(directory), names, files.is_file)
         return read_export_directory(str(directory), names, files.read)
     export = AzExport()

@@ -184,10 +184,10 @@ def _build_predicted_project(
     scheduler: SchedulerSettings,
 ) -> PlanPredictionInput:
     """Build the project of the site with the changes applied; after errors (added to `problems`) only diagnostics."""
-    skus = inventory.machine_sku_by_id
-    current_sites, findings = read_sites(inventory.documents, skus)
-    changed_sites, changed_items, change_findings = read_changed_sites(inventory.documents, changes, skus)
-    problems += map(convert_problem, dict.fromkeys([*findings, *change_findings]))
+    machine_skus = inventory.machine_sku_by_id
+    current_sites, findings = read_sites(inventory.documents, machine_skus)
+    changed_sites, changed_items, change_findings = read_changed_sites(inventory.documents, changes, machine_skus)
+    problems += map(convert_problem, dict.fromkeys([*findings, *change_findings]))  # findings of both reads once
     if has_errors(problems):
         return PlanPredictionInput(None, diagnostics=tuple(problems))
     comparison = _compare_sites(current_sites, changed_sites, changed_items, scheduler)

@@ -185,9 +185,8 @@ def _warn_about_renamed_sites(
         machine_id = str(current.attributes.get("id"))
         site, _, rack_and_name = machine_id.partition("/")
         if address.type == _MACHINE and machine_id not in listed_ids:
-            unlisted.setdefault(rack_and_name, []).append(
-                _UnlistedMachine(site, str(address), current.provider == provider)
-            )
+            machine = _UnlistedMachine(site, str(address), is_certain=current.provider == provider)
+            unlisted.setdefault(rack_and_name, []).append(machine)
     duplicates: dict[tuple[str, str, bool], list[str]] = {}  # addresses by site, site in state, and is_certain
     for site, _, rack_and_name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
         for machine in unlisted.get(rack_and_name, ()):
@@ -396,8 +395,8 @@ def find_site_source(location: CommandContext, source_name: str) -> Source:
 
 
 def _build_directory_source(location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]) -> Source:
-    """Build the source of an exported directory: with the provider configured for it, else with a new provider block,
-    under an alias next to others. A directory more than two levels above is written as full path.
+    """Build the source of an exported directory, with the provider configured for it. Without one it gets a new block,
+    with an alias if there are others. A directory more than two levels above is written as full path.
     """
     relative = os.path.relpath(directory, location.directory).replace(os.sep, "/")
     configured_path = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative

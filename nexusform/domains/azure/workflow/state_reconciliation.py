@@ -158,7 +158,7 @@ class _Reconciler:
             except BackendProblem as problem:
                 problems.append(build_error("unwritable-state", str(problem)))
         verified = list(chain.from_iterable(prediction_results.verified.values()))
-        # A tie is a second prediction about one machine.
+        # The prediction of tied machines repeats the one about the machine, so it is not counted.
         new_count = sum(prediction.subject != TIE_PREDICTION for prediction in verified)
         records = _collect_prediction_records(new_state)
         predictions = VerifiedPredictions(records, new_count, list_wrong_certain(verified))
@@ -318,6 +318,5 @@ class _Reconciler:
                 instances[address] = replace(instances[address], current=updated)
         if instances == self.state.instances:
             return self.state
-        return replace(
-            self.state, instances=instances, serial=self.state.serial + 1, nexusform_version=nexusform.__version__
-        )
+        serial, version = self.state.serial + 1, nexusform.__version__
+        return replace(self.state, instances=instances, serial=serial, nexusform_version=version)

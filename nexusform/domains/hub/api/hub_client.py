@@ -263,7 +263,7 @@ class HubClient:
                 raise HubProblem(f"{self.server} answers {path} with a list of {kind}, not of {expected}.")
             items += ({"apiVersion": response.get("apiVersion"), "kind": kind, **item} for item in page)
             continue_token = get_text(response, "metadata", "continue")
-            exceeded = budget.add_page(len(answer.content), continue_token)
+            exceeded = budget.add_page(len(answer.content), continue_token)  # the exceeded limit, or ""
             if exceeded:
                 raise HubProblem(f"{self.server} does not list {path} completely: {exceeded}.")
             if not continue_token:
@@ -355,7 +355,8 @@ class HubClient:
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         request = ApiRequest(method, path, query, content, {"Accept": _JSON, "Content-Type": content_type})
         deadline = self._timing.read_time() + (_RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS)
-        deadline = min(deadline, getattr(self._step, "deadline", deadline))  # an earlier one within limit_retries
+        # Within limit_retries, `_step` has an earlier deadline and a function to report, for this thread alone.
+        deadline = min(deadline, getattr(self._step, "deadline", deadline))
         wait, has_new_credentials, is_reported = 0.5, False, False
         while True:
             client = self._client
@@ -529,9 +530,9 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
         if not path.is_file():
             raise HubProblem(f'There is no kubeconfig "{location.kubeconfig}".')
         return [path]
-    entries = filter(None, read_variable(_KUBECTL_VARIABLE).split(os.pathsep))
-    listed_paths = [Path(entry).expanduser() for entry in entries]
-    existing = list(filter(Path.is_file, listed_paths or [Path(_DEFAULT_KUBECONFIG).expanduser()]))
+    listed_paths = [Path(entry).expanduser() for entry in read_variable(_KUBECTL_VARIABLE).split(os.pathsep) if entry]
+    candidates = listed_paths or [Path(_DEFAULT_KUBECONFIG).expanduser()]
+    existing = [path for path in candidates if path.is_file()]
     if existing:
         return existing
     if listed_paths:

@@ -35,9 +35,10 @@ ObjectKey = tuple[str, str, str, str]  # group, kind, namespace and name
 
 
 def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
-    """Return all objects as JSON: `server`, `read_at` by the hub's clock, `clock_skew` in seconds, `heartbeat_age` of a
-    hub without a clock, `items`, `unlisted` and `skipped` kinds without permission. `selectors` of the arguments are
-    those of configured placements, `optional` kinds are skipped without permission. Raises ExternalQueryProblem.
+    """Return the objects of a hub as JSON, and those selected by placements (`selectors`). Raises ExternalQueryProblem.
+
+    Times are by the hub's clock, `clock_skew` is in seconds. `heartbeat_age` is 0 unless the hub sends no clock.
+    Without permission, `optional` kinds of the arguments are in `skipped`, and selected kinds in `unlisted`.
     """
     try:
         with closing(_open_hub(arguments, trust)) as hub:
@@ -103,9 +104,9 @@ class _ListForbidden(Exception):
 
 
 def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> list[dict[str, Any]]:
-    """Return the objects of all kinds; with `is_fixed`, all at the resource version of the first list. A tenant
-    (`scope.namespaces`) without permission for a whole kind reads it by namespace. Missing permissions are one
-    problem. Raises _ResourceVersionExpired, ExternalQueryProblem and HubProblem.
+    """Return the objects of all kinds; with `is_fixed`, all at the resource version of the first list. A tenant, with
+    namespaces in its scope, reads a kind by namespace if it may not list the whole kind. All missing permissions are
+    in one ExternalQueryProblem. Raises _ResourceVersionExpired and HubProblem as well.
     """
     items: list[dict[str, Any]] = []
     forbidden: list[str] = []  # messages about missing permissions

@@ -38,17 +38,14 @@ def _build_report(result: HubReconciliation) -> Report:
     scope = f"{format_count(len(result.checks), 'placement')} on {format_count(clusters, 'cluster')}"
     verdict = f"{scope}: each equals the state"
     if difference_count:
-        verdict = (
-            f"{scope}: {format_count(difference_count, 'binding')} "
-            f"{select_word_form(difference_count, 'is', 'are')} not as state had it"
-        )
+        verb = select_word_form(difference_count, "is", "are")
+        verdict = f"{scope}: {format_count(difference_count, 'binding')} {verb} not as state had it"
     if result.pending:
         verdict += f"; the hub is not done with {format_count(len(result.pending), 'placement')}"
     broken_count = len(result.broken_rules)
     if broken_count:
-        verdict += (
-            f"; {format_count(broken_count, 'separation rule')} {select_word_form(broken_count, 'is', 'are')} broken"
-        )
+        verb = select_word_form(broken_count, "is", "are")
+        verdict += f"; {format_count(broken_count, 'separation rule')} {verb} broken"
     return Report("Reconciliation with the hub", f"{verdict}.", has_findings, sections=tuple(_list_sections(result)))
 
 

@@ -302,9 +302,9 @@ def find_wrong_objects(
     applied: AppliedObjects,
     kept_titles: AbstractSet[str] = frozenset(),
 ) -> str:
-    """Return how the objects of a resource snapshot differ from the planned ones. "" means no difference, or a
-    snapshot deleted by the hub. `snapshots`: all of the placement. `applied`: the objects written by this
-    apply. `kept_titles`: kept objects of others.
+    """Return a text about the difference of a resource snapshot (`index`) from the planned objects. "" means no
+    difference, or a snapshot deleted by the hub. `snapshots`: all of the placement. `applied`: objects written by this
+    apply. `kept_titles`: objects to delete, but kept because another manager re-created them.
     """
     manifests = build_manifests(snapshots)
     objects = read_snapshot_objects(manifests, index)
@@ -319,35 +319,36 @@ def find_wrong_objects(
         applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
         if applied_object is not None and is_different(applied_object.body, manifest.body):
             outdated.append(manifest.title)
-    labels = (manifest.labels.get("kubernetes-fleet.io/resource-index") for manifest in manifests)
-    latest_index = max([index, *filter(None, map(parse_integer, labels))])
-    if outdated and index == latest_index:  # older ones have older content
+    indexes = [parse_integer(manifest.labels.get("kubernetes-fleet.io/resource-index")) for manifest in manifests]
+    is_latest = all(other is None or other <= index for other in indexes)
+    if outdated and is_latest:  # an earlier snapshot has older content, as it should
         return f"its resource snapshot {index} has older content of {format_first_items(outdated, _MAX_NAMES)}"
     return ""
 
 
 def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified predictions of a run: its end, the updated clusters if it stops early, and the place of each
-    cluster in the order of its stage. `note` has the predicted end, updated clusters and stages. The `chance` of a
-    prediction is that of a random guess.
+    """Return the verified predictions of a staged run. They are about its end, the updated clusters if it stops early,
+    and the place of each cluster in its stage. `note` has the predicted values. The `chance` of a prediction is the
+    probability of a random guess.
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages"):
         return ()  # nothing was predicted
-    has_ended = note.get("ended") is True  # predicted
-    ends = (_RUN_ENDS[has_ended], _RUN_ENDS[observed.succeeded])
+    was_end_planned = note.get("ended") is True
+    ends = (_RUN_ENDS[was_end_planned], _RUN_ENDS[observed.succeeded])
     predictions = [_build_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
-    planned_places, places = _index_stage_positions(note["stages"]), _index_stage_positions(_list_stages(run))
+    planned_places, observed_places = map(_index_stage_positions, (note["stages"], _list_stages(run)))
     planned_clusters = get_list(note, "done")
-    is_partial = not has_ended or not observed.succeeded
+    is_partial = not was_end_planned or not observed.succeeded
     for cluster, planned_place in planned_places.items():
         title = f"{name}: {cluster}"
         was_planned, is_updated = cluster in planned_clusters, cluster in observed.done
         if is_partial or was_planned != is_updated:
             results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
             predictions.append(_build_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
-        place = places.get(cluster)
-        if place is not None and (planned_place.size > 1 or place != planned_place):  # a single place counts if wrong
+        place = observed_places.get(cluster)
+        # The only cluster of a stage has one possible place, so this counts only if it is wrong.
+        if place is not None and (planned_place.size > 1 or place != planned_place):
             texts = (planned_place.text, place.text)
             predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size))
     return tuple(predictions)

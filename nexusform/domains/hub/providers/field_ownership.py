@@ -202,9 +202,10 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
 def build_hub_record(
     type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Build the record for state about a resource's objects on the hub; {} if none exists (has a uid). It has uids,
-    objects being deleted, and for a placement the foreign fields (applied by others) with their managers. Other entries
-    of the prior record are kept, except for a manifest.
+    """Build the record for state about the existing objects (with a uid) of a resource on the hub. {} without any.
+
+    It has their uids, the objects being deleted, and for a placement the fields applied by other managers. Other
+    entries of the record in `prior_note` are kept, except for a manifest.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
     if not identified:
@@ -219,7 +220,7 @@ def build_hub_record(
         return {ON_HUB: {UIDS: uids, **deletion_record}}
     _, body = identified[0]  # other resources have one object
     kept = dict(get_mapping(prior_note, ON_HUB))
-    for name in (FOREIGN_FIELDS, OWNERS, DELETING):
+    for name in (FOREIGN_FIELDS, OWNERS, DELETING):  # set below if they still apply
         kept.pop(name, None)
     managers = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
     foreign_record: dict[str, Any] = {}

@@ -90,13 +90,12 @@ class HubDryRun:
         return [*findings, *self._check_deletions(requests)]
 
     def _validate_changes_on_hub(self, requests: Sequence[ChangeRequest], numbers: Sequence[int]) -> list[Finding]:
-        """Validate the changes with these numbers, and set `verdict`. Without a usable hub: one finding for all."""
+        """Validate the changes (`numbers`: indexes), and set `verdict`. Without a usable hub: one finding for all."""
         try:
             hub = self._connection.connect()
             if not self._options.allows_dry_run(hub.server):
-                return self._build_skipped_checks_warning(
-                    numbers, "a sandboxed run contacts it only if -allow-remote names it"
-                )
+                reason = "a sandboxed run contacts it only if -allow-remote names it"
+                return self._build_skipped_checks_warning(numbers, reason)
         except HubProblem as problem:
             return self._build_skipped_checks_warning(numbers, str(problem))
         invalid: list[tuple[int, ChangeRequest]] = []  # with errors, or dependent on one
@@ -115,6 +114,7 @@ class HubDryRun:
             self._record_new_kinds(hub_object)
 
         def validate_number(number: int) -> list[Finding]:
+            """Return the findings about the change with this number."""
             return list(self._validate_change(hub, number, requests[number], validated[number]))
 
         try:
@@ -344,20 +344,20 @@ class HubDryRun:
         fields removed by the apply, but never in this configuration (`prior`: the object in state, None if new).
         """
         manager = self._options.manager
+        is_switching = is_switching_to_external(hub_object.body, body)  # to staged runs
         kept_fields: list[str] = []
         removed_fields: list[str] = []
         for path, owners in find_released_fields(hub_object.body, body, manager).items():
             field_name = ".".join(map(str, path))
-            # A switch to staged runs first removes the settings of a rolling update, whatever their owners.
-            if owners and not (is_switching_to_external(hub_object.body, body) and path[:2] == ("spec", "strategy")):
+            # The switch first removes the settings of a rolling update, whatever their owners.
+            is_removed_first = is_switching and path[:2] == ("spec", "strategy")
+            if owners and not is_removed_first:
                 kept_fields.append(f"{field_name} belongs to {' and '.join(owners)} as well")
             elif not owners and (prior is None or get_part(prior.body, path) is None):  # not removed on purpose
                 removed_fields.append(field_name)
         if kept_fields:
-            detail = (
-                f"{hub_object.title}: {format_first_items(kept_fields, _MAX_NAMES, separator='; ')}. What "
-                f"stays is as it is there."
-            )
+            field_texts = format_first_items(kept_fields, _MAX_NAMES, separator="; ")
+            detail = f"{hub_object.title}: {field_texts}. What stays is as it is there."
             yield Problem((), FIELDS_KEPT, detail, Severity.WARNING)
         if removed_fields:
             detail = (
@@ -417,10 +417,8 @@ def _build_conflict_problem(
     """Build the problem of fields with other owners; `body` is the object on the hub, {} to hide its values."""
     advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
     if request.prior is None:  # ignore_changes does not apply to objects missing in state
-        advice = (
-            "Leave the field out here, import the object (import "
-            f'{{ to = {request.address}, id = "{request.key.id}" }}), or take the field over'
-        )
+        import_block = f'import {{ to = {request.address}, id = "{request.key.id}" }}'
+        advice = f"Leave the field out here, import the object ({import_block}), or take the field over"
     detail = (
         f"{hub_object.title}: {describe_owners(api_error)}{_describe_values(api_error, hub_object, body)}. An apply "
         f"would be refused. {advice}: once by nexusform apply -take-ownership, for good by force_conflicts = true. "
@@ -463,7 +461,7 @@ def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -
 
 
 def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Sequence[Finding]) -> str:
-    """Return a text about the changes accepted by the hub (of `sent`), and those deferred to the apply; "" for none."""
+    """Return sentences on the changes (of the numbers `sent`) accepted by the hub, and on those deferred to apply."""
     skipped: set[int] = set()
     rejected: set[int] = set()
     deferred: set[int] = set()
@@ -480,10 +478,8 @@ def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Seque
     deferred_sentence = enclose(" Validated only during apply: ", format_first_items(deferred_texts, _MAX_NAMES), ".")
     if not validated:
         return deferred_sentence.strip()
-    return (
-        f"The hub {server} takes {len(validated - rejected)} of {format_count(len(validated), 'change')} (dry "
-        f"runs).{deferred_sentence}"
-    )
+    count_text = f"{len(validated - rejected)} of {format_count(len(validated), 'change')}"
+    return f"The hub {server} takes {count_text} (dry runs).{deferred_sentence}"
 
 
 OTHER_PLACEMENTS: Final = "selected-by-other-placements"
@@ -515,7 +511,8 @@ def find_affected_placements(
     placements, obstacles = _list_rolling_placements(hub)
     if obstacles:
         detail = f"It is unknown which other placements select the changed objects: {'; '.join(obstacles)}."
-        yield next(iter(changed_objects)), Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
+        first_number = next(iter(changed_objects))
+        yield first_number, Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
     # The plan predicts its own placements.
     index = _index_selections(item for item in placements if _get_key(item) not in planned_placements)
     for number, objects in changed_objects.items():
@@ -523,10 +520,8 @@ def find_affected_placements(
         for hub_object in objects:
             descriptions += _describe_selections(hub_object, index)
         if descriptions:
-            detail = (
-                f"{format_first_items(descriptions, _MAX_NAMES, separator='; ')}. The hub applies the changes "
-                "to these clusters; this plan does not predict how."
-            )
+            text = format_first_items(descriptions, _MAX_NAMES, separator="; ")
+            detail = f"{text}. The hub applies the changes to these clusters; this plan does not predict how."
             yield number, Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
 
 

@@ -101,7 +101,7 @@ class FleetHubProvider:
             return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
 
     def compare_identity(self, recorded: Values, observed: Values) -> IdentityComparison:
-        """Compare the uids of kube-system, else of another namespace in both; without one, name the obstacle."""
+        """Compare two hubs by the uid of kube-system, else of a namespace in both. Without any, name the obstacle."""
         recorded_uids, observed_uids = get_mapping(recorded, "uids"), observed["uids"]
         common = recorded_uids.keys() & observed_uids.keys()
         # Prefer kube-system, then the other namespaces in their recorded order.
@@ -116,10 +116,9 @@ class FleetHubProvider:
             return IdentityComparison(obstacle=obstacle)
         if recorded_uids[name] == observed_uids[name]:
             return IdentityComparison(is_known=True)
-        difference = (
-            f"namespace {name} has the uid {recorded_uids[name]} on {recorded.get('url')} in the state, and "
-            f"{observed_uids[name]} on {observed['url']}"
-        )
+        recorded_hub = f"{recorded_uids[name]} on {recorded.get('url')}"
+        observed_hub = f"{observed_uids[name]} on {observed['url']}"
+        difference = f"namespace {name} has the uid {recorded_hub} in the state, and {observed_hub}"
         return IdentityComparison(is_known=True, difference=difference, accepted_by=(observed_uids[name],))
 
     def describe_identity(self, identity: Values) -> str:

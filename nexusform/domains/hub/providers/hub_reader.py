@@ -145,13 +145,14 @@ def _read_object(
     if len(bodies) < len(hub_objects) or _has_differences(managed):
         attributes = build_observed_attributes(key.type, recorded, hub_objects, bodies)
     note = build_hub_record(key.type, managed, options.manager, request.private_note)
-    message = describe_pending_work(key.type, bodies[0])
+    pending_work = describe_pending_work(key.type, bodies[0])
     if key.type in PLACEMENT_TYPES:
-        attributes, message = _read_observed_placement(reader, request, bodies[0], attributes, findings)
+        attributes, pending_work = _read_observed_placement(reader, request, bodies[0], attributes, findings)
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
-        _, message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()
-    unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
-    _add_deletion_and_pending_work_findings(findings, request, managed, "" if unfinished_note else message)
+        _, pending_work = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()
+    unfinished_note = build_unfinished_note(request, hub_objects[0].title, pending_work)  # {} without an unfinished one
+    reported_work = "" if unfinished_note else pending_work  # the note describes it already
+    _add_deletion_and_pending_work_findings(findings, request, managed, reported_work)
     # An interrupted step is repeated, which verifies its predictions.
     return ReadResult(attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note)
 
@@ -199,9 +200,9 @@ def _select_managed_objects(
     hub_objects: Sequence[HubObject],
     findings: HubReadFindings,
 ) -> list[tuple[HubObject, dict[str, Any]]]:
-    """Return the existing objects of a resource, with their bodies. Objects re-created by others are left out unless
-    `takes_ownership`; with `is_read_only` others create all, so none is. Add findings about re-created objects and
-    foreign fields.
+    """Return the existing objects of a resource, with their bodies. Objects re-created by others are omitted, unless
+    the operator takes ownership. In read-only mode others create all objects, so none is omitted. Re-created objects
+    and foreign fields are added to `findings`.
     """
     type_name, address = request.key.type, request.address
     managed: list[tuple[HubObject, dict[str, Any]]] = []
@@ -223,8 +224,9 @@ def _select_managed_objects(
 
 
 def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
-    """Return the result for a missing resource: absent, or as in state if kept there or incompletely deleted. A deleted
-    placement may leave bindings and Works, and a deleted override a rollout: the deletion is complete after them.
+    """Return the result for a resource missing on the hub. It has no attributes, or those in state if it is kept there.
+    Runs and evictions are kept, and all resources with `keeps_missing`. A deleted placement or override is kept until
+    its bindings and Works are deleted, or its rollout has ended.
     """
     type_name, recorded = request.key.type, request.known_attributes
     is_deletion = is_deletion_in_progress(request)
@@ -233,14 +235,14 @@ def _build_missing_object_result(hub: HubClient, options: HubOptions, request: R
         return ReadResult(recorded, is_observed=True)
     if not is_deletion:
         return ReadResult(None, is_observed=True)
-    title = message = ""
+    title, message = "", ""  # about the rest of an incomplete deletion
     if type_name in PLACEMENT_TYPES:
         kind, namespace, name = get_identity(type_name, recorded)
         blockers = list_remaining_objects(hub, kind, namespace, name)
         title, message = f"{kind} {name}", format_first_items(blockers, _MAX_NAMES)
     elif type_name in OVERRIDE_TYPES:
         title = KINDS_BY_TYPE[type_name]
-        message = OverrideRollout(hub, type_name, recorded, is_deleted=True).check_progress()[1]
+        _, message = OverrideRollout(hub, type_name, recorded, is_deleted=True).check_progress()
     if not message:
         return ReadResult(None, is_observed=True)
     return ReadResult(recorded, is_observed=True, is_settled=False, note=build_unfinished_note(request, title, message))

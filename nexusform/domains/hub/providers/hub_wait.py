@@ -121,13 +121,12 @@ class HubWaiter(Struct, frozen=True):
         """
         planned, failing = get_mapping(predicted, "bindings"), list_predicted_failures(predicted)
         path = KINDS[kind].build_path(name, namespace)
-        decision = final = PlacementProgress(is_done=False)  # of the first decision, and of the latest check
+        decision = PlacementProgress(is_done=False)  # at the first scheduling decision
+        final = PlacementProgress(is_done=False)  # at the latest check
         lag_start: float | None = None  # time since when the cached bindings are older than the placement
 
         def check_progress(elapsed: float) -> tuple[bool, str]:
-            """Return (done, pending work), and set variables of the caller. `final` is the progress at this check, and
-            `decision` the one at the first scheduling decision. `lag_start` is the time since when the cache lags.
-            """
+            """Return (done, pending work), and update `final`, `decision` and `lag_start`."""
             nonlocal final, decision, lag_start
             placement = self._read_placement(path, sent)
             if placement is None:
@@ -289,10 +288,8 @@ class HubWaiter(Struct, frozen=True):
             # After a while, a smaller number of clusters is the hub's final choice.
             is_picked = len(progress.bindings) >= former_count or elapsed > _RESCHEDULE_SECONDS
             message = progress.message or "the hub has not picked a cluster in its place yet"
-            has_ended = progress.is_done or (
-                progress.is_decided and find_blocked_rollout(placement_objects) is not None
-            )
-            return has_ended and is_picked, f"{name}: {message}"
+            is_blocked = progress.is_decided and find_blocked_rollout(placement_objects) is not None
+            return is_picked and (progress.is_done or is_blocked), f"{name}: {message}"
 
         self.wait_until(check_replacement, f"{kind} {name}")
 

@@ -71,7 +71,8 @@ class OverrideRollout:
             return True, ""  # a later staged run distributes it, or nothing does
         if not has_been_scheduled(placement):
             return False, f"the hub has not picked clusters of {name} yet"
-        unready_reasons = set(map(explain_unready_cluster, filter(is_bound, placement_objects.bindings)))
+        bound = [binding for binding in placement_objects.bindings if is_bound(binding)]
+        unready_reasons = {explain_unready_cluster(binding) for binding in bound}  # "" for a ready cluster
         if unready_reasons - {"", NOT_AVAILABLE}:
             return True, ""  # a cluster has failed, so the rollout is blocked; reported for the placement
         pending = dict(self._find_pending_clusters(placement_objects))  # messages by cluster

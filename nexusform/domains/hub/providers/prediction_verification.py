@@ -193,8 +193,8 @@ class PredictionVerifier(Struct, frozen=True):
     def _verify_picks(
         self, name: str, clusters: AbstractSet[str], predicted: AbstractSet[str], observed: AbstractSet[str]
     ) -> VerificationResult:
-        """Compare for each of the `clusters` whether it was predicted to be picked, and whether it is. A correct
-        prediction counts only with an alternative (`open_clusters`: the chance of a random pick, by cluster).
+        """Verify for each of the `clusters` whether it is in both `predicted` and `observed`, or in neither. Correct
+        predictions count only with an alternative. `open_clusters` has these, with their chance of a random pick.
         """
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongClusterPrediction] = []
@@ -205,18 +205,17 @@ class PredictionVerifier(Struct, frozen=True):
             is_certain = not changes and UNKNOWN_HEALTH not in healths  # the plan knew all current figures
         for cluster in sorted(clusters):
             was_picked, is_picked = cluster in predicted, cluster in observed
-            about = _PICK_SUBJECTS[was_picked]
+            subject = _PICK_SUBJECTS[was_picked]
             states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
             is_correct = was_picked == is_picked
             message = f"{name}: {cluster} was sure to be {_PICK_TEXTS[was_picked]}, and is {_PICK_TEXTS[is_picked]}"
-            if cluster in self.open_clusters or not is_correct:  # a decision without alternative counts if wrong
+            if cluster in self.open_clusters or not is_correct:
                 pick_chance = self.open_clusters.get(cluster, float(was_picked))  # by random choice
                 chance = pick_chance if was_picked else 1 - pick_chance
-                predictions.append(
-                    VerifiedPrediction(about, 1.0, chance, is_correct, is_certain=is_certain, text=message)
-                )
+                prediction = VerifiedPrediction(subject, 1.0, chance, is_correct, is_certain=is_certain, text=message)
+                predictions.append(prediction)
             if not is_correct:
-                wrong_predictions.append(self._build_wrong_prediction(about, cluster, states))
+                wrong_predictions.append(self._build_wrong_prediction(subject, cluster, states))
         return VerificationResult(tuple(predictions), tuple(wrong_predictions))
 
     def _verify_scores(

@@ -348,7 +348,7 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
     if state == "Initialize":
         return StagedRunProgress(has_ended=bool(initialized), message="it is to initialize")
     pending_approvals = [get_name(request) for request in requests if not is_approved(request)]
-    approval = next(iter(pending_approvals), "")  # "": the run waits for none
+    approval = pending_approvals[0] if pending_approvals else ""  # "": the run waits for none
     message = f"{stage}{enclose('; ', approval, ' waits for approval')}"
     return StagedRunProgress(has_ended=False, approval=approval, message=message)
 

@@ -170,6 +170,7 @@ class HubStepWriter(Struct, frozen=True):
             return  # the caller waits for its bindings and Works, too
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
+            """Return whether the object is removed, and else why it is not."""
             existing = self.cache.get(path)
             is_removed = existing is None or get_uid(existing) != get_uid(body)  # another one was created since
             return is_removed, f"{hub_object.title} still goes{describe_deletion_blockers(get_mapping(existing))}"
@@ -261,9 +262,10 @@ class HubStepWriter(Struct, frozen=True):
         return results
 
     def _ensure_object_is_writable(self, hub_object: HubObject, body: Values | None, *, is_managed: bool) -> None:
-        """Raise ProviderProblem for a missing member, or an object not to overwrite. `is_managed`: it is in state.
-        `body` is the object on the hub, None if it is missing. Not to overwrite: an object of another tool, re-created
-        by another manager, or in deletion. The same holds for one neither in state nor written by an earlier run.
+        """Raise ProviderProblem if an object must not be written. `body`: the object on the hub, None if missing.
+
+        Members must exist. Existing objects must not be of another tool, re-created by another manager, or in deletion.
+        They must be in state (`is_managed`), or written by an earlier run.
         """
         if body is None:
             if self._type_name == MEMBER_TYPE:
@@ -334,7 +336,7 @@ class HubStepWriter(Struct, frozen=True):
         elif self._type_name == EVICTION_TYPE:
             name = str(planned["name"])
             reason = self._waiter.wait_for_eviction(build_hub_objects(self._type_name, planned)[0].path, name)
-            if reason:
+            if reason:  # "" after an eviction
                 self.request.report_progress(StepProgress(message=f"{name} was not executed: {reason}"))
             verified = verify_eviction(name, self.request.planned_note, reason)
             return ChangeResult(planned, note=note, verified_predictions=verified)
@@ -347,13 +349,13 @@ class HubStepWriter(Struct, frozen=True):
         planned = self._planned
         identity = get_identity(self._type_name, planned)
         response = written[0][1] if written else {}  # a placement is one object
-        content, waiter = ContentVerifier(self.hub, self.request, self.coordination), self._waiter
-        decision, final = waiter.wait_for_placement(*identity, planned, response, content.describe_outdated)
-        verification = content.verify_placement(self._verify_predictions(decision, final), final)
-        renumbered = content.report_renumbered_snapshots(final)
+        verifier = ContentVerifier(self.hub, self.request, self.coordination)
+        decision, final = self._waiter.wait_for_placement(*identity, planned, response, verifier.describe_outdated)
+        verification = verifier.verify_placement(self._verify_predictions(decision, final), final)
+        renumbered = verifier.report_renumbered_snapshots(final)
         self._report_wrong_predictions(verification)
         if note:
-            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # verified now
+            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # already verified
         is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
         result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
         return replace(
@@ -365,8 +367,8 @@ class HubStepWriter(Struct, frozen=True):
         )
 
     def _verify_predictions(self, decision: PlacementProgress, final: PlacementProgress) -> VerificationResult:
-        """Verify the predictions at the hub's first decision, or at the end if that fits better, for example
-        with an eviction in the same apply.
+        """Compare the predictions with the hub's first decision. Compare them with the bindings at the end instead if
+        fewer are wrong then, as after an eviction in the same apply.
         """
         planned = get_mapping(self._planned, "bindings")
         prior = get_mapping(self.request.prior, "bindings")
@@ -380,8 +382,10 @@ class HubStepWriter(Struct, frozen=True):
             compares_spread=not prior,
             open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
         )
-        results = [(verifier.verify_bindings(name, planned, item.bindings), item) for item in (decision, final)]
-        best, best_progress = min(results, key=lambda result: len(result[0].wrong_predictions))
+        at_decision = verifier.verify_bindings(name, planned, decision.bindings)
+        at_end = verifier.verify_bindings(name, planned, final.bindings)
+        is_end_better = len(at_end.wrong_predictions) < len(at_decision.wrong_predictions)
+        best, best_progress = (at_end, final) if is_end_better else (at_decision, decision)
         if not best.wrong_predictions:
             return best  # all are correct
         members = list_objects_if_permitted(partial(self.hub.list_objects, MEMBER.collection))
@@ -412,10 +416,8 @@ class HubStepWriter(Struct, frozen=True):
         granted, identity = frozenset(list_texts(planned, "approvals")), get_identity(self._type_name, planned)
         progress = self._waiter.wait_for_run(*identity, granted, self.coordination.granted_requests)
         if progress.failure:
-            detail = (
-                f"The run {planned['name']} ended without success: {progress.failure}. It goes no further; "
-                "make another run."
-            )
+            result = f"The run {planned['name']} ended without success: {progress.failure}."
+            detail = f"{result} It goes no further; make another run."
             raise ProviderProblem(detail, object_exists=True, attributes=planned)
         return self._verify_run() if planned.get("state") == "Run" else VerificationResult()
 
@@ -461,7 +463,8 @@ class HubStepWriter(Struct, frozen=True):
             return ChangeResult(planned)
 
         def check_approval(_elapsed: float) -> tuple[bool, str]:
-            # before the check: the run may request it until its end
+            """Approve the request if it exists; return whether it did, and else the pending work."""
+            # Before the check, because the run may request it until its end.
             has_ended = run_path in self.coordination.ended_runs
             if approve_request(self.hub, path, self.request):
                 return True, ""

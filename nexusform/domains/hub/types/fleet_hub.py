@@ -79,7 +79,7 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     namespaces = sorted({placement.namespace for placement in placements})
     if selectors := _list_selectors(placements):
         arguments["selectors"] = selectors
-    if namespaces and "" not in namespaces:  # a tenant reads no cluster-scoped kinds, such as members
+    if namespaces and "" not in namespaces:  # no cluster-scoped placement: a tenant, without access to members
         arguments["namespaces"] = namespaces
     elif placements:
         # Reading kinds without use for configured objects may be forbidden.

@@ -120,7 +120,10 @@ def _read_hub_objects_to_import(
     connection = HubConnection(resolve_hub_location(settings={}, trust=location.kubeconfig_trust))
     exit_stack.callback(connection.close)
     hub = connection.connect()
-    options = HubOptions("nexusform", "off", is_read_only=True, timeout=1.0, takes_ownership=location.take_ownership)
+    takes_ownership = location.take_ownership
+    options = HubOptions(
+        manager="nexusform", validate_changes="off", is_read_only=True, timeout=1.0, takes_ownership=takes_ownership
+    )
     provider = FleetHubProvider(NAME, connection, options)
     check = check_identities({PROVIDER: provider}, state, state.providers, location.allow_other_hub)
     if has_errors(check.diagnostics):
@@ -138,7 +141,7 @@ def _read_hub_objects_to_import(
         if (type_name, object_id) in existing or (block is None and type_name in _BLOCK_TYPES):
             continue  # in state, or no block to import it into
         manager = find_tool_manager(body)
-        if manager and (manager == AZURE_MANAGER or not location.take_ownership):  # never from Azure
+        if manager and (manager == AZURE_MANAGER or not takes_ownership):  # never from Azure
             skipped.append(f"{object_id} ({manager})")
             continue
         found = provider.find(type_name, object_id)
@@ -218,9 +221,9 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
 
 
 def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
-    """Write the objects to state by a plan without changes; return its diagnostics. Another hub than in state is an
-    error, and so are objects still different from the configuration with their predicted attributes. After an error
-    nothing is written.
+    """Write the imported objects to state by a plan without changes; return its diagnostics. Nothing is written after
+    an error: another hub than in state, or an object different from its configuration. An object is not different if
+    it equals the configuration with its predicted attributes.
     """
     identity_problems = run.check_identities()
     if has_errors(identity_problems):

@@ -98,7 +98,7 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
             for address, current, observed in _read_placements(run, key, provider):
                 recorded = get_mapping(current.attributes, "bindings")
                 name = str(current.attributes.get("id"))
-                bindings: Mapping[str, Any] | None = None
+                bindings: Mapping[str, Any] | None = None  # not on the hub
                 if observed is not None:
                     bindings = get_mapping(observed, "bindings")
                     observed_states[address] = replace(current, attributes=observed)
@@ -170,9 +170,8 @@ def _write_state(run: Run, observed_states: Mapping[Address, ObjectState]) -> It
         instances[address] = InstanceState(observed, instances[address].deposed)
     if instances == state.instances:
         return  # nothing new
-    changed: State = replace(
-        state, instances=instances, serial=state.serial + 1, nexusform_version=nexusform.__version__
-    )
+    serial, version = state.serial + 1, nexusform.__version__
+    changed: State = replace(state, instances=instances, serial=serial, nexusform_version=version)
     try:
         run.project.backend.write_merged_state(state_codec.encode_state(changed), run.stored.list_preserved_lines())
     except BackendProblem as problem:

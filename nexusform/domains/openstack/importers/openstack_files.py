@@ -232,7 +232,8 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
                 "name": str(row["name"]),
                 "host": host,
                 **amounts,
-                "vcpus": amounts["vcpus"] - (dedicated - emulator),  # VCPU alone; `dedicated` has emulator CPUs, too
+                # VCPU alone. The dedicated CPUs of emulator threads are none of the flavor's vCPUs.
+                "vcpus": amounts["vcpus"] - (dedicated - emulator),
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
                 "numa_cells": parse_server_topology(topology[0]) if topology else [],

@@ -6,7 +6,7 @@ ImagePropertiesFilter of Nova 34.0.
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import chain, product
+from itertools import chain
 from typing import Final
 
 from msgspec import Struct
@@ -119,9 +119,10 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
     unpredicted = _find_unpredicted(properties, _UNPREDICTED, "os:secure_boot")
     if unpredicted:
         raise ValueError(f"the flavor has {unpredicted}, and its effect is not predicted")
-    for values, (key, known) in product((properties, image), _VALUES.items()):
-        if values.get(key, "") not in ("", *known):
-            raise ValueError(_format_invalid_property(key, values[key]))
+    for values in (properties, image):
+        for key, known_values in _VALUES.items():
+            if values.get(key, "") not in ("", *known_values):
+                raise ValueError(_format_invalid_property(key, values[key]))
     numa = _parse_numa_request(flavor, image)
     affinity = _select_property(properties, image, _AFFINITY)
     if image.get(_AFFINITY, affinity) != affinity:

@@ -117,8 +117,8 @@ def fit_numa_cells(
     attempts: int = 1,
 ) -> list[GuestCell] | None:
     """Return the cells of the VM with their host cells, None if they do not fit. `fit_devices` checks the PCI devices
-    of the VM near host cells (None: a VM without devices). Nova makes one of `attempts` per allocation candidate of a
-    host; each attempt begins with the cells as left by the previous one.
+    of the VM near host cells (None: a VM without devices). Nova tries once for each allocation candidate of the host,
+    `attempts` times. Each attempt begins with the ids of the VM's cells as left by the previous one.
     """
     if len(cells) < len(request.cells):
         return None  # each cell of the VM needs its own host cell
@@ -362,7 +362,7 @@ def allocate_pci_devices(
     sockets: Mapping[int, int | None] = {},
 ) -> list[DevicePool] | None:
     """Return the pools without the devices of the requests, None if there are too few. `cells` are the host cells of
-    the VM; `sockets` has the socket of each host cell. As in Nova, special devices serve only requests for them.
+    the VM; with () the devices of any cell are allowed. `sockets` has the socket of each host cell.
     """
     remaining = list(pools)
     for request in requests:
@@ -370,6 +370,7 @@ def allocate_pci_devices(
         selected: Sequence[DevicePool] = [pool for pool in remaining if pool.has_properties(wanted)]
         if cells:
             selected = _select_near_pools(selected, request, cells, sockets)
+        # As in Nova, these special devices serve only requests for them.
         for name, value in ((_DEVICE_TYPE, "type-PF"), (_DEVICE_TYPE, "vdpa"), ("remote_managed", "true")):
             if wanted.get(name) != value:
                 selected = [pool for pool in selected if pool.properties.get(name) != value]
@@ -401,7 +402,7 @@ def _select_near_pools(
     if request.numa_policy == SOCKET:
         if None in sockets.values():
             return []  # unknown sockets: no device is near
-        near_sockets = set(map(sockets.get, cells))
+        near_sockets = {sockets.get(cell) for cell in cells}
         near_cells = [cell for cell, socket in sockets.items() if socket in near_sockets]
         return _select_pools_of_cells(pools, near_cells)
     near = _select_pools_of_cells(pools, (*cells, None))  # None: devices without a known cell

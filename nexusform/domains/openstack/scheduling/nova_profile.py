@@ -249,10 +249,8 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
     def describe_shortage(context: ShortageContext) -> str:
         sku = context.demand.sku
         cpus = f"{sku.dedicated_vcpus} {PCPU}" if sku.dedicated_vcpus else f"{sku.host_vcpus} {VCPU}"
-        return (
-            f"No host has {cpus}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK} free "
-            f"(Placement, {len(context.machines):,} hosts checked)."
-        )
+        amounts = f"{cpus}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK}"
+        return f"No host has {amounts} free (Placement, {len(context.machines):,} hosts checked)."
 
     return CapacityFilter(
         name="placement",
@@ -266,7 +264,7 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
 def _build_usage_filter(
     rules: _NovaRules, name: str, fits: Callable[[NovaHostUsage, FlavorRequest, int], bool], subject: str
 ) -> CapacityFilter:
-    """Build a filter on NUMA cells or PCI devices; hosts without details pass."""
+    """Build a filter on NUMA cells or PCI devices (`subject`), with the check `fits`. Hosts without details pass."""
 
     def build_check(sku: VmSku) -> CapacityCheck:
         request = rules.get_request(sku)
@@ -298,11 +296,9 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
         return lambda number: rules.find_rejection(demand, rules.hosts[layout.machines[number].name]) or None
 
     def describe_shortage(context: ShortageContext) -> str:
-        reasons = (
-            rules.find_rejection(context.demand, rules.hosts[context.layout.machines[number].name])
-            for number in context.machines
-        )
-        return "Every host is rejected: " + "; ".join(dict.fromkeys(filter(None, reasons))) + "."
+        hosts = [rules.hosts[context.layout.machines[number].name] for number in context.machines]
+        reasons = dict.fromkeys(rules.find_rejection(context.demand, host) for host in hosts)  # each once, in order
+        return "Every host is rejected: " + "; ".join(reason for reason in reasons if reason) + "."
 
     return DemandFilter(
         name="flavor",
@@ -479,7 +475,7 @@ def build_nova_site(source: Mapping[str, Any]) -> NovaSite:
 
 
 def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfile:
-    """Build the profile of a site. Server groups are hints of its VMs."""
+    """Build the scheduler profile of a site: the enabled filters, and the weigher of hosts."""
     enabled = frozenset(settings.enabled_filters)
     rules = _NovaRules(
         hosts={host.name: host for host in site.hosts},
@@ -496,7 +492,7 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
         (_build_usage_filter(rules, NUMA, NovaHostUsage.can_fit_numa, "NUMA cells"), NUMA in enabled),
         (_build_usage_filter(rules, PCI, NovaHostUsage.can_fit_devices, "PCI devices"), PCI in enabled),
         (zones.FILTER, True),
-        (hints.FILTER, not enabled.isdisjoint((AFFINITY, ANTI_AFFINITY))),
+        (hints.FILTER, not enabled.isdisjoint((AFFINITY, ANTI_AFFINITY))),  # server groups are hints of VMs
     )
     return SchedulerProfile(
         filters=tuple(item for item, is_enabled in filters if is_enabled),

@@ -25,7 +25,7 @@ _FLAVOR: Final = "flavor"
 
 
 def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `{host: NAME}`, null if no host fits.
+    """Return the host chosen for a request as {"host": NAME}, None as name if no host fits.
 
     `snapshot` has the `hosts` by name, the `servers` {host, vcpus, memory_mib, disk_gib, group, is_building} in order
     of creation, and the `settings` of nova.conf. `request` has a `flavor` {vcpus, memory_mib, disk_gib, properties},
@@ -78,8 +78,8 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     zone_names = frozenset(request.get("zones") or ()) or None
     constraints = PlacementConstraints(zone_names, build_server_group_hint(group, members), _FLAVOR)
     demand = Demand(VmName("v", "v", "p", 0), _find_sku(skus, _FLAVOR), constraints)
-    _, placement = scheduler.try_place(demand) or (0, None)
-    return {"host": placement.machine if placement is not None else None}
+    placed = scheduler.try_place(demand)  # the VM's handle and placement, or None
+    return {"host": placed[1].machine if placed is not None else None}
 
 
 def build_hosts_without_servers(

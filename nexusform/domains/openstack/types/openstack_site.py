@@ -146,7 +146,8 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     for index, zone in enumerate(zones):
         machines = tuple(build_machine(host, slots[host.name]) for host in hosts if host.availability_zone == zone)
         key = f"{address}/{zone}" if index else address  # the first rack has the address of the site itself
-        inventory.racks[key] = InventoryRack(f"{site_id}/{zone}", site_id, zone, zone, False, machines)  # not planned
+        rack_id = f"{site_id}/{zone}"
+        inventory.racks[key] = InventoryRack(rack_id, site_id, zone, zone, is_planned=False, machines=machines)
         inventory.addresses_by_name.update({("machine", site_id, machine.name): address for machine in machines})
     table = site.build_usage_table(settings.aliases)
     occupied = inventory.unmanaged.setdefault(site_id, [])
