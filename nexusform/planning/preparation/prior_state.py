@@ -168,7 +168,7 @@ def iterate_requested_imports(
             None, block.for_each, lambda expression: evaluation.evaluate_expression(expression, scope), "import"
         )
         problems += expansion_problems
-        if expansion.unknown and not evaluation.settings.is_tentative:
+        if expansion.unknown and not evaluation.settings.is_tentative:  # tentative: unset variables are unknown
             problems.append(_build_unknown_argument_error("invalid-for-each-argument", "for_each", block.for_each))
         repetitions = expansion.repetitions
     for repetition in repetitions:

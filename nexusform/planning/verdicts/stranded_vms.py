@@ -120,8 +120,8 @@ def find_lost_forgotten_vms(
 
 
 def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -> None:
-    """Remove lost forgotten VMs from the note of a rack or machine: its private data in state, a row per VM. A row
-    begins with the names of the machine and of the VM.
+    """Remove lost VMs from the record of running VMs that are no longer managed (FORGOTTEN_VMS). It is in the private
+    data of a rack or machine, and has a row per VM. The names of its machine and of the VM are first.
     """
     if instance.loses_prior_object:  # removed or replaced: it loses its whole note
         return

@@ -256,7 +256,7 @@ class VmObject(Struct):
         return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.tokens]
 
     def list_vms(self) -> Sequence[PlacedVm]:
-        """Return every VM after the plan; with an unknown demand all prior VMs."""
+        """Return every VM after the plan; while the demand is unknown (NO_DEMAND) all prior VMs."""
         if self.instance.is_removed:
             return ()
         if self.request.demand is NO_DEMAND:

@@ -119,7 +119,7 @@ def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, 
     for name, entry in check.confirmed.items():
         provider, identity = providers[name], entry["identity"]
         if not isinstance(provider, IdentifiedProvider) or provider.compare_identity(identity, identity).is_known:
-            continue  # the identity is complete: it can be compared, even with itself
+            continue  # comparable with itself, so the identity is complete
         objects = [current.attributes for _, current in list_objects(state, name)]
         try:
             entries[name] = {"identity": dict(provider.read_identity(identity, objects))}

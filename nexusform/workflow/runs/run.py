@@ -137,7 +137,7 @@ class Run(Struct):
         from nexusform.workflow.runs.provider_identity import check_identities
 
         records, state = {**self.stored.state.providers, **recorded}, self.stored.state
-        accepted = self.project.context.allow_other_hub
+        accepted = self.project.context.allow_other_hub  # uid of a hub accepted in place of the recorded one
         try:
             check = check_identities(self.providers, state, records, accepted, connects=connects)
         except ProviderProblem as problem:

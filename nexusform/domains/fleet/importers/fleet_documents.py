@@ -431,7 +431,9 @@ class _FleetObjectReader:
         return items
 
     def _read_string_map(self, part: _DocumentPart) -> dict[str, str] | None:
-        """Return a mapping of texts, such as labels, without rejected entries; None if it is no mapping."""
+        """Return a mapping of texts, such as labels; None if it is no mapping. Rejected entries are left out, also
+        those with the placeholder "..." as their value.
+        """
         if not isinstance(part.node.data, dict):
             self._reject(part, f"{part.display_path} must be a mapping of strings.")
             return None

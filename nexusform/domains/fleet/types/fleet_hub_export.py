@@ -243,7 +243,9 @@ def build_status_attributes(placement: Manifest) -> dict[str, Any]:
 
 
 def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
-    """Return the policy of the latest captured snapshot; without one, the placement's own, perhaps a newer one."""
+    """Return the policy of the latest captured policy snapshot, by which the clusters were picked. Without a snapshot
+    return the policy of the placement. It may have changed since.
+    """
     if placement.policy_index is not None:
         spec = {name: value for name, value in body.get("spec", {}).items() if name != "policy"}
         number = placement.number_of_clusters  # an annotation of the snapshot, not part of its policy

@@ -112,8 +112,10 @@ class NovaHostUsage(Struct, frozen=True):
 
         Nova first tries the candidate of Placement with PCPU. If only its second attempt succeeds, the CPUs are VCPU.
         """
-        cells = self.fit_numa(request) if request.numa.cells else []  # None: do not fit
-        is_first_attempt = cells is not None or not self.cells  # or unknown cells
+        cells = (
+            self.fit_numa(request) if request.numa.cells else []
+        )  # [] for a VM without cells, None if it fits in none
+        is_first_attempt = cells is not None or not self.cells  # not self.cells: those of the host are unknown
         if request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request)):
             usage = replace(
                 self,

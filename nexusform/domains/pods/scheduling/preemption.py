@@ -277,6 +277,7 @@ def find_drain_obstacles(
         if len(workloads) != 1:
             continue  # a budget over several workloads may allow to evict one of them completely
         running_count = len(select_covered_pods(budget, running_pods))
+        # All its pods at once, not only the drained ones that `allowed_evictions` concerns.
         if count_allowed_disruptions(budget, existing_pods) < running_count:
             protected_workloads |= workloads & drained_workloads
     return DrainObstacles(tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads)))

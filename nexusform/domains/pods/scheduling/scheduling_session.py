@@ -475,7 +475,7 @@ class SchedulingSession:
 
 
 def build_gated_verdict(spec: PodSpec) -> PodVerdict:
-    """Return the verdict on a pod with scheduling gates."""
+    """Return the verdict on a pod with scheduling gates: no node, with the gates as the reason."""
     reason = f"scheduling is blocked by {', '.join(spec.gates)}."
     return PodVerdict("", is_certain=True, feasible_nodes=0, reason=reason, unscheduled_state=PodState.GATED)
 

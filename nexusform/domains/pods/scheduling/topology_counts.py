@@ -246,12 +246,12 @@ class TopologyCounts:
 
     def add(self, node: int) -> None:
         """Count one more pod of this spec on a node."""
-        for counter, amount in self._own_increments:
+        for counter, amount in self._own_increments:  # counts of affinity terms selecting the pod
             counter.add(node, amount)
         if self.matches_itself:
-            # Once per term with a domain of the node.
+            # Once per term, if the node has a domain for it (below 0: none).
             self.affinity_matches += sum(counter.domain_by_node[node] >= 0 for counter in self.affinity)
-        for spread in self._growing_spread:
+        for spread in self._growing_spread:  # constraints counting pods of this spec
             spread.add_pod(node)
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:

@@ -280,7 +280,9 @@ def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, 
 def run_fleet_question(
     fleet: Fleet, names: Sequence[str], engine: TaskEngine, question: SiteQuestion, is_stopping: Callable[[], bool]
 ) -> list[SiteResult]:
-    """Run a question on each site; return the results in the order of names."""
+    """Run a question on each site; return the results in the order of names. Workers run the parts of a question at
+    once. Their results are merged.
+    """
     if question.kind is QuestionKind.CERTAINTY:  # equal parts of up to 100 samples
         count = ceil(question.runs / RUNS_PER_PART)
         size = question.runs // count
