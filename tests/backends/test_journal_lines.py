@@ -1,4 +1,5 @@
 import threading
+import time
 
 import pytest
 
@@ -32,17 +33,17 @@ def test_lines_added_during_a_write_are_written_together() -> None:
         batches.append(lines)
         if len(batches) == 1:
             under_way.set()
-            go_on.wait(10)
+            go_on.wait()
 
     gathering = LineBatcher(write)
     first = threading.Thread(target=gathering.add_lines, args=([b"1"],))
     first.start()
-    assert under_way.wait(10)
+    under_way.wait()
     others = [threading.Thread(target=gathering.add_lines, args=([b"%d" % n],)) for n in (2, 3, 4)]
     for thread in others:
         thread.start()
     while len(gathering._pending) < 3:
-        pass
+        time.sleep(0.001)
     go_on.set()
     for thread in [first, *others]:
         thread.join()

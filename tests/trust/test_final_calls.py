@@ -3,35 +3,39 @@ error."""
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from nexusform.cli.main import run_command_line
+
+# Its argument is the moment at which the process ends.
+APPLY = """
+import os, sys
 from nexusform.backends.local_file import LocalBackend
 from nexusform.cli.main import run_command_line
 from nexusform.interfaces.state_storage import BackendProblem
 
+write_merged_state = LocalBackend.write_merged_state
+
+def exit_at_write(backend, *values):
+    if sys.argv[1] == "refused":
+        raise BackendProblem("No room.")
+    if sys.argv[1] == "after":
+        write_merged_state(backend, *values)
+    os._exit(9)
+
+LocalBackend.write_merged_state = exit_at_write
+run_command_line(["apply", "p"])
+"""
+
 
 def interrupt_apply(when: str) -> None:
     """Apply in a process ending at its last write of the state, or right after it."""
-    child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-        return
-    compact = LocalBackend.write_merged_state
-
-    def exit_at_write(self: LocalBackend, *words: Any) -> None:
-        if when == "refused":
-            raise BackendProblem("No room.")
-        if when == "after":
-            compact(self, *words)
-        os._exit(9)
-
-    LocalBackend.write_merged_state = exit_at_write  # type: ignore[method-assign]
-    run_command_line(["apply", "p"])
-    os._exit(0)
+    result = subprocess.run([sys.executable, "-c", APPLY, when], capture_output=True, check=False)
+    assert result.returncode == (0 if when == "refused" else 9)
 
 
 @pytest.mark.parametrize("when", ["before", "after", "refused"])

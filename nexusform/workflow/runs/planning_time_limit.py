@@ -35,10 +35,12 @@ def limit_time(seconds: int) -> Iterator[None]:
 @contextmanager
 def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
     """Raise the failure in the main thread from a timer signal, repeatedly until the block ends."""
-    remaining_waits = _MAX_WAITS
+    remaining_waits, has_ended = _MAX_WAITS, False
 
     def handle_signal(_number: int, frame: FrameType | None) -> None:
         nonlocal remaining_waits
+        if has_ended:
+            return
         if remaining_waits and not _is_own_code(frame):
             remaining_waits -= 1
             return  # a finaliser would swallow the exception
@@ -49,6 +51,7 @@ def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
     try:
         yield
     finally:
+        has_ended = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old_handler)
 
@@ -60,9 +63,9 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
     placeholder, and that one is suppressed.
     """
     planning_thread = threading.get_ident()
+    has_ended = was_raised = False
     end_event = threading.Event()
     raise_lock = threading.Lock()
-    was_raised = False
 
     class TimeLimitExceeded(DiagnosticsError):
         """Exception without arguments, as required for raising in another thread."""
@@ -80,23 +83,26 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
                 remaining_waits -= 1
                 continue  # a finaliser would swallow the exception
             with raise_lock:
-                if not end_event.is_set():
-                    was_raised = True
-                    _raise_in_thread(planning_thread, TimeLimitExceeded)
+                if has_ended:
+                    return
+                was_raised = True
+                _raise_in_thread(planning_thread, TimeLimitExceeded)
 
     threading.Thread(target=watch_time, daemon=True, name="nexusform: time budget").start()
     try:
         yield
     finally:
-        while not end_event.is_set():
+        # The event is set last: an exception inside set() could leave its lock held, and the next call would hang.
+        while not has_ended:
             with suppress(TimeLimitExceeded):  # the block ended in time, just before its exception
-                end_event.set()
-        with raise_lock:
+                has_ended = True
+        with suppress(TimeLimitExceeded), raise_lock:
             if was_raised:
                 with suppress(_PlaceholderError):  # it replaces a TimeLimitExceeded still pending after the block
                     _raise_in_thread(planning_thread, _PlaceholderError)
                     while True:
                         pass  # until it is raised
+        end_event.set()
 
 
 class _PlaceholderError(BaseException):

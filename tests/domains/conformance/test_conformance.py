@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import sys
 from collections import Counter
+from multiprocessing import parent_process
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.conformance.workflow import recorded_cases
+from nexusform.domains.conformance.workflow.recorded_cases import ConformanceCase, read_cases, score_conformance_cases
 from tests.conformance.write_table import build_table
 from tests.kill_points import select_cases
 
@@ -73,6 +78,26 @@ def test_many_cases_run_in_several_processes(
     assert run(capsys, str(tmp_path)) == alone
     assert "pods.jsonl:4: predicted" in alone[1]
     assert run(capsys, "-program=echo {}", str(tmp_path))[1].count("kube-scheduler decided") == 4
+
+
+def _end_process(case: ConformanceCase) -> Any:
+    """Return the right answer in the process of the test, and end any other process."""
+    if parent_process() is not None:
+        os._exit(1)
+    return case.decision
+
+
+def test_cases_of_an_ended_process_have_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded_cases, "_CASES_OF_ONE_PROCESS", 1)
+    monkeypatch.setattr(recorded_cases, "_BATCH", 2)
+    (tmp_path / "pods.jsonl").write_text("".join(read_lines("kube-scheduler.jsonl.gz", 4)))
+    problems: list[Diagnostic] = []
+    score = score_conformance_cases(read_cases(str(tmp_path), problems), _end_process)
+    (counts,) = score.systems.values()
+    assert (problems, counts.right, counts.errors) == ([], 1, 3)
+    assert [(item.place, item.reason) for item in score.wrong] == [
+        (f"pods.jsonl:{line}", "a process ended unexpectedly, perhaps for lack of memory") for line in (2, 3, 4)
+    ]
 
 
 def test_another_program_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
+from nexusform.workflow.runs import planning_time_limit
 from nexusform.workflow.runs.planning_time_limit import limit_time
 
 
@@ -63,6 +64,50 @@ def test_time_limit_caught_by_mistake_is_raised_again() -> None:
     thread.start()
     thread.join()
     assert told == ["taken", "taken"] or told[-1] == "ended"
+
+
+class _SlowLock:
+    """Lock that returns to the planning thread only some time after the thread has it."""
+
+    def __init__(self, planning_thread: threading.Thread) -> None:
+        self._lock, self._planning_thread = threading.Lock(), planning_thread
+        self.acquire, self.release = self._lock.acquire, self._lock.release
+        self.was_taken = threading.Event()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        if threading.current_thread() is self._planning_thread:
+            self.was_taken.set()
+            work(0.6)
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_time_limit_at_the_end_of_planning_causes_no_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exception arrives after the planning thread took the lock of an event, and before it can release it."""
+    told: list[str] = []
+    thread = threading.Thread(target=work_with_limit, args=(1, 1.2, told), daemon=True)
+    lock = _SlowLock(thread)
+    start, raise_in_thread = threading.Thread.start, planning_time_limit._raise_in_thread
+
+    def start_with_slow_event(watcher: threading.Thread) -> None:
+        for cell in watcher._target.__closure__ or ():  # type: ignore[attr-defined]
+            if isinstance(cell.cell_contents, threading.Event):
+                cell.cell_contents._cond = threading.Condition(lock)  # type: ignore[arg-type,attr-defined]
+        start(watcher)
+
+    def raise_late(ident: int, kind: type[BaseException]) -> None:
+        lock.was_taken.wait(1)
+        raise_in_thread(ident, kind)
+
+    monkeypatch.setattr(threading.Thread, "start", start_with_slow_event)
+    monkeypatch.setattr(planning_time_limit, "_raise_in_thread", raise_late)
+    monkeypatch.setattr(planning_time_limit, "_MAX_WAITS", 0)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert told in (["done"], ["time-budget"])
 
 
 def test_interpreter_state_is_restored_after_planning() -> None:

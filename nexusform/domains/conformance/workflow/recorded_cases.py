@@ -9,11 +9,13 @@ import shlex
 import subprocess
 import tempfile
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import partial
-from itertools import chain, islice
-from multiprocessing import Pool
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
 from typing import Any, Final
@@ -36,6 +38,7 @@ _MAX_LINE: Final = 64 << 20  # bytes of one decision
 INVALID: Final = "invalid-conformance-case"
 _CASES_OF_ONE_PROCESS: Final = 500  # more start other processes
 _CHUNK: Final = 50  # cases sent to a process at once
+_BATCH: Final = 10_000  # cases in memory at once
 
 
 class ConformanceCase(Struct, frozen=True):
@@ -231,19 +234,23 @@ def score_conformance_cases(cases: Iterable[LocatedConformanceCase], answer: Ans
     remaining = iter(cases)
     for item in islice(remaining, _CASES_OF_ONE_PROCESS):
         _add_case_result(score, item, *_predict_case_answer(answer, item))
-    following = next(remaining, None)
-    if following is None:  # too few for more processes
+    batch = list(islice(remaining, _BATCH))
+    if not batch:  # too few for more processes
         return score
-    with Pool(initializer=signal, initargs=(SIGINT, SIG_IGN)) as pool:  # Ctrl-C ends the parent only
-        sent_cases: deque[LocatedConformanceCase] = deque()  # without an answer, in the order of the answers
-
-        def send_cases() -> Iterator[LocatedConformanceCase]:
-            for item in chain([following], remaining):
-                sent_cases.append(item)
-                yield item
-
-        for predicted, reason in pool.imap(partial(_predict_case_answer, answer), send_cases(), _CHUNK):
-            _add_case_result(score, sent_cases.popleft(), predicted, reason)
+    # Ctrl-C ends the parent only. A forked process could wait forever for a lock of another thread of this one.
+    pool = ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN))
+    try:
+        while batch:
+            unanswered = iter(batch)
+            with suppress(BrokenProcessPool):
+                answers = pool.map(partial(_predict_case_answer, answer), batch, chunksize=_CHUNK)
+                for result, item in zip(answers, unanswered, strict=False):
+                    _add_case_result(score, item, *result)
+            for item in unanswered:
+                _add_case_result(score, item, None, "a process ended unexpectedly, perhaps for lack of memory")
+            batch = list(islice(remaining, _BATCH))
+    finally:
+        pool.shutdown(cancel_futures=True)
     return score
 
 
