@@ -327,7 +327,7 @@ def _plan_and_report(
 
 
 def _parse_checker_programs(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
-    """Return the locations of checker programs by checker name. Raises a usage error, always in a sandboxed run."""
+    """Return the locations of checker programs by checker name. A sandboxed run has none, so it is a usage error."""
     from nexusform.workflow.program_checks import CHECKERS
 
     programs: dict[str, str] = {}

@@ -217,7 +217,7 @@ def _parse_json_object(content: bytes) -> dict[str, Any] | None:
 
 
 def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
-    """Return the manifest, the first member of the plan file `name`, with the digests of the other members. Raises
+    """Return the manifest of the plan file `name`: its first member, with the digests of the others. Raises
     DiagnosticsError if the data is no plan.
     """
     first_name, content, _ = read_member_at(data, 0) or ("", b"", 0)
@@ -234,7 +234,7 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
     if manifest.get("format") == _DEVELOPMENT_FORMAT:
         raise DiagnosticsError(build_development_file_error(name, "run plan again"))
     if (manifest.get("format"), manifest.get("kind")) != (FORMAT, KIND):
-        raise _build_damaged_file_error(name, "Its manifest has no format.")
+        raise _build_damaged_file_error(name, "Its manifest does not describe a plan.")
     return manifest
 
 

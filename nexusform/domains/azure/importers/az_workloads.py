@@ -82,7 +82,9 @@ class NodeReading:
 
 
 class ClusterNodes:
-    """Nodes in the body of one cluster. `initial`: its initial pools. `duplicates`: more records, on other machines."""
+    """Nodes in the body of one cluster. `initial`: the pools in its initialAgentPoolConfigurations. `nodes` has one
+    record per node name; `duplicates` has more records of these names, on other machines.
+    """
 
     __slots__ = ("cluster", "duplicates", "initial", "item", "nodes")
 
@@ -94,7 +96,7 @@ class ClusterNodes:
         for name, node in iterate_named_items(item.read_objects("nodes")):
             by_name.setdefault(name, []).append(NodeReading(node, name, cluster, initial))
         self.nodes: list[NodeReading] = []
-        self.duplicates: list[NodeReading] = []  # further records of a node name, on other machines
+        self.duplicates: list[NodeReading] = []
         for records in by_name.values():
             first, *further_records = self._merge_duplicate_nodes(records)
             self.nodes.append(first)

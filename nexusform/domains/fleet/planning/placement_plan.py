@@ -269,7 +269,7 @@ class PlacementPlan(Struct):
         return False
 
     def build_scheduling_arguments(self, member_list: MemberList) -> tuple[MemberList, Policy, PolicySnapshot, str]:
-        """Return the arguments of scheduling cycles and explanations. In a call, they follow the bindings."""
+        """Return members, policy, policy snapshot and namespace: the arguments of a scheduling cycle after bindings."""
         policy = self.spec.resolve_policy(member_list)
         return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
 

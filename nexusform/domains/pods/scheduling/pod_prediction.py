@@ -124,9 +124,9 @@ class PodPredictor:
         return pod_outcomes.NO_EXECUTE if is_evicted else ""
 
     def _compute_remaining_seconds(self, pod: ExistingPod) -> int | None:
-        """Return the seconds until a NoExecute taint of its known node evicts a pod: 0 at once, None never."""
+        """Return the seconds until a NoExecute taint of its node evicts a pod: 0 at once, None never."""
         node = self.nodes[pod.node]
-        _, kind, _ = pod.workload.split("/", 2)
+        _, kind, _ = pod.workload.split("/", 2)  # NAMESPACE/KIND/NAME
         if not node.taints or pod.is_protected or kind in _UNEVICTABLE_KINDS:
             return None
         return taints.compute_toleration_seconds(pod.spec, node)
