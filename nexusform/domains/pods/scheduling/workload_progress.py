@@ -103,17 +103,23 @@ class WorkloadProgress(Struct):
 
     def get_recreated_spec(self, pod: ExistingPod) -> PodSpec:
         """Return the spec of a pod created again after its eviction while the rollout does not proceed."""
+        former_spec = self.find_former_spec([pod, *self.outdated_pods], pod.number)
+        if former_spec is not None:
+            return former_spec
         # A Deployment's pod is created by its ReplicaSet, with the template of this set.
-        keeps_template = self.workload.has_rolling_update or self.workload.is_below_partition(pod.number)
-        return pod.spec if keeps_template or self.workload.is_current(pod.spec) else self.workload.pod
+        keeps_template = self.workload.has_rolling_update or self.workload.is_current(pod.spec)
+        return pod.spec if keeps_template else self.workload.pod
 
     def find_former_spec(self, pods: Iterable[ExistingPod], number: int) -> PodSpec | None:
         """Return the spec of a StatefulSet's pod to create below the partition: the former template. Return None for a
-        pod of the current template, also if none of the existing `pods` has a former one. Source: kubernetes
-        pkg/controller/statefulset/stateful_set_utils.go (newVersionedStatefulSetPod).
+        pod of the current template, also if none of the existing `pods` (or evicted ones) has a former one. Source:
+        kubernetes pkg/controller/statefulset/stateful_set_utils.go (newVersionedStatefulSetPod).
         """
-        former_pods = [pod for pod in pods if not self.workload.is_current(pod.spec)]
-        if not former_pods or not self.workload.is_below_partition(number):
+        if not self.workload.is_below_partition(number):
+            return None
+        evicted_pods = [pod.build_pending_pod(self.workload) for pod in self.pods_to_place]
+        former_pods = [pod for pod in (*pods, *evicted_pods) if not self.workload.is_current(pod.spec)]
+        if not former_pods:
             return None
         pod = min(former_pods, key=lambda pod: (pod.number != number, pod.number))  # its own pod, else the first one
         if pod.number == number:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import workload_warnings
-from nexusform.domains.pods.scheduling.cluster_records import Cluster
+from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.kubernetes.matching import Taint, Toleration
@@ -127,5 +127,14 @@ def test_outdated_pod_leaves_after_its_toleration() -> None:
     new = replace(tolerant, pod=replace(tolerant.pod, template="2"))
     cluster = build_tainted_cluster(3, "n1")
     outcomes = predict(cluster, build_existing_pods(tolerant, "n1", "n2"), [new]).outcomes
+    changes = [(outcome.action, outcome.node, outcome.spec.template) for outcome in outcomes if outcome.spec]
+    assert changes == [("move", "n3", "1"), ("keep", "n2", "1")]
+
+
+def test_current_pod_below_partition_gets_the_former_template_after_its_toleration() -> None:
+    former = build_workload("db", 2, kind="StatefulSet", cpu=300, partition=2, pod=build_toleration(60))
+    new = replace(former, pod=replace(former.pod, template="2"))
+    pods = [ExistingPod(new.key, 0, "n1", new.pod), ExistingPod(new.key, 1, "n2", former.pod)]
+    outcomes = predict(build_tainted_cluster(3, "n1"), pods, [new]).outcomes
     changes = [(outcome.action, outcome.node, outcome.spec.template) for outcome in outcomes if outcome.spec]
     assert changes == [("move", "n3", "1"), ("keep", "n2", "1")]

@@ -201,3 +201,13 @@ def test_pod_below_partition_evicted_by_another_workload_keeps_its_template() ->
     prediction = predict(build_cluster(2), build_existing_pods(old, "n1", "n2"), [large, new])
     assert set(list_templates(prediction).values()) == {"1"}
     assert len(prediction.outcomes) == 3
+
+
+def test_current_pod_below_partition_gets_the_former_template_after_eviction() -> None:
+    """The former template is that of another pod, also if this one is evicted first."""
+    old, new = build_partitioned_set(2, 2)
+    large = build_workload("web", 2, cpu=FULL, priority=1000)
+    pods = [ExistingPod(new.key, 0, "n1", new.pod), ExistingPod(new.key, 1, "n2", old.pod)]
+    prediction = predict(build_cluster(2), pods, [large, new])
+    evicted = [outcome for outcome in prediction.outcomes if outcome.workload == new.key]
+    assert [(outcome.node, outcome.spec and outcome.spec.template) for outcome in evicted] == [("", "1"), ("", "1")]
