@@ -138,7 +138,8 @@ def _build_capacity_error(vm_object: VmObject, shortage: PoolShortage, failure: 
     total = len(pool.numbers)
     instance = vm_object.instance
     subject = instance.locate(pool.path)
-    pool_name = "/".join(filter(None, (shortage.cluster, pool.pool)))
+    # A plain VM is its own pool.
+    pool_name = str(instance.address) if pool.rule_pool else "/".join(filter(None, (shortage.cluster, pool.pool)))
     summary = f"{pool_name} does not fit"
     headline = f"{total:,} x {pool.sku.name} do not fit: {placed_count:,} of {total:,} placed"
     reason = failure.reason

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.shared_flags import create_context
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.remote_state.backends.http import HttpBackend
 from nexusform.domains.sites.types.site_tasks import (
     SiteResult,
@@ -18,10 +20,11 @@ from nexusform.domains.sites.types.site_tasks import (
     decode_task,
     encode_task_message,
 )
-from nexusform.domains.sites.workflow import site_worker
+from nexusform.domains.sites.workflow import site_project, site_worker
 from nexusform.domains.sites.workflow.fleet_tasks import open_fleet
 from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.workflow.opening.command_context import CommandContext
 from tests.contracts.http_state_server import run_state_server
 from tests.domains.sites.conftest import DEFINITION
 
@@ -63,6 +66,23 @@ def test_sites_share_parsed_root_module_until_it_changes(worker: FleetTaskWorker
     assert "+ nexus_rack.rack[0,1]: rack1,2, 2 machines each, bom-1.7.3" in again.rows
     path.with_name("more.nf.hcl").write_text('output "more" {\n  value = 1\n}\n')
     assert "+ output more" in run_site_task(worker, SiteTaskKind.PLAN, "par1").rows
+
+
+def test_configuration_with_a_file_deleted_while_read_is_read_again(
+    worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = Path(run_site_task.root, "site", "more.nf.hcl")  # type: ignore[attr-defined]
+    more.write_text('output "more" {\n  value = 1\n}\n')
+    load = site_project.load_project_configuration
+
+    def load_and_delete(location: CommandContext) -> tuple[Configuration, list[Diagnostic]]:
+        loaded = load(location)
+        more.unlink(missing_ok=True)
+        return loaded
+
+    monkeypatch.setattr(site_project, "load_project_configuration", load_and_delete)
+    assert "+ output more" in run_site_task(worker, SiteTaskKind.PLAN, "par1").rows
+    assert "+ output more" not in run_site_task(worker, SiteTaskKind.PLAN, "par2").rows
 
 
 def test_environment_variables_are_read_for_each_site(worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch) -> None:

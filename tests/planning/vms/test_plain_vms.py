@@ -9,6 +9,7 @@ from tests.planning.harness import (
     build_state,
     cluster,
     list_actions,
+    list_errors,
     list_places,
     list_rows,
     list_triggers,
@@ -69,6 +70,11 @@ def test_number_is_the_index_with_count() -> None:
     found = list_places(build_state(SITES + VM % 'count = 12\n name = "v${count.index}"'))
     numbers: list[int | str] = list(range(12))
     assert [found[f"v{n}"] for n in numbers] == compute_expected_places("nexus_virtual_machine.v", numbers)
+
+
+def test_vm_without_capacity_is_named_by_its_address() -> None:
+    (error,) = list_errors(plan(SITES + VM.replace("= 8\n", "= 800\n") % ""))
+    assert error.brief == "nexus_virtual_machine.v does not fit"
 
 
 def test_number_is_the_key_with_for_each() -> None:

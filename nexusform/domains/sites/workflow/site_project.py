@@ -106,7 +106,7 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
     """Load the root module in the current directory; sites with the same one share it until its files change."""
     key = (str(Path.cwd()), location.confinement)
     cached = _CACHE.get(key)
-    if cached is not None and cached.signature == _compute_signature(cached.configuration):
+    if cached is not None and cached.signature and cached.signature == _compute_signature(cached.configuration):
         return cached.configuration, list(cached.problems)
     configuration, problems = load_project_configuration(location)
     _CACHE.pop(key, None)  # if there is one, its files have changed
