@@ -6,7 +6,6 @@ from typing import Any, Final
 import msgspec
 
 from nexusform.domains.openstack.scheduling.hardware_fit import HostCell
-from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
 from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, build_host, build_server, build_sku_name
 from nexusform.domains.openstack.scheduling.nova_profile import (
     NovaSettings,
@@ -92,8 +91,7 @@ def build_hosts_without_servers(
     table = site.build_usage_table(settings.aliases)
     hosts = {}
     for host in site.hosts:
-        servers = [f"{SERVER_RECORD}{key}" for key, server in site.servers.items() if server.host == host.name]
-        usage = table.get_usage((host.name, *(record for record in servers if record in records)))
+        usage = table.get_usage((host.name, *sorted(records)))  # records of other hosts have no effect
         hosts[host.name] = {
             **source["hosts"][host.name],
             "numa_cells": list(map(_describe_cell, usage.cells)),
