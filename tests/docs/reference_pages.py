@@ -44,7 +44,7 @@ Each page has an example, then all arguments. The examples form one configuratio
 - `computed`: set by nexusform if omitted
 - `predicted`: may differ from the observed value without an error
 - `repeatable`: the block may be repeated
-- `forces replacement`: a change replaces the resource
+- `forces replacement`: a change replaces the resource, or its labelled block
 - `re-places VMs`: a change re-places the VMs of the pool"""
 
 SHARED_WORDS = """\

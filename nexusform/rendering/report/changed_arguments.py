@@ -119,7 +119,10 @@ def _build_clauses(
     clauses: list[str] = []
     for child in tree.children:
         if child.symbol and _is_configurable(child.name, schema):  # changed, and an argument of users
-            clauses += texts.get(child.name) or [f"{child.name} {_format_changed_value(child)}"]
+            clause = f"{child.name} {_format_changed_value(child)}"
+            if child.forces_replacement:  # in a block with a label, such as an agent pool, only that of the block
+                clause += f" (replaces this {tree.name})" if tree.label else " (forces replacement)"
+            clauses += texts.get(child.name) or [clause]
     names_by_change: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # of equally changed blocks
     for block in tree.blocks:
         if block.symbol:
@@ -181,14 +184,11 @@ def _format_changed_value(node: DifferenceNode) -> str:
     """Format the change of an argument after its name. A scalar has its old and new value. A set, map or object has its
     changed parts: `2 added`. Anything else is `changed`.
     """
-    text = "changed"
     if node.kind is NodeKind.LEAF:
-        text = _format_scalar_change(node)
-    elif node.kind is NodeKind.SENSITIVE:
-        text = SENSITIVE
-    elif node.kind in (NodeKind.SET, *_NESTED_KINDS):
-        text = _format_part_changes(node)
-    return f"{text} (forces replacement)" if node.forces_replacement else text
+        return _format_scalar_change(node)
+    if node.kind is NodeKind.SENSITIVE:
+        return SENSITIVE
+    return _format_part_changes(node) if node.kind in (NodeKind.SET, *_NESTED_KINDS) else "changed"
 
 
 def _format_scalar_change(node: DifferenceNode) -> str:

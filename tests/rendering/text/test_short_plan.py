@@ -121,6 +121,14 @@ def test_probable_rename_is_reported_with_moved_block() -> None:
 def test_replacement_has_its_cause(plans: SimpleNamespace) -> None:
     text = render_short(plans.every_action(), plans, width=200)
     assert re.search(r"-/\+ nexus_rack\.j +r: availability_zone .* \(forces replacement\)", text)
+    state = build_state(RACKS + cluster("a", pools=pool("p", 2)))
+    changed = plan(RACKS + cluster("a", pools=pool("p", 2, sku="NC_G12_56_v1")), state)
+    text = render_plan(require_success(changed).plan, {}, PlanTextOptions(registries=build_all_types(), width=200))
+    assert re.search(r"~ nexus_kubernetes_cluster\.a +p vm_sku_name .* \(replaces this agent_pool\)", text)
+
+
+def test_replacement_without_changed_argument_has_its_cause(plans: SimpleNamespace) -> None:
+    text = render_short(plans.every_action(), plans, width=200)
     assert re.search(r"-/\+ nexus_rack\.k +r: \(tainted\)", text)
     assert re.search(r'nexus_rack\.p +r: imported from "lab/r"', text)
 
