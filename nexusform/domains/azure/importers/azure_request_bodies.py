@@ -59,18 +59,59 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the `properties` of a new pool. Its hugepages have one size, and Azure accepts them on creation only."""
-    declared = get_mapping(values, "kubelet", "extended_resources")  # such as {"hugepages-1Gi": "8Gi"}
+    """Build the `properties` of a new pool. Azure accepts its hugepages on creation only."""
     body = build_pool_properties(values)
-    for name, (page_bytes, azure_size) in _PAGE_SIZES.items():
-        amounts = declared.get(name)  # one, or a list by NUMA cell
-        if not isinstance(amounts, list):
-            amounts = [amounts]
-        total_bytes = sum(map(_parse_bytes, amounts))
-        count = total_bytes // page_bytes  # Azure takes the number of pages
-        if count:
-            return {**body, "agentOptions": {"hugepagesCount": count, "hugepagesSize": azure_size}}
+    for name, total_bytes in read_hugepages(values).items():
+        if name in _PAGE_SIZES:
+            page_bytes, azure_size = _PAGE_SIZES[name]
+            # Azure takes the number of pages.
+            return {**body, "agentOptions": {"hugepagesCount": total_bytes // page_bytes, "hugepagesSize": azure_size}}
     return body
+
+
+def read_hugepages(values: Mapping[str, Any]) -> dict[str, int]:
+    """Return the hugepages of a kubelet block in bytes per node: {"hugepages-1Gi": 8589934592}."""
+    totals: dict[str, int] = {}
+    for name, amounts in get_mapping(values, "kubelet", "extended_resources").items():
+        if name.startswith("hugepages-"):
+            # One amount, or a list by NUMA cell.
+            total = sum(map(_parse_bytes, amounts if isinstance(amounts, list) else [amounts]))
+            totals |= {name: total} if total else {}
+    return totals
+
+
+def list_hugepages_problems(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
+    """Return why Azure cannot provide the hugepages of a cluster or pool; `before` is None for a new object."""
+    if "agent_pool" not in after:  # a pool with a resource of its own
+        return list(_check_pool_hugepages(str(after["name"]), before, after))
+    old_pools = get_mapping(before, "agent_pool")
+    problems: list[str] = []
+    if read_hugepages(after) != read_hugepages(before or {}):
+        problems.append(
+            "Azure has hugepages of agent pools only. Declare them in the kubelet block of each agent_pool."
+        )
+    for name, pool in list_pools(after):
+        problems += _check_pool_hugepages(name, old_pools.get(name), pool)
+    return problems
+
+
+def _check_pool_hugepages(name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a problem if Azure cannot provide the hugepages of a pool; `before` is None for a new pool."""
+    pages = read_hugepages(after)
+    if before is not None:
+        changed = diff_request_bodies(build_new_pool_properties(before), build_new_pool_properties(after))
+        if changed.keys() <= {"count", "upgradeSettings", "agentOptions"}:  # any other change re-creates the pool
+            if read_hugepages(before) != pages:
+                yield (
+                    f"Azure cannot change the hugepages of the pool {name} after its creation. Undo the change, or add "
+                    "a pool with another name, drain this one and remove it."
+                )
+            return
+    whole_pages = (size in _PAGE_SIZES and total % _PAGE_SIZES[size][0] == 0 for size, total in pages.items())
+    if len(pages) > 1 or not all(whole_pages):
+        declared = " and ".join(f"{total / 2**20:g} MiB of {size}" for size, total in pages.items())
+        sizes = " or ".join(_PAGE_SIZES)
+        yield f"The pool {name} declares {declared}. Azure takes hugepages of one size in whole pages: {sizes}."
 
 
 def _parse_bytes(amount: Any) -> int:

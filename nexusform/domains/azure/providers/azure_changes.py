@@ -14,6 +14,7 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     build_pool_properties,
     build_vm_properties,
     diff_request_bodies,
+    list_hugepages_problems,
     list_pools,
     merge_bodies,
     omit_members,
@@ -65,6 +66,8 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
         return list(_build_capacity_releasing_changes(request, context))
     if planned is None:
         return [ArmChange(ArmOperation.DELETE, target)]
+    if kind != VM and (problems := list_hugepages_problems(prior, planned)):
+        raise ProviderProblem(" ".join(problems))
     if prior is None:
         creation = _build_object_creation(kind, target, planned, context)
         return [replace(creation, is_retry=request.is_repeated_create)]  # an earlier try may have created it

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import enclose, format_first_items, select_word_form
-from nexusform.domains.azure.importers.azure_request_bodies import omit_members, select_members
+from nexusform.domains.azure.importers.azure_request_bodies import omit_members, read_hugepages, select_members
 from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK, find_cordon_differences
 from nexusform.interfaces.plugins import (
     FORGOTTEN_KEY,
@@ -551,19 +551,20 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
         if name in _LABELED_MAPS and isinstance(recorded, Mapping):
             recorded = select_members(recorded, observed)  # others were removed
             if name == "agent_pool":
-                observed = _remove_hugepages_of_azure_block(recorded, observed)
+                observed = _remove_requested_hugepages(recorded, observed)
         merged[name] = _merge_value(recorded, observed)
     if item.type == MACHINE and attributes.get("cordoned"):
         merged["cordoned"] = merged["cordon_status"] == CORDONED_STATUS  # else it is to be cordoned again
     return {**attributes, **merged}
 
 
-def _remove_hugepages_of_azure_block(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the observed pools without hugepages requested by their azure block, so not by their arguments."""
+def _remove_requested_hugepages(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the observed pools without hugepages requested by their azure block, or in another notation ("8192Mi")."""
     pools = dict(observed)
     for label, pool in recorded.items():
         options = get_value_at_path(pool, "azure", "body", "properties", "agentOptions")
-        if options and not pool.get("kubelet"):
+        is_in_azure_block = options and not pool.get("kubelet")
+        if is_in_azure_block or read_hugepages(pool) == read_hugepages(get_mapping(pools, label)):
             pools[label] = omit_members(pools[label], ("kubelet",))
     return pools
 

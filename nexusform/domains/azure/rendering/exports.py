@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.phrases import enclose, format_first_items, group_by
+from nexusform.domains.azure.importers.azure_request_bodies import list_hugepages_problems
 from nexusform.domains.azure.rendering.az_script import render_az_script
 from nexusform.domains.azure.rendering.azure_objects import (
     API_VERSION,
@@ -24,14 +25,14 @@ from nexusform.domains.azure.rendering.azure_objects import (
     group_inputs_by_name,
 )
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.plans.plan import Plan
+from nexusform.plans.plan import Action, Plan
 from nexusform.rendering.notation.json_values import omit_empty
 
 
 def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     """Export Terraform JSON configuration, "" after errors or without resources; warn about parts missing in it."""
     objects = collect_azure_objects(plan)
-    errors = list(_check_properties_of_recreations(objects))
+    errors = list(_check_properties(plan, objects))
     if errors:
         return "", errors
     missing_parts = [f"removing {item.title}" for item in objects.deleted]
@@ -55,7 +56,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
 def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     """Export a script of `az networkcloud` commands, "" after errors or without commands, with diagnostics."""
     objects = collect_azure_objects(plan)
-    errors = list(_check_properties_of_recreations(objects))
+    errors = list(_check_properties(plan, objects))
     script, unsupported = render_az_script(objects)
     if unsupported:
         detail = (
@@ -69,8 +70,15 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     return "" if is_empty else script, list(_check_exported_objects(plan, objects.skipped))
 
 
-def _check_properties_of_recreations(objects: PlannedAzureResources) -> Iterator[Diagnostic]:
-    """Yield an error about resources to re-create with properties absent in the plan: these would be lost."""
+def _check_properties(plan: Plan, objects: PlannedAzureResources) -> Iterator[Diagnostic]:
+    """Yield errors about hugepages that Azure cannot provide, and about resources to re-create with properties absent
+    in the plan: these would be lost.
+    """
+    for change in plan.changes:
+        if change.address.type in ("nexus_kubernetes_cluster", "nexus_agent_pool") and change.after is not None:
+            before = change.before if change.action is Action.UPDATE else None
+            for problem in list_hugepages_problems(before, change.after):
+                yield build_error("incomplete-export", problem, address=str(change.address))
     incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
     if not incomplete:
         return  # nothing is lost

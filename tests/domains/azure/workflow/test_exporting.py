@@ -337,6 +337,23 @@ def test_hugepages_become_agent_options(work_directory: Path, capsys: pytest.Cap
         assert pool.get("agentOptions") == options
 
 
+@pytest.mark.parametrize("form", ["azapi", "az"])
+def test_hugepages_that_azure_cannot_provide_are_not_exported(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def declare_pages(amount: str) -> str:
+        kubelet = f'kubelet {{\n extended_resources = {{ "hugepages-1Gi" = "{amount}" }}\n }}\n  taint {{'
+        return SITE.replace("taint {", kubelet, 1)
+
+    plan_configuration(declare_pages("512Mi"))
+    assert run_command_line(["export", f"-format={form}", "p.nfplan"]) == 1
+    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "declares 512 MiB of hugepages-1Gi. Azure takes hugepages of one size in whole pages" in told
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    plan_configuration(declare_pages("1Gi"))
+    assert run_command_line(["export", f"-format={form}", "p.nfplan"]) == 1
+    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "Azure cannot change the hugepages of the pool" in told
+
+
 def test_changes_are_exported_and_deletions_are_reported(
     work_directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
