@@ -3,7 +3,7 @@ pkg/scheduler/framework/plugins/nodevolumelimits/csi.go and volumebinding/binder
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -60,9 +60,8 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
     """Return the volume limits, attachments and free storage of CSI drivers, read from the objects of a cluster."""
     maximums: dict[tuple[str, str], int] = {}  # of attached volumes, by node and driver
     attachments: list[tuple[str, str, str]] = []  # node, driver, volume
-    checked_drivers: set[str] = set()  # kube-scheduler checks their free storage
+    drivers: list[tuple[str, Mapping[str, Any]]] = []  # name and spec
     capacities: dict[str, list[CsiStorageCapacity]] = {}  # by StorageClass
-    unattached_drivers: set[str] = set()  # their volumes need no attachment to a node
     for manifest in manifests:
         body = manifest.body
         match manifest.group, manifest.kind:
@@ -77,16 +76,15 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
                 if attacher and volume:
                     attachments.append((get_text(body, "spec", "nodeName"), attacher, volume))
             case "storage.k8s.io", "CSIDriver":
-                settings = get_mapping(body, "spec")
-                checked_drivers |= {manifest.name} if settings.get("storageCapacity") is True else set()
-                unattached_drivers |= {manifest.name} if settings.get("attachRequired") is False else set()
+                drivers.append((manifest.name, get_mapping(body, "spec")))
             case "storage.k8s.io", "CSIStorageCapacity":
                 capacity = _parse_storage_capacity(manifest)
                 if capacity is not None:
                     capacities.setdefault(str(body.get("storageClassName")), []).append(capacity)
-    return CsiLimits(
-        maximums, tuple(attachments), frozenset(checked_drivers), capacities, frozenset(unattached_drivers)
-    )
+    # kube-scheduler checks the free storage of some drivers; volumes of others need no attachment to a node.
+    checked_drivers = frozenset(name for name, spec in drivers if spec.get("storageCapacity") is True)
+    unattached_drivers = frozenset(name for name, spec in drivers if spec.get("attachRequired") is False)
+    return CsiLimits(maximums, tuple(attachments), checked_drivers, capacities, unattached_drivers)
 
 
 def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
