@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.backends import locks
+from nexusform.backends.journal_lines import check_journal_records
 from nexusform.backends.registry import (
     DEFAULT_WORKSPACE,
     BackendDefinition,
@@ -56,8 +57,7 @@ class MemoryBackend:
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Add records in order."""
-        if any(b"\n" in record for record in records):
-            raise ValueError("a journal record is one line")
+        check_journal_records(records)
         with self._guard:
             self._workspace.journal.extend(records)
 

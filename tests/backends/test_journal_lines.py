@@ -5,6 +5,7 @@ import pytest
 
 from nexusform.backends import journal_lines
 from nexusform.backends.journal_lines import LineBatcher, build_compaction_mark, build_seal_record, list_pending_records
+from nexusform.backends.memory import MemoryBackend
 
 
 def test_lines_before_document_mark_are_part_of_it() -> None:
@@ -23,6 +24,8 @@ def test_last_mark_of_a_document_counts() -> None:
 def test_ambiguous_record_is_rejected(record: bytes) -> None:
     with pytest.raises(ValueError, match="one line that does not start with #"):
         journal_lines.check_journal_records([record])
+    with pytest.raises(ValueError, match="one line that does not start with #"):
+        MemoryBackend().append(record)
 
 
 def test_lines_added_during_a_write_are_written_together() -> None:

@@ -309,9 +309,10 @@ def test_unreadable_lock_is_broken_by_its_reported_id(where: BackendLocation, ga
     again.unlock("mine")
 
 
-def test_record_is_one_line(backend: StateBackend) -> None:
+@pytest.mark.parametrize("record", [b"a\nb", b"#compacted x"])
+def test_record_is_one_line_and_no_mark(backend: StateBackend, record: bytes) -> None:
     with pytest.raises(ValueError, match="one line"):
-        backend.append(b"a\nb")
+        backend.append(record)
 
 
 def test_threads_may_append_in_parallel(opened: OpenedBackend) -> None:
