@@ -106,9 +106,9 @@ def decode_attributes(
 
 
 def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
-    """Build the error about an unknown argument, with advice on a word of another tool, a block or a similar name."""
+    """Build the error about an unknown argument. A hint names the probable intention: a block or a similar name."""
     name = attribute.name
-    if advice := schema.foreign_words.get(name):
+    if advice := schema.foreign_words.get(name):  # a word of another tool
         hint = f" {advice}"
     elif name in schema.blocks:
         labels = "".join(f' "{label.upper()}"' for label in schema.blocks[name])
@@ -117,16 +117,16 @@ def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodyS
             '{ ... }" without the equals sign.'
         )
     else:
-        extra_arguments, _ = schema.extra_names
+        extra_arguments, _ = schema.extra_names  # also valid in this body, but decoded elsewhere
         hint = suggest_argument_name(name, [*schema.settable, *extra_arguments], schema.blocks, "a block of type")
     detail = f'An argument named "{name}" is not expected here.{hint}'
     return build_error("unsupported-argument", detail, attribute.name_span)
 
 
 def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> Diagnostic:
-    """Build the error about an unknown block, with advice on a word of another tool, an argument or a similar name."""
+    """Build the error about an unknown block. A hint names the probable intention: an argument or a similar name."""
     name = block.type
-    if advice := schema.foreign_words.get(name):
+    if advice := schema.foreign_words.get(name):  # a word of another tool
         hint = f" {advice}"
     elif name in schema.attributes:
         hint = (
@@ -134,7 +134,7 @@ def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> D
             f'"{name} = ...".'
         )
     else:
-        _, extra_blocks = schema.extra_names
+        _, extra_blocks = schema.extra_names  # also valid in this body, but decoded elsewhere
         hint = suggest_argument_name(name, [*schema.blocks, *extra_blocks], schema.settable, "the argument")
     detail = f'Blocks of type "{name}" are not expected here.{hint}'
     return build_error("unsupported-block-type", detail, block.type_span)
@@ -280,7 +280,7 @@ class _BlockDecoder:
                 )
                 self.diagnostics.append(problem)
                 continue
-            span = name_span.extend_to(item.span) if item is value else item.span  # without name in an array
+            span = name_span.extend_to(item.span) if item is value else item.span  # items of an array share the name
             body = syntax.JsonBody((item,), item.span)
             blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
 
@@ -293,7 +293,7 @@ class _BlockDecoder:
                 f"{self.label_names[level]}.",
                 value.span,
             )
-        return _build_missing_label_error(self.block.name, self.label_names, level, value.span)
+        return _build_missing_label_error(self.block.name, self.label_names, level, value.span)  # a nested array
 
 
 def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
@@ -386,10 +386,10 @@ _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def suggest_argument_name(name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = "") -> str:
-    """Return a sentence with the name probably intended by `name`; "" without any.
+    """Return a question with the name probably intended by `name`: ` Did you mean "count"?`. It is "" without any.
 
-    It is one of the `known` names, or of `alternatives`: names of something else, a `kind` such as "the argument".
-    Consider snake case, the singular, names of other tools, and, of `known` names only, the nearest spelling.
+    Snake case, the singular and names of other tools are tried among the `known` names and the `alternatives`, the
+    names of another `kind` such as "the argument". The nearest spelling is searched among the `known` names only.
     """
     snake = _INNER_CAPITAL.sub("_", name).lower()
     candidates = [snake, snake.removesuffix("s"), *FOREIGN_NAMES.get(snake, ())]

@@ -76,11 +76,11 @@ class Scope(Protocol):
 
     @property
     def functions(self) -> Mapping[str, Any]:
-        """Functions that may be called, by name: records of functions/function.py."""
+        """Functions of the scope by name, as `Function` objects of functions/function.py."""
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of the root name, followed by as many further steps as the scope understands.
-        Returns the value, the number of steps after the root, and the problems.
+        """Return the value of a reference, the number of steps applied to it after the root name, and the problems.
+        The caller applies the other steps: a scope may return a whole object, such as an iterator, with 0 steps.
         """
 
 
@@ -103,10 +103,10 @@ class ExpressionRun:
         self.scope = scope
         self.diagnostics: list[Diagnostic] = []
         self.names: dict[str, Value] = {}  # variables of the enclosing loops
-        self.element: Value = DYNAMIC_UNKNOWN
+        self.element: Value = DYNAMIC_UNKNOWN  # of the enclosing splat: an `x` of `list[*]`
         self.work = 0  # units so far, up to MAX_WORK
         self._handlers = handlers  # by class of expression
-        self._is_building_notes = False
+        self._is_building_notes = False  # evaluates references for the notes of an error message
 
     def evaluate(self, expression: Expression) -> Value:
         """Evaluate an expression; after an error a diagnostic is added and the value is unknown."""

@@ -51,19 +51,19 @@ class ExpressionParser:
     def parse_expression(self) -> syntax.Expression:
         """Parse any expression: a conditional or a simpler one."""
         stream = self.stream
-        outer_reach, stream.reach = stream.reach, 0  # of this expression alone, until it is parsed
+        outer_reach, stream.reach = stream.reach, 0  # the greatest nesting depth, first of this expression alone
         stream.enter_level()
         result = self._parse_binary_operation(minimum=1)
         if stream.peek() == "?":  # `result` is the condition of `? a : b`
             mark = stream.read_token()
-            stream.add_nesting_levels()
+            stream.add_nesting_levels()  # the conditional is a node above its condition
             then = self.parse_expression()
             detail = "The conditional operator (...?...:...) requires a false expression, delimited by a colon."
             stream.require_token(":", "missing-false-expression-in-conditional", detail, since=mark)
             otherwise = self.parse_expression()
             result = syntax.Conditional(result, then, otherwise, result.span.extend_to(otherwise.span))
-        stream.depth -= 1
-        stream.reach = max(outer_reach, stream.reach)
+        stream.depth -= 1  # leave the level
+        stream.reach = max(outer_reach, stream.reach)  # for the enclosing expression
         return result
 
     def _parse_binary_operation(self, minimum: int) -> syntax.Expression:
@@ -76,7 +76,7 @@ class ExpressionParser:
             if precedence < minimum:
                 return left
             stream.read_token()
-            stream.add_nesting_levels()
+            stream.add_nesting_levels()  # the operation is a node above its left operand
             right = self._parse_binary_operation(minimum=precedence + 1)  # equal operators group from the left
             left = syntax.Binary(operator, left, right, left.span.extend_to(right.span))
 
@@ -221,7 +221,7 @@ class ExpressionParser:
                 if stream.peek() == "*":  # the splat takes the steps so far as its source
                     source = self._parse_attribute_splat(_append_traversal_steps(source, steps))
                     steps = []
-                    stream.add_nesting_levels()
+                    stream.add_nesting_levels()  # the splat is a node above its source
                 else:
                     steps.append(self._parse_attribute(dot))
             elif kind == "[":
@@ -299,8 +299,8 @@ class ExpressionParser:
         marker = stream.build_span(opening, closing)
         stream.enter_level()
         element = self._parse_traversal_steps(syntax.SplatElement(marker), stream.index)
-        stream.depth -= 1
-        stream.add_nesting_levels()
+        stream.depth -= 1  # leave the level
+        stream.add_nesting_levels()  # the splat is a node above its source
         return syntax.Splat(source, element, legacy=False, span=source.span.extend_to(element.span))
 
 

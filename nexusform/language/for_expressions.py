@@ -178,8 +178,8 @@ class _ObjectBuilder:
     def __init__(self, node: ForObject, run: ExpressionRun) -> None:
         self.node = node
         self.run = run
-        self.marks = NO_MARKS
-        self.is_known = True
+        self.marks = NO_MARKS  # of all keys so far
+        self.is_known = True  # False: the whole object is unknown, because of a key
         self.items: dict[str, Value] = {}
         self.groups: dict[str, list[Value]] = {}  # in place of `items` if the value has `...`
 
@@ -260,7 +260,7 @@ def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
         return (single if is_certain else DYNAMIC_UNKNOWN).add_marks(source.marks)
     if source.raw is UNKNOWN and isinstance(source.type, TupleType):
         results = [_evaluate_splat_element(node, Value(t, UNKNOWN), run) for t in source.type.elements]
-        return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)  # its length is known
+        return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)  # of known length and types
     return check_value_size(_evaluate_splat_sequence(node, source, run)).add_marks(source.marks)
 
 

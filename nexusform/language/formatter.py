@@ -104,7 +104,7 @@ def _find_heredoc_end(tokens: scanner.Tokens, index: int) -> int:
 
 
 def _unwrap_interpolation_only_strings(tokens: list[_Token], wrapped_offsets: set[int]) -> list[_Token]:
-    """Remove the quotation marks of arguments that are one interpolation on one line."""
+    """Replace `"${x}"` by `x` at the `wrapped_offsets` of the text. One on several lines is kept."""
     result: list[_Token] = []
     index = 0
     while index < len(tokens):

@@ -62,7 +62,7 @@ _OPERAND_TYPES: Final[Mapping[str, PrimitiveType]] = {
 
 
 def get_result_type(operator: str) -> PrimitiveType:
-    """Return the type of the result."""
+    """Return the type of the result of an operator."""
     return NUMBER if operator in _ARITHMETIC else BOOL
 
 
@@ -149,7 +149,7 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
 def _evaluate_operand(
     node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
-    """Return the converted value and the problems of its evaluation, to be reported if needed; report a wrong type."""
+    """Return an operand's value and the problems of its evaluation, left to the caller. Report a wrong type here."""
     value, problems = run.evaluate_separately(expression)
     required = _OPERAND_TYPES.get(node.operator)  # None for `==` and `!=`: any type
     if required is None or value.type is required:

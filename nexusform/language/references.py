@@ -16,7 +16,7 @@ _NO_NAMES: _Names = frozenset()
 
 
 def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ...]:
-    """Return the free traversals of an expression, in source order, with repeated ones; `resource.T.N` as `T.N`."""
+    """Return the references of an expression in source order, except to names of its `for`; `resource.T.N` as `T.N`."""
     return tuple(iterate_traversals(expression))
 
 

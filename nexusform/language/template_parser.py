@@ -284,6 +284,7 @@ class TemplateParser:
         stack[-1].parts.append(_build_directive_expression(open_directive, start, end.span))
 
     def _report_unexpected(self, end: _Directive, detail: str) -> MalformedSyntaxError:
+        """Report an `else` or end of a directive in a wrong place. Return the exception to raise."""
         headline = f"Unexpected {end.keyword} directive"
         self.stream.add_problem("unexpected-directive", detail, end.span, headline=headline)
         return MalformedSyntaxError()

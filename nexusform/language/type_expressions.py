@@ -81,7 +81,7 @@ class _NoNames:
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         detail = "The default of an optional attribute is fixed; it cannot refer to anything."
         problem = build_error("reference-not-allowed", detail, traversal.span)
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]  # no step is left to apply
 
 
 class _TypeParser:

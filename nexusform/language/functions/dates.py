@@ -164,7 +164,7 @@ def _format_date(pattern: str, timestamp: str) -> str:
         if part["open"]:
             raise FixedProblem("unterminated literal '", argument=0)
         if not verb:
-            pieces.append((part["text"] or part["literal"]).replace("''", "'"))
+            pieces.append((part["text"] or part["literal"]).replace("''", "'"))  # two quotes mean one
         elif verb in _VERBS:
             pieces.append(_VERBS[verb](moment))
         else:

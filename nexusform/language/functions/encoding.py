@@ -33,7 +33,7 @@ _PLAIN_FIELD: Final = re.compile("[^,\n]*")
 
 
 def decode_utf8(data: bytes, description: str) -> str:
-    """Decode bytes as text. Raises FunctionProblem if they are not UTF-8."""
+    """Decode bytes as UTF-8. Raises FunctionProblem for invalid ones; `description` is the subject of its message."""
     try:
         return normalize_stored_text(data.decode("utf-8"))
     except UnicodeDecodeError:

@@ -173,19 +173,19 @@ class _TemplateScope:
         name = traversal.root.name
         value = self._variables.get(name)
         if value is not None:
-            return value, 0, []
+            return value, 0, []  # no step is applied yet
         hint = suggest_name(name, self._variables)
         detail = f'vars map does not contain key "{name}".{hint}'
         problem = build_error("unknown-template-variable", detail, traversal.root.span)
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]  # no step is left to apply
 
 
 class TemplateRenderer:
     """Renderer of templates with the functions of the configuration, with limited nesting."""
 
     def __init__(self) -> None:
-        self.functions: Functions = {}
-        self._depth = 0
+        self.functions: Functions = {}  # for the templates; set once all functions are built
+        self._depth = 0  # of templates that render one another
 
     def render(self, name: str, text: str, variables: Value) -> Value:
         """Render a template to its value: text, or of any type if it is one interpolation. Raises FunctionProblem."""

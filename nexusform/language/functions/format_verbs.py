@@ -58,7 +58,7 @@ def _evaluate_format(pattern: Value, *arguments: Value) -> Value:
 
 
 def _has_untyped_null(arguments: Sequence[Value]) -> bool:
-    # An untyped null is no error for a verb that needs a type, as in Terraform: the text is unknown.
+    """Check for an untyped null. It is no error even for a verb of one type, as in Terraform: the text is unknown."""
     return any(argument.raw is None and argument.type is DYNAMIC for argument in arguments)
 
 
@@ -196,7 +196,7 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
 
 
 def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[str, int]:
-    """Return digits and exponent of 0.DIGITS * 10**exponent: the shortest exact digits, rounded to at most `count`."""
+    """Return the digits of a number, at most `count` (None: all), and its exponent: ("125", 2) for 0.125 * 10**2."""
     if size == 0:
         return "0", 1
     digits, point = compute_shortest_digits(size)

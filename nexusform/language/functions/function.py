@@ -37,8 +37,8 @@ class FunctionProblem(Exception):
     def __init__(self, message: str, argument: int | None = None, line: int = 0) -> None:
         super().__init__(message)
         self.message = message
-        self.argument = argument
-        self.line = line
+        self.argument = argument  # its position; None: the problem is one of the call as a whole
+        self.line = line  # in the argument, from 1; 0: all of it
 
 
 class FixedProblem(FunctionProblem):
@@ -72,7 +72,7 @@ class Example(Struct, frozen=True):
 def build_any_parameter(
     name: str, description: str, *, allow_marked: bool = False, inner_marks: bool = False
 ) -> Parameter:
-    """Build a parameter that accepts every value: null, unknown, of any type."""
+    """Build a parameter for all values: null, unknown, of any type. See `Parameter` for the options about marks."""
     return Parameter(
         name,
         DYNAMIC,

@@ -54,13 +54,13 @@ _SAMPLES: Final = {
 
 def _build_hash_function(name: str, description: str, digest: _Hash) -> Function:
     """Build the function of a hash, with an example if its result is short."""
-    sample = _SAMPLES.get(name)
+    hash_of_hello = _SAMPLES.get(name)  # None: it is long
     return build_plain_function(
         name,
         f"The {description} of the text's UTF-8 bytes.",
         [("str", STRING, "the text")],
         compute=lambda text: digest(text.encode()),
-        examples=[(f'{name}("hello")', f'"{sample}"')] if sample else [],
+        examples=[(f'{name}("hello")', f'"{hash_of_hello}"')] if hash_of_hello else [],
     )
 
 

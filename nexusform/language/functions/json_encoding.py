@@ -92,7 +92,7 @@ def get_json_prefix(value_type: Type) -> str:
 
 
 def determine_json_type(text: str) -> Type:
-    """Return the type of a value by a known prefix of its JSON text, DYNAMIC if open. Raises FunctionProblem."""
+    """Return the type of a JSON value by the first characters of its text (DYNAMIC for `[`). Raises FunctionProblem."""
     prefix = text.lstrip(" \t\r\n")
     if not prefix:
         return DYNAMIC

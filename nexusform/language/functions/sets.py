@@ -51,7 +51,7 @@ def _combine_sets(combine: _Combine, *sets: Value) -> Value:
 
 
 def _compute_union(*sets: Value) -> Value:
-    """Combine the elements of all sets, unknown ones included: these remove none of the others."""
+    """Return the union of sets. It is known even with unknown elements, since these remove none of the others."""
     set_type = _find_common_type(sets)
     items: list[Value] = []
     for operand in sets:

@@ -193,7 +193,7 @@ class _YamlReader:
         self.events = events
         self.index = 0
         self.anchors: dict[str, tuple[Value, int]] = {}  # the value of each anchor and its number of nodes
-        self.nodes = 0
+        self.nodes = 0  # so far, to limit them
 
     def parse_document(self) -> Value:
         """Parse the only document; none, or a second one, is an error. Raises FunctionProblem."""

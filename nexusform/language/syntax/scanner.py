@@ -97,7 +97,7 @@ class CharacterPositions:
             lines.append(newline + 1)
             newline = find("\n", newline + 1)
         self._lines = lines
-        self._line_bytes = None if self._ascii else self._compute_byte_offsets()
+        self._line_bytes = None if self._ascii else self._compute_byte_offsets()  # the byte at the start of each line
         self._known: dict[int, Position] = {}  # by offset
         # Spans are mostly requested in order, within one line of an ASCII file. The line of the last one is kept: its
         # number, and the offsets at its start and at the start of the next line.
@@ -403,7 +403,7 @@ class _Scanner:
             self.tokens.add(NEWLINE, newline_begin, end)
 
     def _scan_unquoted_piece(self, mode: _OpenTemplate) -> None:
-        """Scan the next piece of a heredoc or of a bare template: at most one line."""
+        """Scan the next piece, at most one line, of the open heredoc or bare template (`mode`)."""
         text, begin = self.text, self.offset
         if mode.marker and mode.line_start and self._scan_heredoc_end(mode.marker):  # only a heredoc has a marker
             return
@@ -413,7 +413,7 @@ class _Scanner:
         if match.lastindex == 1:  # literal text
             mode.line_start = text[end - 1] == "\n"
             self.tokens.add(PLAIN_TEXT, begin, end)
-        else:
+        else:  # group 2 is `${`, group 3 is `%{`
             mode.line_start = False
             self.tokens.add(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
             self.stack.append(_OpenTemplateSequence())
@@ -446,5 +446,5 @@ def scan_text(text: str, *, with_comments: bool = False) -> Tokens:
 def scan_template(text: str) -> Tokens:
     """Scan a bare template: the content of a template file or of quotes."""
     scanner = _Scanner(text, with_comments=False)
-    scanner.stack.append(_OpenTemplate(END))
+    scanner.stack.append(_OpenTemplate(END))  # a template up to the end of the text
     return scanner.run()
