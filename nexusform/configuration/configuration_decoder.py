@@ -169,7 +169,7 @@ class _Decoder:
         call: tuple[CallHeader, Scope] | None = None,
     ) -> None:
         self.call = call  # the call of the module, with the names of its caller
-        self.constants: Scope = EMPTY_SCOPE
+        self.constants: Scope = EMPTY_SCOPE  # the names usable in the `source` of a module, set by `decode_module`
         self.shared = shared
         self.source = source
         self.path = path  # names of the calls from the root
@@ -243,14 +243,14 @@ class _Decoder:
                     self.problems[index] = replace(problem, block=header)
 
     def _evaluate_constants_for_module_sources(self) -> Scope:
-        """Return the scope of module sources: locals, and constant variables set by the call (in the root by users)."""
+        """Return the scope of expressions in the `source` of modules. It has the locals and the constant variables."""
         from nexusform.configuration.variable_values import ConstantVariableScope, evaluate_constant_variables
 
         constants = {name: variable for name, variable in self.variables.items() if variable.const}
         values: Mapping[str, Value] = {}
-        if self.call is not None:  # the call and its caller's scope
+        if self.call is not None:  # a called module: the call, in its caller's scope, sets the variables
             values = evaluate_constant_variables(*self.call, constants, self.problems)
-        elif constants:
+        elif constants:  # the root module: users set the variables
             values = unpack_result(self.shared.read_constants(constants), self.problems)
             self.shared.constants = values  # to be compared with the values of the run
         return ConstantVariableScope(self.variables, self.locals, values)

@@ -61,7 +61,7 @@ class IteratorScope:
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """Return the iterator, or the value of the outer scope."""
         if traversal.root.name == self._name:
-            return self._item, 0, []
+            return self._item, 0, []  # no step (key or value) is applied yet
         return self._outer.lookup(traversal)
 
     @property

@@ -82,7 +82,7 @@ _AUTO: Final = (".auto.nfvars.hcl", ".auto.nfvars.json")
 
 
 def read_default_constants(variables: Mapping[str, Variable]) -> tuple[dict[str, Value], list[Diagnostic]]:
-    """Return the defaults of variables; unknown values without one."""
+    """Return the defaults of variables, unknown values without one, and no problems."""
     return {name: variable.default or build_unknown(variable.type) for name, variable in variables.items()}, []
 
 

@@ -88,7 +88,7 @@ def check_expression(
 
 
 def check_provider_names(configuration: Configuration, known_names: Collection[str]) -> Iterator[Diagnostic]:
-    """Report unknown provider names in `provider` blocks and arguments, and arguments without a block in the root."""
+    """Yield errors for unknown names in `provider` blocks and arguments, and arguments without a block in the root."""
     providers = configuration.root.providers
     for module in list_modules(configuration.root):
         for provider in module.providers.values():
@@ -132,7 +132,7 @@ def _check_replacement_triggers(module: Module) -> Iterator[Diagnostic]:
     for block in module.resources.values():
         for expression in block.lifecycle.replace_triggered_by:
             # The first reference is the trigger itself; further ones are in its brackets.
-            name = next(iter(list_traversals(expression))).root.name
+            name = list_traversals(expression)[0].root.name
             if name != "data" and name in _ROOT_CHECKS:  # neither a resource type nor `data`
                 detail = (
                     "Only resources, count.index, and each.key may be used in replace_triggered_by. For "

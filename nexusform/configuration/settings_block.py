@@ -296,7 +296,7 @@ def _decode_encryption_target(
 def _decode_state_reader_methods(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> dict[str, EncryptionTarget]:
-    """Decode the valid methods for states of other configurations, by data block name; "" is the default."""
+    """Decode the valid methods to read states of other configurations, by data block name; "" is the default."""
     parts = unpack_result(decode_body(block.body, _READERS_SCHEMA), problems)
     readers: dict[str, EncryptionTarget] = {}
     for nested in parts.blocks:

@@ -55,7 +55,7 @@ class Assignment(Struct, frozen=True):
 
 
 def parse_environment_variables(environment: Mapping[str, str]) -> list[Assignment]:
-    """Return the assignments of the NF_VAR_ variables, sorted."""
+    """Return the assignments of the NF_VAR_ variables, sorted by name."""
     return [
         Assignment(key.removeprefix(ENVIRONMENT_PREFIX), text, VariableValueSource(f"environment variable {key}"))
         for key, text in sorted(environment.items())

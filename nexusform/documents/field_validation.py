@@ -34,7 +34,7 @@ class FieldKind(Enum):
     ANY = "anything"
 
     def is_valid(self, data: Any) -> bool:
-        """Check whether data is of this kind, without its parts. A flag is not a number."""
+        """Check whether data is of this kind, without its parts. A bool, an int for Python, is not a number."""
         classes = _CLASSES[self]
         return isinstance(data, classes) and (not isinstance(data, bool) or bool in classes)
 

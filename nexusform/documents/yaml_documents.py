@@ -154,7 +154,7 @@ class _DocumentReader:
         self.findings: list[Problem] = []
         self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}  # data, position and number of nodes
         self.nodes = 0  # so far, to limit them
-        self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)
+        self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)  # yaml is imported here alone
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
     def parse_node(self, event: Any, depth: int) -> tuple[Any, TextPosition]:
@@ -354,7 +354,7 @@ class Node(Struct, frozen=True):
         return self.data is None or self.data == ELISION
 
     def get_node(self, *path: str | int) -> Node:
-        """Return the part at a path."""
+        """Return the part at a path; an empty node if there is none."""
         node = self
         for step in path:
             node = node._get_child(step)
@@ -455,7 +455,7 @@ class _UnsupportedJson(ValueError):
 
 
 def parse_large_list(content: str | bytes) -> tuple[dict[str, Any], TextPosition] | None:
-    """Parse a List in JSON, with the position of each item; None for anything else, invalid or nested too deeply."""
+    """Parse a Kubernetes List in JSON, with the position of each item. None for any other, invalid or deep content."""
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
         data, position = _JsonListReader(text).parse()

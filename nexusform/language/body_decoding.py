@@ -240,7 +240,7 @@ class _BlockDecoder:
     def decode_level(
         self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
     ) -> None:
-        """Decode the value below `labels` and add its blocks to `blocks`: objects by the next label, or else bodies."""
+        """Add the blocks of the value below `labels`: objects by the next label, or bodies if no label is missing."""
         if len(labels) == len(self.label_names):  # no label is left
             self._decode_bodies(value, labels, blocks)
             return

@@ -349,4 +349,5 @@ def _find_next_line(kinds: list[str], index: int) -> int:
 
 
 def _build_body(items: _BodyItems, span: Span, end: Span) -> Body:
+    """Build a body; `end` is its closing brace, or the end of the file."""
     return Body(tuple(items.attributes.values()), tuple(items.blocks), span, end)

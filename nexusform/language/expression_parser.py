@@ -268,7 +268,9 @@ class ExpressionParser:
     def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """Parse `[key]` or `[*]` after `source` and its `steps`. Return both; a constant key is one more step."""
+        """Parse `[key]` or `[*]` after `source` and its `steps`. Return both: a constant key adds a step, any other
+        becomes a part of the source.
+        """
         stream = self.stream
         opening = stream.read_token()
         if stream.peek() == "*":
@@ -286,7 +288,7 @@ class ExpressionParser:
         if constant is not None and not isinstance(constant, bool):
             steps.append(syntax.TraverseIndex(constant, span))
             return source, steps
-        stream.add_nesting_levels()
+        stream.add_nesting_levels()  # the index is a node above its collection
         collection = _append_traversal_steps(source, steps)
         return syntax.Index(collection, key, collection.span.extend_to(span)), []
 

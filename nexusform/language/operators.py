@@ -101,17 +101,11 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
     if operator in {">", ">="}:
         left_bounds, right_bounds = right_bounds, left_bounds  # a > b is b < a
     compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]  # `>` and `>=` are exchanged
-    if (
-        left_bounds.highest is not None
-        and right_bounds.lowest is not None
-        and compare(left_bounds.highest, right_bounds.lowest)
-    ):
+    left_lowest, left_highest = left_bounds.lowest, left_bounds.highest  # None: no bound
+    right_lowest, right_highest = right_bounds.lowest, right_bounds.highest
+    if left_highest is not None and right_lowest is not None and compare(left_highest, right_lowest):
         return True
-    if (
-        left_bounds.lowest is not None
-        and right_bounds.highest is not None
-        and not compare(left_bounds.lowest, right_bounds.highest)
-    ):
+    if left_lowest is not None and right_highest is not None and not compare(left_lowest, right_highest):
         return False
     return None
 

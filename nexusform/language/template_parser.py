@@ -261,7 +261,7 @@ class TemplateParser:
         return Template(tuple(stack[0].parts), span)
 
     def _process_directive_end(self, end: _Directive, stack: list[_OpenDirective]) -> None:
-        """Handle `else`, `endif` or `endfor`."""
+        """Apply an `else`, `endif` or `endfor` (`end`) to the innermost open directive, the last one of the stack."""
         open_directive = stack[-1]
         start = open_directive.directive
         if start is None:  # the template itself: no directive is open

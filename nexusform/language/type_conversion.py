@@ -299,6 +299,7 @@ def _require_convertible_to_collection(from_type: Type, target: ListType | SetTy
 
 
 def _require_convertible_parts(parts: Iterable[tuple[PathStep, Type]], types: Sequence[Type]) -> None:
+    """Require each part to be convertible to its type in `types`. A ConversionProblem has the step to the part."""
     for (step, part), target in zip(parts, types, strict=True):
         try:
             _require_convertible(part, target)

@@ -236,7 +236,7 @@ class Value:
         self.raw: Final = raw
         self.marks: Final = marks
         self.refinement: Final = refinement
-        self._inner = _NOT_COMPUTED
+        self._inner = _NOT_COMPUTED  # see _compute_value_traits
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -320,7 +320,7 @@ class Value:
     @property
     def size(self) -> int:
         """Number of values in it, including itself. Shared parts count once per use, text by length."""
-        return self._compute_value_traits() >> _SIZE_SHIFT
+        return self._compute_value_traits() >> _SIZE_SHIFT  # the size is in the upper bits
 
     def _compute_value_traits(self) -> int:
         """Return traits of the value in one integer, computed once: _HAS_UNKNOWN for an unknown value or part,

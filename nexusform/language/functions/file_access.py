@@ -119,6 +119,7 @@ class FileReader:
 
 @contextmanager
 def _convert_file_problems() -> Iterator[None]:
+    """Raise a FileProblem of the `with` block as a FunctionProblem about the first argument, the path."""
     try:
         yield
     except FileProblem as problem:

@@ -165,7 +165,7 @@ def parse_yaml(text: str) -> Value:
 
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        depth = 0
+        depth = 0  # the number of open sequences and mappings
         events: list[Event] = []
         for event in yaml.parse(text, Loader=loader):
             events.append(event)

@@ -74,7 +74,8 @@ def count_clusters(text: str) -> int:
             # Parts of one Korean syllable; the first of them is U+1100.
             or (char >= "\u1100" and _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS)
         )
-        clusters += not is_same_cluster
+        if not is_same_cluster:
+            clusters += 1
         regional_count = regional_count + 1 if is_regional else 0
         # An extending character, such as a skin tone, leaves the cluster an emoji.
         is_emoji = _is_pictographic(char) or (is_emoji and _is_grapheme_extending_character(char))

@@ -407,7 +407,7 @@ class JsonBody(Node, frozen=True):
     span: Span
 
     def list_literal_paths(self, prefix: Path = ()) -> Iterator[Path]:
-        """List the literal paths, in the order of the text."""
+        """List the paths of the names written in the text, in its order."""
         for json_object in self.objects:
             yield from _list_json_paths(json_object, prefix)
 
