@@ -190,7 +190,7 @@ class _Decoder:
         self.imports: list[ImportBlock] = []
 
     def decode_module(self) -> tuple[Module, Settings]:
-        """Decode the module and its settings; override files are applied first, module calls decoded last."""
+        """Decode the module and its settings. Override files are applied first, module calls are decoded last."""
         blocks, override_blocks = self._collect_primary_and_override_blocks()
         settings_blocks = [b for b, _ in blocks if b.type == "nexusform"]
         settings_overrides = [b for b in override_blocks if b.type == "nexusform"]
@@ -346,7 +346,7 @@ class _Decoder:
         self._add_error("duplicate-resource", detail, resource.header_span, headline)
 
     def add_provider(self, block: Block, _location: BlockLocation) -> None:
-        """Read a `provider` block; outside of the root module, or with name and alias of another, it is an error."""
+        """Read a `provider` block. It is an error outside of the root module, or with name and alias of another."""
         from nexusform.configuration.module_blocks import decode_provider_block  # loaded on first use
 
         provider = decode_provider_block(block, self.problems)
@@ -424,7 +424,7 @@ class _Decoder:
         self._add_unique_declaration(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
 
     def add_module_call(self, block: Block, location: BlockLocation) -> None:
-        """Read a `module` block, and the whole called module; a second block of its name is reported, and not read."""
+        """Read a `module` block, and the whole called module. A second block of a name is reported, and not read."""
         from nexusform.configuration.module_blocks import decode_module_call  # loaded on first use
 
         header = decode_module_call(block, self.problems, self.constants)
@@ -439,7 +439,7 @@ class _Decoder:
         self.calls[header.name] = ModuleCall(**asdict(header), module=module)
 
     def _decode_called_module(self, header: CallHeader, location: BlockLocation, block: Block) -> Module:
-        """Decode the called module; an empty one without a directory if it cannot be read."""
+        """Decode the called module. Return an empty one, without a directory, if it cannot be read."""
         path = (*self.path, header.name)
         files = self._load_called_module_files(header)
         if files is None:

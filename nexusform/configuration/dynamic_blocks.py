@@ -112,7 +112,7 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
 
 
 def _decode_iterator_name(attribute: Attribute | None, block_type: str, problems: list[Diagnostic]) -> str | None:
-    """Return the name of the iterator, by default that of the blocks; None if it is invalid."""
+    """Return the name of the iterator, by default that of the blocks. Report an invalid one and return None."""
     if attribute is None:
         return block_type
     match attribute.expression:

@@ -86,7 +86,7 @@ def apply_overrides(
 
 
 def _build_block_key(block: Block) -> _Key:
-    """Return the type and labels of a block, for a provider also its alias; equal for a block and its override."""
+    """Return the type and labels of a block, and a provider's alias. A block and its override have equal keys."""
     key = (block.type, *(label.value for label in block.labels))
     if block.type != "provider":
         return key
@@ -149,7 +149,7 @@ def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Di
 
 
 def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
-    """Replace single arguments of a body, and all blocks of a type, by those of its override; merge `lifecycle`.
+    """Replace single arguments of a body, and all blocks of a type, by those of its override. Merge `lifecycle`.
 
     A dynamic block counts as a block of the type that it generates: an override replaces it, or is replaced by it.
     """

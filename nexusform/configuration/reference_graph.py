@@ -131,7 +131,7 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
 def _list_expression_references(
     node: Declaration, expressions: Iterable[Expression | None], scope: ReferenceScope, header: str
 ) -> Iterator[ReferenceUse]:
-    """List the references of expressions (None: no expression); all have this scope and header."""
+    """List the references of expressions, with this scope and header. None is no expression."""
     for expression in expressions:
         if expression is not None:
             for traversal in list_traversals(expression):

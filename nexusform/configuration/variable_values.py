@@ -323,7 +323,7 @@ class ConstantVariableScope:
 def evaluate_constant_variables(
     header: CallHeader, scope: Scope, variables: Mapping[str, Variable], problems: list[Diagnostic]
 ) -> dict[str, Value]:
-    """Return the values of a called module's constant variables; adds to `problems`. `scope` has the caller's names."""
+    """Return the values of a called module's constant variables. Add to `problems`. `scope` has the caller's names."""
     values: dict[str, Value] = {}
     for name, variable in variables.items():
         values[name] = DYNAMIC_UNKNOWN if variable.default is None else variable.default

@@ -134,7 +134,7 @@ _build_full_form: Final = cache(RecordForm)  # with all fields, one per class of
 
 
 def build_row_form(names: str) -> Part:
-    """Build the conversion of rows to objects. `names` are their keys; an empty item of a name with `?` is null."""
+    """Build the conversion of rows to objects with the keys `names`, as in "id count?". An empty count is then null."""
     columns = [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
     return partial(_convert_row, columns)
 

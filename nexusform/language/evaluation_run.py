@@ -109,7 +109,7 @@ class ExpressionRun:
         self._is_building_notes = False  # evaluates references for the notes of an error message
 
     def evaluate(self, expression: Expression) -> Value:
-        """Evaluate an expression; after an error a diagnostic is added and the value is unknown."""
+        """Evaluate an expression. After an error the value is unknown, and a diagnostic is added."""
         return self._handlers[expression.__class__](expression, self)
 
     def evaluate_separately(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
@@ -136,7 +136,7 @@ class ExpressionRun:
             raise MemoryError
 
     def count_result(self, value: Value) -> None:
-        """Count the size of a value as work; short text and other primitives are free. Raises MemoryError."""
+        """Count the size of a value as work (0 for short text, numbers, bools). Raises MemoryError beyond MAX_WORK."""
         raw = value.raw
         if raw.__class__ is str:
             if len(raw) > _CHARACTERS_PER_UNIT:
@@ -169,7 +169,7 @@ class ExpressionRun:
     def convert_to_required(
         self, value: Value, requirement: Requirement, node: Expression, enclosing: Expression
     ) -> Value | None:
-        """Convert the value of a part (`node`) to its required type; None after a diagnostic."""
+        """Convert the value of a part (`node`) to its required type. Report null or another type, and return None."""
         if value.raw is None:
             self.report_problem(requirement.null_id, requirement.null_detail, node, enclosing)
             return None
@@ -309,7 +309,7 @@ class Files(Protocol):
     """
 
     def read(self, path: str) -> bytes:
-        """Read the whole content; rejected above the size limit."""
+        """Read the whole content. A file above the size limit is rejected."""
 
     def is_file(self, path: str) -> bool:
         """Check whether a regular file exists at the path."""

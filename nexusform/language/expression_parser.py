@@ -125,7 +125,7 @@ class ExpressionParser:
         return syntax.Parentheses(inner, stream.build_span(first, last))
 
     def _parse_number(self) -> syntax.Expression:
-        """Parse a number exactly; a malformed, long or very large one is an error."""
+        """Parse a number without rounding. A malformed, long or very large one is an error."""
         stream = self.stream
         index = stream.read_token()
         word = stream.tokens.get_text(index)
@@ -151,7 +151,7 @@ class ExpressionParser:
         return root  # a name alone
 
     def _parse_function_call(self, first: int) -> syntax.Expression:
-        """Parse the rest of `name(...)` or `scope::name(...)`; `first` is the index of the first name."""
+        """Parse the rest of a call `name(...)` or `scope::name(...)`, after its first name at the token `first`."""
         stream = self.stream
         last = first
         name = stream.tokens.get_text(first)
@@ -209,7 +209,7 @@ class ExpressionParser:
         return self.stream.report_error("missing-argument-separator", detail, since=first)
 
     def _parse_traversal_steps(self, source: syntax.Expression, index: int) -> syntax.Expression:
-        """Parse the traversal steps, indexes and splats after a term `source`; `index` is the token after it."""
+        """Parse the traversal steps, indexes and splats after a term `source`, from the token `index` on."""
         stream = self.stream
         if stream.tokens.kinds[index] not in {".", "["} and not stream.skip_newlines:
             return source  # no steps; a step may follow newlines only inside brackets

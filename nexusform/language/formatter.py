@@ -56,7 +56,7 @@ class _Line(Struct):
 
 
 def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
-    """Format the text in canonical style; with syntax errors, return the original text and the errors."""
+    """Format the text in canonical style. With syntax errors, return the original text and the errors."""
     body, diagnostics = parse_file(source)
     if diagnostics:
         return source.text, diagnostics

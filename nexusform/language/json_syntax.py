@@ -232,7 +232,7 @@ class _JsonReader:
 
 
 def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:
-    """Parse the value of a JSON text; None, and one diagnostic, if it is not JSON."""
+    """Parse the value of a JSON text. Return None, and one diagnostic, if it is not JSON."""
     try:
         reader = _JsonReader(text, positions)
         value = reader.parse_value()
@@ -248,7 +248,7 @@ def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.J
 
 
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:
-    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array; report anything else."""
+    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array. Report anything else."""
     positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)
     if rejection is not None:

@@ -123,7 +123,7 @@ def apply_unary_operator(operator: str, operand: Value) -> Value:
 
 
 def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
-    """Evaluate a unary operation; its value is unknown after an error."""
+    """Evaluate a unary operation. Its value is unknown after an error."""
     previous_count = len(run.diagnostics)
     operand = run.evaluate(node.operand)
     required = _OPERAND_TYPES[node.operator]

@@ -34,7 +34,7 @@ from nexusform.values.typed_value import (
 
 
 def convert_value(value: Value, target: Type) -> Value:
-    """Convert the value to type `target`, with its marks; fill in defaults of optional attributes.
+    """Convert the value to type `target`. Keep its marks, and fill in the defaults of optional attributes.
 
     Open parts (DYNAMIC) of `target` keep the type of the value's part; open elements of a collection are converted to
     their common type. Raises ConversionProblem.
@@ -149,7 +149,7 @@ def _convert_and_unify_elements(
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:
-    """Convert a sequence or set; of a set with unknown elements only bounds of the length are known."""
+    """Convert a sequence or set. Of a set with unknown elements, only bounds of the length are known."""
     element, items = _convert_and_unify_elements(_list_elements_with_paths(value, target), target, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
         return add_refinement(Value(ListType(element), UNKNOWN, value.marks), get_refinement(value))

@@ -45,7 +45,7 @@ FIXED_LIMITS: Final[Mapping[str, str]] = {
 
 
 def build_limit_error(subject: str, name: str, maximum: int) -> DiagnosticsError:
-    """Build the error for an exceeded limit `name` on the counted `subject`; it ends the whole plan."""
+    """Build the error for more than `maximum` of the counted `subject`, the limit `name`. It ends the whole plan."""
     detail = (
         f"The configuration creates more than {maximum:,} {subject}, the limit. To plan more, raise the "
         f"limit: -limit={name}=N or {VARIABLE_PREFIX}{name.upper()}=N."

@@ -260,7 +260,7 @@ def _decode_text(text: str, encoding: str) -> str:
 
 
 def _encode_json(value: Value) -> Value:
-    """Evaluate `jsonencode`; of a value with unknown parts only the first character may be known."""
+    """Evaluate `jsonencode`. With unknown parts in the value, only the first character of the text may be known."""
     if value.is_wholly_known:
         return Value(STRING, render_json(value))
     prefix = get_json_prefix(value.type) if get_refinement(value).not_null else ""

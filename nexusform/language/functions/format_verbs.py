@@ -128,7 +128,7 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
 
 
 def _render_any_value(verb: _FormatVerb, argument: Value) -> str:
-    """Render the argument of `%v`: a string or number plainly, other values as JSON; with the flag # all as JSON."""
+    """Render the argument of `%v`: a string or number plainly, other values as JSON. With the flag # all are JSON."""
     if argument.raw is None or "#" in verb.flags or argument.type not in (STRING, NUMBER):
         return render_json(argument)
     if argument.type == STRING:
@@ -255,7 +255,7 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
 
 
 def _find_common_length(lists: Mapping[int, Value]) -> int:
-    """Return the length of the lists, as far as it is known; 1 without any. Raises FunctionProblem if they differ."""
+    """Return the common known length of the lists, 1 without any. Raises FunctionProblem if known lengths differ."""
     count = first_position = None
     for position, argument in lists.items():  # position in the call: the pattern is argument 0
         length = _find_known_sequence_length(argument)

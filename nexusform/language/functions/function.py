@@ -284,7 +284,7 @@ def _check_expanded_argument(node: Call, function: Function, last: Value, run: E
 
 
 def _is_argument_count_valid(node: Call, function: Function, count: int, run: ExpressionRun) -> bool:
-    """Check the number of arguments, after the expansion of `...`; report a wrong one."""
+    """Check the number of arguments (`count`), after the expansion of `...`. Report a wrong one."""
     expected = len(function.parameters)
     if count < expected:
         at_least = "at least " if function.variadic else ""

@@ -196,7 +196,7 @@ class _YamlReader:
         self.nodes = 0  # so far, to limit them
 
     def parse_document(self) -> Value:
-        """Parse the only document; none, or a second one, is an error. Raises FunctionProblem."""
+        """Parse the only document. Raises FunctionProblem if there is none, or a second one."""
         import yaml
 
         starts = [e for e in self.events if isinstance(e, yaml.DocumentStartEvent)]

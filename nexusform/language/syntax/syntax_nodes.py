@@ -353,7 +353,7 @@ class Body(Node, frozen=True):
 
 
 def _list_key_paths(expression: Expression, prefix: Path) -> Iterator[Path]:
-    """List the paths of literal object keys in an object, a list, parentheses or function arguments; no others."""
+    """List the paths of literal object keys, only in objects, lists, parentheses and function arguments."""
     match expression:
         case Parentheses():
             yield from _list_key_paths(expression.inner, prefix)
