@@ -268,6 +268,7 @@ _MAX_NUMBER_LENGTH: Final = 400
 
 
 def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPosition) -> None:
+    """Raise _InvalidDocument for an explicit tag other than `!!kind`, the one of this kind of node ("map", "seq")."""
     if tag not in {None, "!", _TAG + kind}:
         raise _InvalidDocument(position, f'the tag "{str(tag).replace(_TAG, "!!")}" is not supported.')
 
@@ -533,6 +534,7 @@ class _JsonListReader:
         self.offset = blanks.end()
 
     def _compute_current_position(self) -> TextPosition:
+        """Return the position of `offset`. Count only the lines since the last call, so that all text is read once."""
         self.line += self.text.count("\n", self.counted_offset, self.offset)
         self.counted_offset = self.offset
         return TextPosition(self.line, self.offset - self.text.rfind("\n", 0, self.offset))

@@ -447,6 +447,7 @@ def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
 
 
 def _describe_range(position: int, length: int) -> str:
+    """Explain why a collection of this length has no element at a position."""
     if length == 0:
         return "the collection has no elements"
     last = "only the index 0 exists" if length == 1 else f"the indices are 0 to {length - 1}"

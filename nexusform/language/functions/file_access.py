@@ -127,6 +127,7 @@ def _convert_file_problems() -> Iterator[None]:
 
 
 def _build_file_hash(reader: FileReader, name: str, description: str, digest: Callable[[bytes], str]) -> Function:
+    """Build the function to hash a file, such as filesha256 for the name "sha256", by `digest`."""
     return build_plain_function(
         f"file{name}", f"The {description} of a file.", _PATH, compute=lambda path: digest(reader.read(path))
     )
@@ -171,6 +172,7 @@ class _TemplateScope:
         return self._functions
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        """Return the value of a variable, or an unknown value with an error (see Scope.lookup)."""
         name = traversal.root.name
         value = self._variables.get(name)
         if value is not None:

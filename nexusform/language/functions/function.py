@@ -305,9 +305,7 @@ def _is_argument_count_valid(node: Call, function: Function, count: int, run: Ex
 def _call_with_values(
     node: Call, function: Function, arguments: list[Value], argument_nodes: list[Expression], run: ExpressionRun
 ) -> Value:
-    """Call a function with evaluated arguments of any type; `argument_nodes` are their expressions, to report problems
-    at them.
-    """
+    """Call a function with evaluated arguments of any type. Report problems at their expressions, `argument_nodes`."""
     try:
         converted_arguments = [convert_argument(function, i, a) for i, a in enumerate(arguments)]
         result = invoke_function(function, converted_arguments)

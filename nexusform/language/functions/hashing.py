@@ -31,6 +31,7 @@ _Hash = Callable[[bytes], str]
 
 
 def _build_hash(algorithm: str, encode: Callable[[bytes], str] = bytes.hex) -> _Hash:
+    """Build the function to hash bytes by an algorithm of hashlib; `encode` converts the digest to text."""
     return lambda data: encode(hashlib.new(algorithm, data, usedforsecurity=False).digest())
 
 

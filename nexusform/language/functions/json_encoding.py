@@ -58,6 +58,7 @@ def render_json(value: Value) -> str:
 
 
 def _reject_constant(name: str) -> Any:
+    """Reject NaN or Infinity: Python's parser accepts them, JSON does not."""
     raise FunctionProblem(f"{name} is not a JSON number", argument=0)
 
 

@@ -295,6 +295,7 @@ def _collect_merged_entries(value: Value) -> dict[str, Value]:
 
 
 def _require_matching_yaml_tag(tag: str | None, kind: str) -> None:
+    """Raise FunctionProblem for an explicit tag other than `!!kind`, the one of this kind of node ("map", "seq")."""
     if tag is not None and tag != _TAG + kind:
         raise FunctionProblem(f'unsupported tag "{tag.replace(_TAG, "!!")}"', argument=0)
 

@@ -37,9 +37,7 @@ class Literal(Node, frozen=True):
 
 
 class StringLiteral(Node, frozen=True):
-    """Piece of literal text: escapes decoded, NFC-normalised. Only inside Template, or a whole template without
-    interpolation.
-    """
+    """Literal text with decoded escapes, NFC-normalised: a part of a Template, or one without any interpolation."""
 
     value: str
     span: Span
