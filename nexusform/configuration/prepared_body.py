@@ -205,7 +205,7 @@ class NestedBlockGroup:
         self.name = name
         self.nested = nested
         self.items = tuple(items)
-        self.location = location
+        self.location = location  # of an error about missing blocks
 
     def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
         """Evaluate the blocks, and add them to `values` under the name of their type.

@@ -153,7 +153,7 @@ class BodyParser:
             raise stream.report_error("missing-newline-after-argument", detail, since=first)
 
     def _parse_assignment(self, first: int) -> Attribute:
-        """Parse `name = expression` after the name."""
+        """Parse `name = expression`, with the name at the token `first`."""
         stream = self.stream
         stream.index = first + 2  # after the name and the equals sign
         expression = self.expressions.parse_expression()

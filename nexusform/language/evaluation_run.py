@@ -113,11 +113,11 @@ class ExpressionRun:
         return self._handlers[expression.__class__](expression, self)
 
     def evaluate_separately(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
-        """Evaluate an expression, with separate diagnostics."""
+        """Evaluate an expression. Return its value and its diagnostics, without adding them to those of the run."""
         return self.run_separately(self.evaluate, expression)
 
     def run_separately(self, work: Callable[..., Value], *arguments: Any) -> tuple[Value, list[Diagnostic]]:
-        """Run a piece of work with separate diagnostics."""
+        """Call `work`. Return its value and its diagnostics, without adding them to those of the run."""
         outer_diagnostics, self.diagnostics = self.diagnostics, []
         try:
             value = work(*arguments)
@@ -130,7 +130,7 @@ class ExpressionRun:
         return len(self.diagnostics) > count and has_errors(self.diagnostics[count:])
 
     def count_work(self, units: int) -> None:
-        """Count work done. Raises MemoryError beyond the limit."""
+        """Count units of work, such as elements. Raises MemoryError beyond MAX_WORK."""
         self.work += units
         if self.work > MAX_WORK:
             raise MemoryError
@@ -246,7 +246,7 @@ class EvaluationTrace:
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
         self.value: Value = DYNAMIC_UNKNOWN
-        self.parts: list[EvaluationTrace] = []
+        self.parts: list[EvaluationTrace] = []  # of the expressions evaluated for this one, up to MAX_TRACES
         self.omitted = 0  # number of further parts, beyond MAX_TRACES
         self.has_failed = False
         self.problem = ""  # summary of its first error, unless the error is that of a part

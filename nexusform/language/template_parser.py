@@ -92,7 +92,7 @@ class TemplateParser:
     def decode_string(self, index: int) -> str:
         """Decode a STRING token, which has no template sequences."""
         tokens = self.stream.tokens
-        return self._decode_text(tokens.starts[index] + 1, tokens.ends[index] - 1)
+        return self._decode_text(tokens.starts[index] + 1, tokens.ends[index] - 1)  # without the quotation marks
 
     def _decode_text(self, begin: int, end: int) -> str:
         """Decode the escapes of a text in quotes, from `begin` to `end`. Invalid ones are reported."""

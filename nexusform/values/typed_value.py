@@ -151,7 +151,7 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
 
 def _find_decimal_point(numerator: int, denominator: int) -> int:
     """Return the point with 10**(point - 1) <= numerator / denominator < 10**point."""
-    point = int((numerator.bit_length() - denominator.bit_length()) * _DECIMAL_DIGITS_PER_BIT)
+    point = int((numerator.bit_length() - denominator.bit_length()) * _DECIMAL_DIGITS_PER_BIT)  # an estimate
     while _is_power_of_ten_reached(numerator, denominator, point):
         point += 1
     while not _is_power_of_ten_reached(numerator, denominator, point - 1):
@@ -168,7 +168,7 @@ def _is_power_of_ten_reached(numerator: int, denominator: int, power: int) -> bo
 
 def compute_quotient(left: Number, right: Number) -> Number:
     """Compute the quotient; `right` is not zero. Raises OverflowError."""
-    if right < 0:
+    if right < 0:  # round_number needs a denominator above zero
         left, right = -left, -right
     return round_number(left.numerator * right.denominator, left.denominator * right.numerator)
 
@@ -243,7 +243,7 @@ class Value:
             return True
         if not isinstance(other, Value):
             return NotImplemented
-        return self.type == other.type and self.raw == other.raw and self.marks == other.marks
+        return self.type == other.type and self.raw == other.raw and self.marks == other.marks  # not the refinement
 
     def __hash__(self) -> int:
         return hash((compute_order_key(self), self.marks))
@@ -388,7 +388,7 @@ def build_string(text: str) -> Value:
 
 def build_number(figure: float | Fraction | Decimal) -> Value:
     """Build a number. Raises ValueError for infinities and NaN, OverflowError for extreme sizes."""
-    if figure.__class__ is int or figure.__class__.__name__ == "Fraction":
+    if figure.__class__ is int or figure.__class__.__name__ == "Fraction":  # by name, without importing its module
         return Value(NUMBER, normalize_number(figure))  # type: ignore[arg-type]  # it is one
     return Value(NUMBER, convert_decimal(figure))  # type: ignore[arg-type]  # what is left
 

@@ -51,7 +51,7 @@ class Variable(Struct, frozen=True):
 
     @property
     def marks(self) -> frozenset[str]:
-        """Marks of its value."""
+        """Marks of its value, such as sensitive."""
         return get_declared_marks(sensitive=self.sensitive, ephemeral=self.ephemeral)
 
 
@@ -79,7 +79,7 @@ class Output(Struct, frozen=True):
 
     @property
     def marks(self) -> frozenset[str]:
-        """Marks of its value."""
+        """Marks of its value, such as sensitive."""
         return get_declared_marks(sensitive=self.sensitive, ephemeral=self.ephemeral)
 
 

@@ -58,7 +58,7 @@ def _evaluate_format(pattern: Value, *arguments: Value) -> Value:
 
 
 def _has_untyped_null(arguments: Sequence[Value]) -> bool:
-    """Check for an untyped null. It is no error even for a verb of one type, as in Terraform: the text is unknown."""
+    """Check for a null without a type. As in Terraform, it is no error for `%d` or `%s`: the text is unknown."""
     return any(argument.raw is None and argument.type is DYNAMIC for argument in arguments)
 
 

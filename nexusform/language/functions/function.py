@@ -329,7 +329,7 @@ def _call_with_values(
 
 
 def _return_given_value(value: Value) -> tuple[Value, list[Diagnostic]]:
-    """Return an argument that is already a value."""
+    """Return an argument that is already a value, and no problems."""
     return value, []
 
 

@@ -128,7 +128,7 @@ def _build_value_from_json(data: Any, depth: int) -> Value:
 
 
 def normalize_stored_text(text: str) -> str:
-    """Clean a text as stored strings: NFC-normalised, lone surrogates replaced."""
+    """Normalize a text as all strings of values: in NFC form, with lone surrogates replaced."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", _SURROGATES.sub("\ufffd", text))

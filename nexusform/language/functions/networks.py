@@ -28,7 +28,7 @@ _PREFIX: Final = ("prefix", STRING, "a prefix in CIDR notation")
 
 
 def _normalize_octets(text: str) -> str:
-    # Leading zeros in a dotted address are ignored, as in Terraform.
+    """Remove the leading zeros in a dotted address, since Terraform ignores them."""
     return text if ":" in text else _LEADING_ZEROS.sub("", text)
 
 

@@ -165,7 +165,7 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
 
 
 def _index_known_keys(keys: Sequence[Value]) -> dict[Any, int]:
-    """Return the index of each known key by its compute_order_key, equal for equal keys; of these the first index."""
+    """Return the first index of each known key, by the result of compute_order_key, equal for equal keys."""
     indices: dict[Any, int] = {}
     for index, key in enumerate(keys):
         if key.is_wholly_known:

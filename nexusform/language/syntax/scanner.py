@@ -434,7 +434,7 @@ class _Scanner:
 
 def _find_name_end(text: str, offset: int) -> int:
     """Find the end of a name that extends to `offset`, by the Unicode rules for identifiers."""
-    while offset < len(text) and (text[offset] == "-" or ("a" + text[offset]).isidentifier()):
+    while offset < len(text) and (text[offset] == "-" or ("a" + text[offset]).isidentifier()):  # after a letter
         offset += 1
     return offset
 
