@@ -111,7 +111,7 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
                 blocks={**META_SCHEMA.blocks, **body_schema.blocks},
             )
     meta_schema = META_SCHEMA if base.type in MODES else MODULE_SCHEMA
-    argument_names = [*decode_attributes(base.body)[0], *decode_attributes(override.body)[0]]
+    argument_names = [*decode_attributes(base.body)[0], *decode_attributes(override.body)[0]]  # [1]: problems
     names = [*meta_schema.attributes, *(name for name in argument_names if name not in meta_schema.blocks)]
     return BodySchema(attributes=dict.fromkeys(names, False), blocks=meta_schema.blocks)
 

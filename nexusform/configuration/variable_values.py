@@ -188,7 +188,7 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the assigned or default value, and its origin; unknown after an error. `hint` advises on a name."""
+    """Return the assigned or default value and its origin. After an error it is unknown. `hint` advises on no value."""
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:

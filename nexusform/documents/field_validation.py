@@ -116,7 +116,7 @@ def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> Schema
     scalar in the document, such as "yes" for true.
     """
     if isinstance(data, str):
-        unquoted = {"true": True, "false": False}.get(data, parse_integer(data, signed=True))
+        unquoted = {"true": True, "false": False}.get(data, parse_integer(data, signed=True))  # None: neither
         if kind.is_valid(unquoted):
             return SchemaViolation(f"must be {kind.value}; write {data}, without quotes.")
         return SchemaViolation(f'must be {kind.value}, not "{data}".')

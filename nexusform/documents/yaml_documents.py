@@ -280,7 +280,7 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
     """
     text, tag = event.value, event.tag
     if tag is None:
-        return _parse_plain_scalar(text, position) if event.implicit[0] else text
+        return _parse_plain_scalar(text, position) if event.implicit[0] else text  # implicit[0]: not quoted
     kind = tag.removeprefix(_TAG)
     if kind in {"!", "str", "binary", "timestamp"}:
         return text

@@ -156,7 +156,7 @@ class ExpressionRun:
         """Add an error about an expression, and return the unknown value in its place.
 
         `node` is the offending part, `enclosing` the expression to display around it. The references of the
-        displayed expression are listed with their values.
+        displayed expression are listed with their values. `details` are further fields of the error.
         """
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node

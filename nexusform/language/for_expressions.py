@@ -278,7 +278,7 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
     if isinstance(source.type, TupleType):
         return build_tuple(results)
     assert isinstance(source.type, (ListType, SetType))
-    if results:
+    if results:  # a list needs results of one type
         first_type = results[0].type
         if all(r.type == first_type for r in results):
             return Value(ListType(first_type), tuple(results))

@@ -129,7 +129,7 @@ def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathSte
 def _convert_and_unify_elements(
     parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, collection_word: str
 ) -> tuple[Type, list[Value]]:
-    """Convert all elements (`parts`) to the element type, or, if it is open, to a common one. Return type, elements."""
+    """Convert all elements, `parts`, to the element type, or a common one if it is open. Return type and elements."""
     element_type = target.element
     if not isinstance(from_type, TupleType | ObjectType):
         _require_convertible(from_type, target)  # also without elements; parts of a tuple or object are checked below
