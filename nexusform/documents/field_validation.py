@@ -99,9 +99,8 @@ class SchemaViolation(Struct, frozen=True):
 
 
 def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> SchemaViolation | None:
-    """Validate a value against its shape; None if it is valid. Parts of a mapping or a list are not validated.
-
-    `source_text` is the text of a scalar in the document.
+    """Validate a value, but not its parts, against its shape. Return None if it is valid. `source_text` is the text of
+    a scalar in the document.
     """
     if not shape.kind.is_valid(data):
         return _describe_wrong_kind(data, shape.kind, source_text)

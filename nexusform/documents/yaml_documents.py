@@ -174,7 +174,6 @@ class _DocumentReader:
             return anchored_data, anchor_position
         previous_count = self.nodes
         self._count_nodes_toward_limit(1, position)
-        data: Any
         if isinstance(event, scalar):
             data = _parse_scalar(event, position)
             if data is not None and not isinstance(data, str):  # the text is parsed to another value

@@ -268,9 +268,7 @@ class ExpressionParser:
     def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """Parse `[key]` or `[*]` after `source` and its `steps`. Return both: a constant key adds a step, any other
-        becomes a part of the source.
-        """
+        """Parse `[key]` or `[*]` after `source` and its `steps`, and return both. Only a constant key adds a step."""
         stream = self.stream
         opening = stream.read_token()
         if stream.peek() == "*":

@@ -59,9 +59,8 @@ def _convert_to_type(target: Type, value: Value) -> Value:
 def _build_conversion(name: str, target: Type, description: str, *examples: Example) -> Function:
     """Build a function that converts any value to one type."""
     parameter = build_any_parameter("v", "a value", allow_marked=True)
-    return Function(
-        name, description, (parameter,), target, partial(_convert_to_type, target), examples, may_be_null=True
-    )
+    convert = partial(_convert_to_type, target)
+    return Function(name, description, (parameter,), target, convert, examples, may_be_null=True)
 
 
 def _evaluate_try(*attempts: Thunk) -> Value:
