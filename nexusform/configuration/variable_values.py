@@ -188,7 +188,10 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the assigned or default value and its origin. After an error it is unknown. `hint` advises on no value."""
+    """Return the assigned or default value of a variable, and its origin. After an error the value is unknown.
+
+    A null counts as not assigned if the variable is not nullable. `hint` returns advice on a missing value, by name.
+    """
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:

@@ -97,9 +97,12 @@ def _find_heredoc_end(tokens: scanner.Tokens, index: int) -> int:
     nesting = 0  # an interpolation may hold another heredoc
     while True:
         kind = tokens.kinds[index]
-        nesting += (kind == scanner.OPEN_HEREDOC) - (kind == scanner.CLOSE_HEREDOC)
-        if nesting == 0:
-            return index
+        if kind == scanner.OPEN_HEREDOC:
+            nesting += 1
+        elif kind == scanner.CLOSE_HEREDOC:
+            nesting -= 1
+            if nesting == 0:
+                return index
         index += 1
 
 

@@ -154,11 +154,9 @@ def _describe_difference(then: Type, otherwise: Type) -> str:
         first, second = len(then.elements), len(otherwise.elements)
         if first != second:
             return f"The 'true' tuple has length {first}, but the 'false' tuple has length {second}."
-        for position, (first_element, second_element) in enumerate(zip(then.elements, otherwise.elements, strict=True)):
-            if unify_types([first_element, second_element]) is None:
-                return (
-                    f"Type mismatch for tuple element {position}: {_describe_difference(first_element, second_element)}"
-                )
+        for position, (first_type, second_type) in enumerate(zip(then.elements, otherwise.elements, strict=True)):
+            if unify_types([first_type, second_type]) is None:
+                return f"Type mismatch for tuple element {position}: {_describe_difference(first_type, second_type)}"
     return f"The 'true' value is {describe_type(then)}, but the 'false' value is {describe_type(otherwise)}."
 
 

@@ -55,7 +55,7 @@ def round_number(numerator: int, denominator: int) -> int | Fraction:
     magnitude = numerator.bit_length() - denominator.bit_length()  # about the binary logarithm of the quotient
     if abs(magnitude) > _MAX_BITS:
         raise OverflowError("the number has too many digits")
-    shift = PRECISION - magnitude
+    shift = PRECISION - magnitude  # scales the quotient to PRECISION bits
     if (numerator << max(shift, 0)) >= (denominator << max(-shift, 0) << PRECISION):
         shift -= 1  # the quotient would have one bit too many
     scaled, divisor = numerator << max(shift, 0), denominator << max(-shift, 0)
@@ -127,7 +127,7 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
     # It has the fewest digits that lie nearer to the number than half the distance to its neighbours of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
-    mantissa = numerator << shift if shift >= 0 else numerator >> -shift
+    mantissa = numerator << shift if shift >= 0 else numerator >> -shift  # the numerator with PRECISION bits
     # number == exact / scale, and half a step between neighbours is half / scale.
     grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)
     scale = denominator << grow

@@ -231,11 +231,12 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
     lists: dict[int, Value] = {}  # by position in the call: the pattern is argument 0
     has_unknown_list = False
     for position, argument in enumerate(arguments, 1):
-        is_sequence = isinstance(argument.type, (ListType, SetType, TupleType))
-        if is_sequence and argument.raw is not None:
+        if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None:
             lists[position] = argument
-            has_unknown_list |= argument.raw is UNKNOWN or _find_known_sequence_length(argument) is None
-        has_unknown_list |= argument.type is DYNAMIC and argument.raw is UNKNOWN  # it may be a list, too
+            if argument.raw is UNKNOWN or _find_known_sequence_length(argument) is None:
+                has_unknown_list = True
+        elif argument.type is DYNAMIC and argument.raw is UNKNOWN:  # it may be a list, too
+            has_unknown_list = True
     count = _find_common_length(lists)  # of the texts
     if pattern.raw is UNKNOWN or has_unknown_list:
         return Value(_STRINGS, UNKNOWN)

@@ -286,20 +286,19 @@ def _check_expanded_argument(node: Call, function: Function, last: Value, run: E
 def _is_argument_count_valid(node: Call, function: Function, count: int, run: ExpressionRun) -> bool:
     """Check the number of arguments (`count`), after the expansion of `...`. Report a wrong one."""
     expected = len(function.parameters)
+    if count == expected or (count > expected and function.variadic is not None):
+        return True
+    signature = format_signature(function)
     if count < expected:
         at_least = "at least " if function.variadic else ""
         missing = function.parameters[count].name
         detail = f'Function "{node.name}" expects {at_least}{expected} argument(s). Missing value for "{missing}".'
-        run.report_problem("not-enough-function-arguments", detail, node, function=format_signature(function))
-        return False
-    if count > expected and function.variadic is None:
+        run.report_problem("not-enough-function-arguments", detail, node, function=signature)
+    else:
         detail = f'Function "{node.name}" expects only {expected} argument(s).'
         node_at_fault = node.arguments[min(expected, len(node.arguments) - 1)]  # the first surplus or the expanded one
-        run.report_problem(
-            "too-many-function-arguments", detail, node_at_fault, node, function=format_signature(function)
-        )
-        return False
-    return True
+        run.report_problem("too-many-function-arguments", detail, node_at_fault, node, function=signature)
+    return False
 
 
 def _call_with_values(
