@@ -124,7 +124,7 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configured arguments in the schema's order. Report computed and missing ones (then UNKNOWN)."""
+    """Collect the configured arguments in the schema's order. Report computed, and missing required ones (UNKNOWN)."""
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)

@@ -129,7 +129,7 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
         problems.append(build_error("unsupported-override", detail, rejected.name_span))
     new_body = remove_decoded_parts(override.body, _DEPENDS_ON)
     if base.type in _SIMPLE_TYPES and isinstance(base.body, JsonBody) and isinstance(new_body, JsonBody):
-        # The result stays JSON, with types in quotes and a provider's blocks as properties. It has the new properties.
+        # The result stays JSON, with types in quotes and a provider's blocks as properties. New ones replace old ones.
         objects = (*base.body.objects, *new_body.objects)
         properties = {item.name: item for json_object in objects for item in json_object.properties}
         json_object = JsonObject(tuple(properties.values()), base.body.span)

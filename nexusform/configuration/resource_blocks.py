@@ -90,7 +90,7 @@ class KnownTypes(Struct, frozen=True):
     data: Mapping[str, BlockSchema] | None = None
 
     def get_types(self, mode: Mode) -> Mapping[str, BlockSchema] | None:
-        """Return the schemas of types by name: resources if the mode is "managed", else data sources."""
+        """Return the schemas of resource types ("managed") or data sources by name; None if they are not checked."""
         return self.managed if mode == "managed" else self.data
 
 

@@ -154,7 +154,7 @@ class _DocumentReader:
         self.findings: list[Problem] = []
         self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}  # data, position and number of nodes
         self.nodes = 0  # so far, to limit them
-        self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)  # yaml is imported here alone
+        self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)  # of nodes except mappings
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
     def parse_node(self, event: Any, depth: int) -> tuple[Any, TextPosition]:

@@ -106,7 +106,7 @@ class ExpressionRun:
         self.element: Value = DYNAMIC_UNKNOWN  # of the enclosing splat: an `x` of `list[*]`
         self.work = 0  # units so far, up to MAX_WORK
         self._handlers = handlers  # by class of expression
-        self._is_building_notes = False  # evaluates references for the notes of an error message
+        self._is_building_notes = False  # True while references are evaluated for the notes of an error message
 
     def evaluate(self, expression: Expression) -> Value:
         """Evaluate an expression. After an error the value is unknown, and a diagnostic is added."""
