@@ -169,7 +169,10 @@ def parse_yaml(text: str) -> Value:
         events: list[Event] = []
         for event in yaml.parse(text, Loader=loader):
             events.append(event)
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
             if depth > MAX_DEPTH:  # at once: reading deeper takes too long
                 raise FunctionProblem(_TOO_DEEP, argument=0)
         reader = _YamlReader(events)
