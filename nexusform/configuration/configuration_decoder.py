@@ -467,7 +467,7 @@ class _Decoder:
         return module
 
     def _load_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
-        """Return the files of a called module. None, with an error: unreadable, a cycle, too many or too deep calls."""
+        """Return the files of a called module; None, with an error, if it is unreadable, in a cycle or over a limit."""
         shared = self.shared
         shared.call_count += 1
         if shared.call_count > MAX_MODULE_CALLS:

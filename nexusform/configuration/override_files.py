@@ -69,8 +69,8 @@ def apply_overrides(
             detail, headline = _REJECTED_BLOCKS[block.type], f"Cannot override '{block.type}' blocks"
             problems.append(build_error("unsupported-block-override", detail, block.header_span, headline=headline))
         elif block.type != "nexusform":  # settings are merged when they are decoded
-            index = indices.get(_build_block_key(block), -1)
-            if index < 0:  # there is no block to override
+            base_index = indices.get(_build_block_key(block))
+            if base_index is None:  # there is no block to override
                 diagnostic_id, noun, verb = _MISSING[block.type]
                 labels = " ".join(f'"{label.value}"' for label in block.labels)
                 detail = (
@@ -79,9 +79,9 @@ def apply_overrides(
                 )
                 problems.append(build_error(diagnostic_id, detail, block.header_span))
                 continue
-            base, location = blocks[index]
+            base, location = blocks[base_index]
             body_schema = _build_merged_schema(base, block, known_types)
-            blocks[index] = (merge_block(base, block, body_schema, problems), location)
+            blocks[base_index] = (merge_block(base, block, body_schema, problems), location)
     return blocks, locals_blocks
 
 
