@@ -32,7 +32,7 @@ def build_prepared_body(
 ) -> tuple[PreparedBody, list[Diagnostic]]:
     """Validate everything that is independent of values, once per block.
 
-    `header` is the position of missing-argument errors; without it, the start of the body.
+    Missing arguments are reported at `header`, or without it at the start of the body.
     """
     problems: list[Diagnostic] = []
     prepared = _prepare_new_body(
@@ -42,7 +42,7 @@ def build_prepared_body(
 
 
 def build_prepared_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[PreparedBody, list[Diagnostic]]:
-    """Prepare a resource or data block, as `build_prepared_body`; problems name their block."""
+    """Prepare a resource or data block, as `build_prepared_body` does. Problems name their block."""
     problems: list[Diagnostic] = []
     body_schema = replace(build_body_schema(schema), extra_names=META_NAMES)
     prepared = _prepare_new_body(block.body, schema, block.header_span, problems, body_schema)
@@ -124,7 +124,7 @@ def _prepare_arguments(
     template: dict[str, Any],
     problems: list[Diagnostic],
 ) -> dict[str, PreparedArgument]:
-    """Collect the configured arguments in the schema's order; report computed ones, and required ones if missing."""
+    """Collect the configured arguments in the schema's order. Report computed, and missing required ones (UNKNOWN)."""
     arguments: dict[str, PreparedArgument] = {}
     for name, attribute_schema in schema.attributes.items():
         attribute = attributes.get(name)

@@ -169,7 +169,7 @@ class _Decoder:
         call: tuple[CallHeader, Scope] | None = None,
     ) -> None:
         self.call = call  # the call of the module, with the names of its caller
-        self.constants: Scope = EMPTY_SCOPE
+        self.constants: Scope = EMPTY_SCOPE  # the names usable in the `source` of a module, set by `decode_module`
         self.shared = shared
         self.source = source
         self.path = path  # names of the calls from the root
@@ -190,7 +190,7 @@ class _Decoder:
         self.imports: list[ImportBlock] = []
 
     def decode_module(self) -> tuple[Module, Settings]:
-        """Decode the module and its settings; override files are applied first, module calls decoded last."""
+        """Decode the module and its settings. Override files are applied first, module calls are decoded last."""
         blocks, override_blocks = self._collect_primary_and_override_blocks()
         settings_blocks = [b for b, _ in blocks if b.type == "nexusform"]
         settings_overrides = [b for b in override_blocks if b.type == "nexusform"]
@@ -243,14 +243,14 @@ class _Decoder:
                     self.problems[index] = replace(problem, block=header)
 
     def _evaluate_constants_for_module_sources(self) -> Scope:
-        """Return the scope of module sources: locals, and constant variables set by the call (in the root by users)."""
+        """Return the scope of expressions in the `source` of modules. It has the locals and the constant variables."""
         from nexusform.configuration.variable_values import ConstantVariableScope, evaluate_constant_variables
 
         constants = {name: variable for name, variable in self.variables.items() if variable.const}
         values: Mapping[str, Value] = {}
-        if self.call is not None:  # the call and its caller's scope
+        if self.call is not None:  # a called module: the call, in its caller's scope, sets the variables
             values = evaluate_constant_variables(*self.call, constants, self.problems)
-        elif constants:
+        elif constants:  # the root module: users set the variables
             values = unpack_result(self.shared.read_constants(constants), self.problems)
             self.shared.constants = values  # to be compared with the values of the run
         return ConstantVariableScope(self.variables, self.locals, values)
@@ -346,7 +346,7 @@ class _Decoder:
         self._add_error("duplicate-resource", detail, resource.header_span, headline)
 
     def add_provider(self, block: Block, _location: BlockLocation) -> None:
-        """Read a `provider` block; outside of the root module, or with name and alias of another, it is an error."""
+        """Read a `provider` block. It is an error outside of the root module, or with name and alias of another."""
         from nexusform.configuration.module_blocks import decode_provider_block  # loaded on first use
 
         provider = decode_provider_block(block, self.problems)
@@ -424,7 +424,7 @@ class _Decoder:
         self._add_unique_declaration(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
 
     def add_module_call(self, block: Block, location: BlockLocation) -> None:
-        """Read a `module` block, and the whole called module; a second block of its name is reported, and not read."""
+        """Read a `module` block, and the whole called module. A second block of a name is reported, and not read."""
         from nexusform.configuration.module_blocks import decode_module_call  # loaded on first use
 
         header = decode_module_call(block, self.problems, self.constants)
@@ -439,7 +439,7 @@ class _Decoder:
         self.calls[header.name] = ModuleCall(**asdict(header), module=module)
 
     def _decode_called_module(self, header: CallHeader, location: BlockLocation, block: Block) -> Module:
-        """Decode the called module; an empty one without a directory if it cannot be read."""
+        """Decode the called module. Return an empty one, without a directory, if it cannot be read."""
         path = (*self.path, header.name)
         files = self._load_called_module_files(header)
         if files is None:
@@ -467,7 +467,7 @@ class _Decoder:
         return module
 
     def _load_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
-        """Return the files of a called module. None, with an error: unreadable, a cycle, too many or too deep calls."""
+        """Return the files of a called module; None, with an error, if it is unreadable, in a cycle or over a limit."""
         shared = self.shared
         shared.call_count += 1
         if shared.call_count > MAX_MODULE_CALLS:

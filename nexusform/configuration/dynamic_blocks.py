@@ -61,7 +61,7 @@ class IteratorScope:
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """Return the iterator, or the value of the outer scope."""
         if traversal.root.name == self._name:
-            return self._item, 0, []
+            return self._item, 0, []  # no step (key or value) is applied yet
         return self._outer.lookup(traversal)
 
     @property
@@ -112,7 +112,7 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
 
 
 def _decode_iterator_name(attribute: Attribute | None, block_type: str, problems: list[Diagnostic]) -> str | None:
-    """Return the name of the iterator, by default that of the blocks; None if it is invalid."""
+    """Return the name of the iterator, by default that of the blocks. Report an invalid one and return None."""
     if attribute is None:
         return block_type
     match attribute.expression:

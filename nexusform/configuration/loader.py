@@ -82,7 +82,7 @@ _AUTO: Final = (".auto.nfvars.hcl", ".auto.nfvars.json")
 
 
 def read_default_constants(variables: Mapping[str, Variable]) -> tuple[dict[str, Value], list[Diagnostic]]:
-    """Return the defaults of variables; unknown values without one."""
+    """Return the defaults of variables, unknown values without one, and no problems."""
     return {name: variable.default or build_unknown(variable.type) for name, variable in variables.items()}, []
 
 
@@ -202,7 +202,7 @@ def read_given_variables(
 def _list_option_assignments(
     options: Iterable[tuple[str, str]], confinement: Confinement, problems: list[Diagnostic]
 ) -> Iterator[Assignment]:
-    """Yield the assignments of -var-file and -var (`options`: kind and text), in order; invalid ones are reported."""
+    """Yield the assignments of `options`, as ("var", "a=1") or ("var-file", path), in order. Report invalid ones."""
     for kind, text in options:
         if kind == "var-file":
             yield from _read_variable_file(text, confinement, problems)
@@ -273,7 +273,7 @@ class _FileReader:
         return self.parse_source(source, name)
 
     def parse_source(self, source: SourceFile, name: str = "") -> ParsedFile:
-        """Parse a text as a file of a module. `name` orders blocks and marks override files; "": the source's name."""
+        """Parse a text as a file of a module. `name` (or else the source's) orders blocks and marks override files."""
         name = name or source.name
         body, new_problems = self._parse_syntax_tree_with_cache(source)
         self.problems.extend(new_problems)
@@ -309,7 +309,7 @@ def _is_override(name: str) -> bool:
 
 
 def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: list[Diagnostic]) -> SourceFile | None:
-    """Read a regular file's text; None after a diagnostic. `resolve_path` returns the path to open."""
+    """Read a regular file's text. Report a failure and return None. `resolve_path` returns the path to open."""
     display_path = os.fsencode(path).decode(errors="replace")
     start = Position(line=1, column=1, byte=0)
     span = Span(display_path, start, start)
@@ -351,7 +351,7 @@ def list_automatic_variable_files(directory: str) -> list[str]:
 
 
 def _read_variable_file(path: str, confinement: Confinement, problems: list[Diagnostic]) -> list[Assignment]:
-    """Read the assignments of a file; none after a diagnostic."""
+    """Read the assignments of a file. Report an unreadable file and return none."""
     if not os.path.lexists(path):
         detail = f'Assignment variables file "{path}" does not exist.'
         problems.append(build_error("failed-to-read-variables-file", detail))

@@ -69,8 +69,8 @@ def apply_overrides(
             detail, headline = _REJECTED_BLOCKS[block.type], f"Cannot override '{block.type}' blocks"
             problems.append(build_error("unsupported-block-override", detail, block.header_span, headline=headline))
         elif block.type != "nexusform":  # settings are merged when they are decoded
-            index = indices.get(_build_block_key(block), -1)
-            if index < 0:  # there is no block to override
+            base_index = indices.get(_build_block_key(block))
+            if base_index is None:  # there is no block to override
                 diagnostic_id, noun, verb = _MISSING[block.type]
                 labels = " ".join(f'"{label.value}"' for label in block.labels)
                 detail = (
@@ -79,14 +79,14 @@ def apply_overrides(
                 )
                 problems.append(build_error(diagnostic_id, detail, block.header_span))
                 continue
-            base, location = blocks[index]
+            base, location = blocks[base_index]
             body_schema = _build_merged_schema(base, block, known_types)
-            blocks[index] = (merge_block(base, block, body_schema, problems), location)
+            blocks[base_index] = (merge_block(base, block, body_schema, problems), location)
     return blocks, locals_blocks
 
 
 def _build_block_key(block: Block) -> _Key:
-    """Return the type and labels of a block, for a provider also its alias; equal for a block and its override."""
+    """Return the type and labels of a block, and a provider's alias. A block and its override have equal keys."""
     key = (block.type, *(label.value for label in block.labels))
     if block.type != "provider":
         return key
@@ -111,7 +111,7 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
                 blocks={**META_SCHEMA.blocks, **body_schema.blocks},
             )
     meta_schema = META_SCHEMA if base.type in MODES else MODULE_SCHEMA
-    argument_names = [*decode_attributes(base.body)[0], *decode_attributes(override.body)[0]]
+    argument_names = [*decode_attributes(base.body)[0], *decode_attributes(override.body)[0]]  # [1]: problems
     names = [*meta_schema.attributes, *(name for name in argument_names if name not in meta_schema.blocks)]
     return BodySchema(attributes=dict.fromkeys(names, False), blocks=meta_schema.blocks)
 
@@ -129,7 +129,7 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
         problems.append(build_error("unsupported-override", detail, rejected.name_span))
     new_body = remove_decoded_parts(override.body, _DEPENDS_ON)
     if base.type in _SIMPLE_TYPES and isinstance(base.body, JsonBody) and isinstance(new_body, JsonBody):
-        # The result stays JSON, for types in quotes and the blocks of a provider: properties replace properties.
+        # The result stays JSON, with types in quotes and a provider's blocks as properties. New ones replace old ones.
         objects = (*base.body.objects, *new_body.objects)
         properties = {item.name: item for json_object in objects for item in json_object.properties}
         json_object = JsonObject(tuple(properties.values()), base.body.span)
@@ -149,7 +149,7 @@ def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Di
 
 
 def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
-    """Replace single arguments of a body, and all blocks of a type, by those of its override; merge `lifecycle`.
+    """Replace single arguments of a body, and all blocks of a type, by those of its override. Merge `lifecycle`.
 
     A dynamic block counts as a block of the type that it generates: an override replaces it, or is replaced by it.
     """

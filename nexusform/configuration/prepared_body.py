@@ -38,8 +38,8 @@ class EvaluationResult:
     def __init__(self, *, allows_ephemeral: bool = False) -> None:
         self.allows_ephemeral = allows_ephemeral
         self.problems: list[Diagnostic] = []
-        self.sensitive: list[Path] = []
-        self.refinements: list[tuple[Path, Refinement]] = []
+        self.sensitive: list[Path] = []  # paths of sensitive parts
+        self.refinements: list[tuple[Path, Refinement]] = []  # known limits of unknown parts, with their paths
 
 
 class PreparedBody:
@@ -74,7 +74,7 @@ class PreparedBody:
         self._lengths = lengths  # by the name of a count, the list with as many elements
         self._arguments = arguments
         self._template = template  # the values equal in every instance
-        self._varying_arguments = tuple(varying)
+        self._varying_arguments = tuple(varying)  # evaluated for every instance
         self._blocks = tuple(blocks)
         self._sensitive_names = tuple(sensitive_names)
         self._copied_names = tuple(n for n, v in template.items() if v.__class__ in (list, dict))  # mutable values
@@ -205,7 +205,7 @@ class NestedBlockGroup:
         self.name = name
         self.nested = nested
         self.items = tuple(items)
-        self.location = location
+        self.location = location  # of an error about missing blocks
 
     def fill(self, values: dict[str, Any], scope: Scope, notes: EvaluationResult) -> None:
         """Evaluate the blocks, and add them to `values` under the name of their type.
@@ -403,7 +403,7 @@ class PreparedArgument:
         self.attribute = attribute
         self.schema = schema
         self.type = schema.type
-        self._concrete_type = remove_optional_attributes(schema.type)
+        self._concrete_type = remove_optional_attributes(schema.type)  # of converted values
 
     @property
     def span(self) -> Span:

@@ -97,7 +97,7 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
 
 
 def _replace_computed_keys(expression: Expression) -> Traversal | None:
-    """Return the address with the key 0 in place of each expression in brackets; None if it is no address."""
+    """Return the address with a constant, 0, in place of each expression in brackets; None if it is no address."""
     if isinstance(expression, Traversal):
         return expression
     if isinstance(expression, RelativeTraversal):

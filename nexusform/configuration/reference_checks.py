@@ -88,7 +88,7 @@ def check_expression(
 
 
 def check_provider_names(configuration: Configuration, known_names: Collection[str]) -> Iterator[Diagnostic]:
-    """Report unknown provider names in `provider` blocks and arguments, and arguments without a block in the root."""
+    """Yield errors for unknown names in `provider` blocks and arguments, and arguments without a block in the root."""
     providers = configuration.root.providers
     for module in list_modules(configuration.root):
         for provider in module.providers.values():
@@ -132,7 +132,7 @@ def _check_replacement_triggers(module: Module) -> Iterator[Diagnostic]:
     for block in module.resources.values():
         for expression in block.lifecycle.replace_triggered_by:
             # The first reference is the trigger itself; further ones are in its brackets.
-            name = next(iter(list_traversals(expression))).root.name
+            name = list_traversals(expression)[0].root.name
             if name != "data" and name in _ROOT_CHECKS:  # neither a resource type nor `data`
                 detail = (
                     "Only resources, count.index, and each.key may be used in replace_triggered_by. For "
@@ -150,7 +150,7 @@ class _ReferenceChecker:
         self.module_name = f"module.{'.module.'.join(module.path)}" if module.path else "the root module"
 
     def check(self, reference: ReferenceUse) -> Iterable[Diagnostic]:
-        """Check one reference by its root name; a name without a check of its own is a resource type."""
+        """Check one reference by its root name. A name without a check of its own is a resource type."""
         traversal, node = reference.traversal, reference.node  # the node is the declaration with the reference
         name, first_attribute = traversal.root.name, traversal.first_name
         if first_attribute and name == "local" and node.kind == "local" and node.name == first_attribute:
@@ -428,7 +428,7 @@ def _build_attribute_in_depends_on_error(traversal: Traversal) -> Diagnostic:
 
 
 def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Traversal) -> Iterator[Diagnostic]:
-    """Report the first step without a match in the type; steps after it are unclear."""
+    """Report the first step without a match in the type. The steps after it cannot be checked."""
     for step in steps:
         if isinstance(value_type, ObjectType):
             name = step.name if isinstance(step, TraverseAttribute) else step.key

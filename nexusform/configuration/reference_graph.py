@@ -71,7 +71,7 @@ _WHOLE_OBJECT_SCOPE = ReferenceScope(only_whole_objects=True)
 
 
 def build_resource_declaration(block: ResourceBlock) -> Declaration:
-    """Build the node of a resource or data block."""
+    """Build the declaration of a resource or data block, its node in the graph of references."""
     return Declaration(block.address.module, MODE_KEYWORDS[block.mode], f"{block.type}.{block.name}")
 
 
@@ -86,7 +86,7 @@ def list_modules(root: Module) -> Iterator[Module]:
 
 @pause_garbage_collection()
 def collect_references(configuration: Configuration) -> ReferencesByModule:
-    """Collect every reference of a configuration, once for all users."""
+    """Return every reference of a configuration, by the path of its module."""
     return {module.path: tuple(list_references(module)) for module in list_modules(configuration.root)}
 
 
@@ -131,7 +131,7 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
 def _list_expression_references(
     node: Declaration, expressions: Iterable[Expression | None], scope: ReferenceScope, header: str
 ) -> Iterator[ReferenceUse]:
-    """List the references of expressions (None: no expression); all have this scope and header."""
+    """List the references of expressions, with this scope and header. None is no expression."""
     for expression in expressions:
         if expression is not None:
             for traversal in list_traversals(expression):

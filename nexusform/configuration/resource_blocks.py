@@ -90,7 +90,7 @@ class KnownTypes(Struct, frozen=True):
     data: Mapping[str, BlockSchema] | None = None
 
     def get_types(self, mode: Mode) -> Mapping[str, BlockSchema] | None:
-        """Return the types of a mode."""
+        """Return the schemas of resource types ("managed") or data sources by name; None if they are not checked."""
         return self.managed if mode == "managed" else self.data
 
 
@@ -277,7 +277,7 @@ def check_enabled_repetition(
 def _decode_ignore_changes(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[bool, tuple[tuple[PathStep, ...], ...], tuple[Span, ...]]:
-    """Return whether the argument is `all`, the paths to ignore, and their spans; report and omit invalid paths."""
+    """Return whether the argument is `all`, the paths to ignore, and their spans. Report and omit invalid paths."""
     if attribute is None:
         return False, (), ()
     if get_bare_keyword(attribute) == "all":
@@ -317,7 +317,7 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
 
 
 def _decode_conditions(blocks: Sequence[syntax.Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
-    """Decode the condition blocks of one type; without any block their decoder is not imported."""
+    """Decode the condition blocks of one type. Without any block their decoder is not imported."""
     if not blocks:
         return ()
     from nexusform.configuration.value_blocks import decode_condition_blocks  # loaded on first use

@@ -41,7 +41,7 @@ _LIMITS_SCHEMA = BodySchema(attributes=dict.fromkeys((*NAMES, *FIXED_LIMITS), Fa
 def decode_settings(
     blocks: Sequence[Block], overrides: Sequence[Block], problems: list[Diagnostic], *, is_root: bool
 ) -> Settings:
-    """Decode the settings of a module, override files last; outside the root module warn, and return the defaults."""
+    """Decode the settings of a module, override files last. Outside the root module, warn and return the defaults."""
     settings = Settings()
     for block in blocks:
         settings = _add_block(settings, block, problems, is_override=False)
@@ -62,7 +62,7 @@ def decode_settings(
 
 
 def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, is_override: bool) -> Settings:
-    """Return the settings extended by one block; a second backend or SKU catalogue is an error except in overrides."""
+    """Return the settings extended by one block. A second backend or SKU catalogue is an error except in overrides."""
     parts = unpack_result(decode_body(block.body, SETTINGS_SCHEMA), problems)
     arguments = parts.attributes
     settings = replace(settings, span=settings.span or block.header_span)  # the place of the first block
@@ -296,7 +296,7 @@ def _decode_encryption_target(
 def _decode_state_reader_methods(
     block: Block, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
 ) -> dict[str, EncryptionTarget]:
-    """Decode the valid methods for states of other configurations, by data block name; "" is the default."""
+    """Decode the valid methods to read states of other configurations, by data block name; "" is the default."""
     parts = unpack_result(decode_body(block.body, _READERS_SCHEMA), problems)
     readers: dict[str, EncryptionTarget] = {}
     for nested in parts.blocks:

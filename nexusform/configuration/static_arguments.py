@@ -187,7 +187,7 @@ def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE)
     if problems:
         from nexusform.language.type_expressions import check_function_calls
 
-        problems = check_function_calls(problems)
+        problems = check_function_calls(problems)  # with a better reason for calls
     return value, problems
 
 

@@ -55,7 +55,7 @@ class Assignment(Struct, frozen=True):
 
 
 def parse_environment_variables(environment: Mapping[str, str]) -> list[Assignment]:
-    """Return the assignments of the NF_VAR_ variables, sorted."""
+    """Return the assignments of the NF_VAR_ variables, sorted by name."""
     return [
         Assignment(key.removeprefix(ENVIRONMENT_PREFIX), text, VariableValueSource(f"environment variable {key}"))
         for key, text in sorted(environment.items())
@@ -188,7 +188,10 @@ def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Var
 def _resolve_variable(
     variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
 ) -> tuple[Value, VariableValueSource]:
-    """Return the assigned or default value, and its origin; unknown after an error. `hint` advises on a name."""
+    """Return the assigned or default value of a variable, and its origin. After an error the value is unknown.
+
+    A null counts as not assigned if the variable is not nullable. `hint` returns advice on a missing value, by name.
+    """
     origin = VariableValueSource(DEFAULT, variable.span)
     value: Value | None = variable.default
     if assignment is not None:
@@ -323,7 +326,7 @@ class ConstantVariableScope:
 def evaluate_constant_variables(
     header: CallHeader, scope: Scope, variables: Mapping[str, Variable], problems: list[Diagnostic]
 ) -> dict[str, Value]:
-    """Return the values of a called module's constant variables; adds to `problems`. `scope` has the caller's names."""
+    """Return the values of a called module's constant variables. Add to `problems`. `scope` has the caller's names."""
     values: dict[str, Value] = {}
     for name, variable in variables.items():
         values[name] = DYNAMIC_UNKNOWN if variable.default is None else variable.default

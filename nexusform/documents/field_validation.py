@@ -34,7 +34,7 @@ class FieldKind(Enum):
     ANY = "anything"
 
     def is_valid(self, data: Any) -> bool:
-        """Check whether data is of this kind, without its parts. A flag is not a number."""
+        """Check whether data is of this kind, without its parts. A bool, an int for Python, is not a number."""
         classes = _CLASSES[self]
         return isinstance(data, classes) and (not isinstance(data, bool) or bool in classes)
 
@@ -99,9 +99,8 @@ class SchemaViolation(Struct, frozen=True):
 
 
 def validate_value(data: Any, shape: FieldShape, source_text: str = "") -> SchemaViolation | None:
-    """Validate a value against its shape; None if it is valid. Parts of a mapping or a list are not validated.
-
-    `source_text` is the text of a scalar in the document.
+    """Validate a value, but not its parts, against its shape. Return None if it is valid. `source_text` is the text of
+    a scalar in the document.
     """
     if not shape.kind.is_valid(data):
         return _describe_wrong_kind(data, shape.kind, source_text)
@@ -116,7 +115,7 @@ def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> Schema
     scalar in the document, such as "yes" for true.
     """
     if isinstance(data, str):
-        unquoted = {"true": True, "false": False}.get(data, parse_integer(data, signed=True))
+        unquoted = {"true": True, "false": False}.get(data, parse_integer(data, signed=True))  # None: neither
         if kind.is_valid(unquoted):
             return SchemaViolation(f"must be {kind.value}; write {data}, without quotes.")
         return SchemaViolation(f'must be {kind.value}, not "{data}".')

@@ -27,5 +27,5 @@ def parse_time(text: str) -> datetime | None:
 
 
 def format_time(moment: datetime) -> str:
-    """Format a time as RFC 3339, UTC, whole seconds."""
+    """Format a time, in UTC, as RFC 3339 with whole seconds: `2026-01-31T12:00:00Z`."""
     return moment.replace(microsecond=0, tzinfo=None).isoformat() + "Z"

@@ -154,7 +154,7 @@ class _DocumentReader:
         self.findings: list[Problem] = []
         self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}  # data, position and number of nodes
         self.nodes = 0  # so far, to limit them
-        self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)
+        self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)  # of nodes except mappings
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
     def parse_node(self, event: Any, depth: int) -> tuple[Any, TextPosition]:
@@ -174,7 +174,6 @@ class _DocumentReader:
             return anchored_data, anchor_position
         previous_count = self.nodes
         self._count_nodes_toward_limit(1, position)
-        data: Any
         if isinstance(event, scalar):
             data = _parse_scalar(event, position)
             if data is not None and not isinstance(data, str):  # the text is parsed to another value
@@ -268,6 +267,7 @@ _MAX_NUMBER_LENGTH: Final = 400
 
 
 def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPosition) -> None:
+    """Raise _InvalidDocument for an explicit tag other than `!!kind`, the one of this kind of node ("map", "seq")."""
     if tag not in {None, "!", _TAG + kind}:
         raise _InvalidDocument(position, f'the tag "{str(tag).replace(_TAG, "!!")}" is not supported.')
 
@@ -279,7 +279,7 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
     """
     text, tag = event.value, event.tag
     if tag is None:
-        return _parse_plain_scalar(text, position) if event.implicit[0] else text
+        return _parse_plain_scalar(text, position) if event.implicit[0] else text  # implicit[0]: not quoted
     kind = tag.removeprefix(_TAG)
     if kind in {"!", "str", "binary", "timestamp"}:
         return text
@@ -354,7 +354,7 @@ class Node(Struct, frozen=True):
         return self.data is None or self.data == ELISION
 
     def get_node(self, *path: str | int) -> Node:
-        """Return the part at a path."""
+        """Return the part at a path; an empty node if there is none."""
         node = self
         for step in path:
             node = node._get_child(step)
@@ -455,7 +455,7 @@ class _UnsupportedJson(ValueError):
 
 
 def parse_large_list(content: str | bytes) -> tuple[dict[str, Any], TextPosition] | None:
-    """Parse a List in JSON, with the position of each item; None for anything else, invalid or nested too deeply."""
+    """Parse a Kubernetes List in JSON, with the position of each item. None for any other, invalid or deep content."""
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
         data, position = _JsonListReader(text).parse()
@@ -533,6 +533,7 @@ class _JsonListReader:
         self.offset = blanks.end()
 
     def _compute_current_position(self) -> TextPosition:
+        """Return the position of `offset`. Count only the lines since the last call, so that all text is read once."""
         self.line += self.text.count("\n", self.counted_offset, self.offset)
         self.counted_offset = self.offset
         return TextPosition(self.line, self.offset - self.text.rfind("\n", 0, self.offset))

@@ -115,9 +115,8 @@ def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list
 
 
 def _iterate_parts(value: Value) -> Iterable[tuple[PathStep, Value]]:
-    """Return the parts of a container with their steps."""
-    parts: Iterable[tuple[PathStep, Value]] = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
-    return parts
+    """Return the parts of a collection or structure, each with its step: a key or an index."""
+    return value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)
 
 
 def _convert_bounds(refinement: Refinement, convert: Callable[[Any], Any]) -> Refinement:

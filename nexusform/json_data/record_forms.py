@@ -81,7 +81,8 @@ class RecordForm(Generic[Record]):
                     continue
                 if member.is_null_when_empty:
                     value = None
-            if value.__class__ not in _PLAIN or member.convert is not _convert_value_by_class:  # a plain one stays
+            # The default conversion leaves plain values as they are.
+            if value.__class__ not in _PLAIN or member.convert is not _convert_value_by_class:
                 value = _convert_value(value, member.convert)
             if member.is_spread:  # the entries of its value become members
                 document |= value
@@ -91,7 +92,7 @@ class RecordForm(Generic[Record]):
 
 
 def _build_getter(path: str) -> Callable[[Any], Any]:
-    """Build the function that reads a path such as "a.b" of a record, None after a None. "." is the record."""
+    """Build the function to read a path such as "a.b" of a record, None if its "a" is None. "." is the record."""
     if path == ".":
         return lambda record: record
     return attrgetter(path) if "." not in path else partial(_read_value_at_path, tuple(path.split(".")))
@@ -133,7 +134,7 @@ _build_full_form: Final = cache(RecordForm)  # with all fields, one per class of
 
 
 def build_row_form(names: str) -> Part:
-    """Build the conversion of rows to objects. `names` are their keys; an empty item of a name with `?` is null."""
+    """Build the conversion of rows to objects with the keys `names`, as in "id count?". An empty count is then null."""
     columns = [(name.rstrip("?"), name.endswith("?")) for name in names.split()]
     return partial(_convert_row, columns)
 
@@ -147,5 +148,5 @@ def _convert_row(columns: list[tuple[str, bool]], values: tuple[Any, ...]) -> di
 
 
 def round_to_six_places(figure: float) -> float:
-    """Round a computed figure to its significant places."""
+    """Round a computed figure to six decimal places."""
     return round(figure, 6)

@@ -106,9 +106,9 @@ def decode_attributes(
 
 
 def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
-    """Build the error about an unknown argument, with advice on a word of another tool, a block or a similar name."""
+    """Build the error about an unknown argument. A hint names the probable intention: a block or a similar name."""
     name = attribute.name
-    if advice := schema.foreign_words.get(name):
+    if advice := schema.foreign_words.get(name):  # a word of another tool
         hint = f" {advice}"
     elif name in schema.blocks:
         labels = "".join(f' "{label.upper()}"' for label in schema.blocks[name])
@@ -117,16 +117,16 @@ def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodyS
             '{ ... }" without the equals sign.'
         )
     else:
-        extra_arguments, _ = schema.extra_names
+        extra_arguments, _ = schema.extra_names  # also valid in this body, but decoded elsewhere
         hint = suggest_argument_name(name, [*schema.settable, *extra_arguments], schema.blocks, "a block of type")
     detail = f'An argument named "{name}" is not expected here.{hint}'
     return build_error("unsupported-argument", detail, attribute.name_span)
 
 
 def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> Diagnostic:
-    """Build the error about an unknown block, with advice on a word of another tool, an argument or a similar name."""
+    """Build the error about an unknown block. A hint names the probable intention: an argument or a similar name."""
     name = block.type
-    if advice := schema.foreign_words.get(name):
+    if advice := schema.foreign_words.get(name):  # a word of another tool
         hint = f" {advice}"
     elif name in schema.attributes:
         hint = (
@@ -134,7 +134,7 @@ def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> D
             f'"{name} = ...".'
         )
     else:
-        _, extra_blocks = schema.extra_names
+        _, extra_blocks = schema.extra_names  # also valid in this body, but decoded elsewhere
         hint = suggest_argument_name(name, [*schema.blocks, *extra_blocks], schema.settable, "the argument")
     detail = f'Blocks of type "{name}" are not expected here.{hint}'
     return build_error("unsupported-block-type", detail, block.type_span)
@@ -178,12 +178,13 @@ def _decode_json_body(
             _add_json_property_as_attribute(json_property, attributes, diagnostics)
         elif json_property.name in schema.blocks:
             decoder = _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics)
-            decoder.decode_level(json_property.value, labels=(), blocks=blocks)
+            decoder.decode_level(json_property.value, labels=())
+            blocks += decoder.blocks
         elif not partial:
             name = json_property.name
-            advice = schema.foreign_words.get(name)  # None unless it is a word of another tool
-            hint = f" {advice}"
-            if advice is None:
+            if advice := schema.foreign_words.get(name):  # a word of another tool
+                hint = f" {advice}"
+            else:
                 extra_names = chain.from_iterable(schema.extra_names)  # of arguments and of blocks
                 hint = suggest_argument_name(name, [*schema.settable, *schema.blocks, *extra_names])
             detail = f'No argument or block type is named "{name}".{hint}'
@@ -236,18 +237,19 @@ class _BlockDecoder:
         self.block = block
         self.label_names = label_names
         self.diagnostics = diagnostics
+        self.blocks: list[syntax.Block] = []
 
-    def decode_level(
-        self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
-    ) -> None:
-        """Decode the value below `labels` and add its blocks to `blocks`: objects by the next label, or else bodies."""
-        if len(labels) == len(self.label_names):  # no label is left
-            self._decode_bodies(value, labels, blocks)
+    def decode_level(self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...]) -> None:
+        """Add the blocks of the value below `labels`: objects by the next label, or bodies if no label is missing."""
+        if len(labels) == len(self.label_names):  # no label is missing
+            self._decode_bodies(value, labels)
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
         # The names of properties are labels: one is required. A scalar has its own error in the loop below.
-        if not any(isinstance(item, syntax.JsonScalar) or getattr(item, "properties", ()) for item in items):
+        has_property = any(isinstance(item, syntax.JsonObject) and item.properties for item in items)
+        has_scalar = any(isinstance(item, syntax.JsonScalar) for item in items)
+        if not has_property and not has_scalar:
             detail = f"At least one object property is required: the {self.block.name} block's {label_name}."
             self.diagnostics.append(build_error("missing-block-label", detail, value.span))
             return
@@ -257,15 +259,10 @@ class _BlockDecoder:
                 continue
             for json_property in item.properties:
                 if json_property.name != _COMMENT_NAME:
-                    self.decode_level(
-                        json_property.value,
-                        (*labels, syntax.Label(json_property.name, json_property.name_span)),
-                        blocks,
-                    )
+                    label = syntax.Label(json_property.name, json_property.name_span)
+                    self.decode_level(json_property.value, (*labels, label))
 
-    def _decode_bodies(
-        self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...], blocks: list[syntax.Block]
-    ) -> None:
+    def _decode_bodies(self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...]) -> None:
         """Add a block with these labels for an object, or for each object of an array. Report other values."""
         name_span = labels[-1].span if labels else self.block.name_span
         for item in _list_array_items(value):
@@ -280,9 +277,9 @@ class _BlockDecoder:
                 )
                 self.diagnostics.append(problem)
                 continue
-            span = name_span.extend_to(item.span) if item is value else item.span  # without name in an array
+            span = name_span.extend_to(item.span) if item is value else item.span  # items of an array share the name
             body = syntax.JsonBody((item,), item.span)
-            blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
+            self.blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
 
     def _build_invalid_label_level_error(self, value: syntax.JsonValue, level: int) -> Diagnostic:
         """Build the error about a value in place of an object with labels as keys. `level` is the label index."""
@@ -293,7 +290,7 @@ class _BlockDecoder:
                 f"{self.label_names[level]}.",
                 value.span,
             )
-        return _build_missing_label_error(self.block.name, self.label_names, level, value.span)
+        return _build_missing_label_error(self.block.name, self.label_names, level, value.span)  # a nested array
 
 
 def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
@@ -386,10 +383,10 @@ _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def suggest_argument_name(name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = "") -> str:
-    """Return a sentence with the name probably intended by `name`; "" without any.
+    """Return a question with the name probably intended by `name`: ` Did you mean "count"?`. It is "" without any.
 
-    It is one of the `known` names, or of `alternatives`: names of something else, a `kind` such as "the argument".
-    Consider snake case, the singular, names of other tools, and, of `known` names only, the nearest spelling.
+    Snake case, the singular and names of other tools are tried among the `known` names and the `alternatives`, the
+    names of another `kind` such as "the argument". The nearest spelling is searched among the `known` names only.
     """
     snake = _INNER_CAPITAL.sub("_", name).lower()
     candidates = [snake, snake.removesuffix("s"), *FOREIGN_NAMES.get(snake, ())]

@@ -41,8 +41,8 @@ class _OpenBrackets:
     """Open brackets, as their expected closing marks, innermost last."""
 
     def __init__(self) -> None:
-        self.expected: list[str] = []
-        self._counts = dict.fromkeys(_CLOSERS, 0)
+        self.expected: list[str] = []  # closing marks, the innermost one last
+        self._counts = dict.fromkeys(_CLOSERS, 0)  # of open brackets, by closing mark
 
     def open(self, closer: str) -> None:
         """Add an opened bracket, by its closing mark such as `}`."""
@@ -106,7 +106,7 @@ class BodyParser:
             stream.add_problem("invalid-argument-name", detail, stream.positions.build_span(begin, begin + 1))
         else:
             stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
-        self._skip_malformed_item(first, first)
+        self._skip_malformed_item(first, error_index=first)
 
     def _parse_item(self, items: _BodyItems) -> None:
         """Parse one argument or block; after a malformed one parsing continues with the next.
@@ -153,9 +153,9 @@ class BodyParser:
             raise stream.report_error("missing-newline-after-argument", detail, since=first)
 
     def _parse_assignment(self, first: int) -> Attribute:
-        """Parse `name = expression` after the name."""
+        """Parse `name = expression`, with the name at the token `first`."""
         stream = self.stream
-        stream.index = first + 2
+        stream.index = first + 2  # after the name and the equals sign
         expression = self.expressions.parse_expression()
         name = stream.build_span(first, first)
         return Attribute(stream.tokens.get_text(first), expression, name.extend_to(expression.span), name)
@@ -251,7 +251,7 @@ class BodyParser:
         raise stream.report_error("unterminated-string-literal", detail, index, since=first)
 
     def _parse_block_body(self, first: int, opening: int) -> tuple[Body, int]:
-        """Parse a body after its `{` at token index `opening`; the block starts at `first`. Return it and its `}`."""
+        """Parse the body after the `{` at token `opening` of the block at `first`. Return it and its `}` (an index)."""
         stream = self.stream
         items = _BodyItems()
         previous_count = len(stream.diagnostics)
@@ -299,7 +299,7 @@ class BodyParser:
         raise stream.report_error("invalid-single-argument-block-definition", detail)
 
     def _report_invalid_argument(self, first: int, following: str) -> MalformedSyntaxError:
-        """Report a name without `=` in a block on one line; before a label or brace it looks like a nested block."""
+        """Report a name without `=` in a one-line block. With a label or brace after it, it seems a nested block."""
         stream = self.stream
         if following not in {scanner.STRING, scanner.OPEN_QUOTE, "{", scanner.IDENT}:
             return stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, first)
@@ -349,4 +349,5 @@ def _find_next_line(kinds: list[str], index: int) -> int:
 
 
 def _build_body(items: _BodyItems, span: Span, end: Span) -> Body:
+    """Build a body; `end` is its closing brace, or the end of the file."""
     return Body(tuple(items.attributes.values()), tuple(items.blocks), span, end)

@@ -73,7 +73,7 @@ class CollectionParser:
         return items, stream.read_token()
 
     def _report_unterminated(self, constructor: str, bracket: str, opening: int) -> MalformedSyntaxError:
-        """Report a bracket without its closing one, at the opening one."""
+        """Report a bracket (named `bracket`) without its closing one, at its token. Return the exception to raise."""
         return self.stream.report_error(
             "unterminated-constructor",
             f"There is no corresponding closing {bracket} before the end of the file. This may be caused by "

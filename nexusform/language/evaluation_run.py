@@ -76,11 +76,11 @@ class Scope(Protocol):
 
     @property
     def functions(self) -> Mapping[str, Any]:
-        """Functions that may be called, by name: records of functions/function.py."""
+        """Functions of the scope by name, as `Function` objects of functions/function.py."""
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        """Return the value of the root name, followed by as many further steps as the scope understands.
-        Returns the value, the number of steps after the root, and the problems.
+        """Return the value of a reference, the number of steps applied to it after the root name, and the problems.
+        The caller applies the other steps: a scope may return a whole object, such as an iterator, with 0 steps.
         """
 
 
@@ -103,21 +103,21 @@ class ExpressionRun:
         self.scope = scope
         self.diagnostics: list[Diagnostic] = []
         self.names: dict[str, Value] = {}  # variables of the enclosing loops
-        self.element: Value = DYNAMIC_UNKNOWN
+        self.element: Value = DYNAMIC_UNKNOWN  # of the enclosing splat: an `x` of `list[*]`
         self.work = 0  # units so far, up to MAX_WORK
         self._handlers = handlers  # by class of expression
-        self._is_building_notes = False
+        self._is_building_notes = False  # True while references are evaluated for the notes of an error message
 
     def evaluate(self, expression: Expression) -> Value:
-        """Evaluate an expression; after an error a diagnostic is added and the value is unknown."""
+        """Evaluate an expression. After an error the value is unknown, and a diagnostic is added."""
         return self._handlers[expression.__class__](expression, self)
 
     def evaluate_separately(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
-        """Evaluate an expression, with separate diagnostics."""
+        """Evaluate an expression. Return its value and its diagnostics, without adding them to those of the run."""
         return self.run_separately(self.evaluate, expression)
 
     def run_separately(self, work: Callable[..., Value], *arguments: Any) -> tuple[Value, list[Diagnostic]]:
-        """Run a piece of work with separate diagnostics."""
+        """Call `work`. Return its value and its diagnostics, without adding them to those of the run."""
         outer_diagnostics, self.diagnostics = self.diagnostics, []
         try:
             value = work(*arguments)
@@ -130,13 +130,13 @@ class ExpressionRun:
         return len(self.diagnostics) > count and has_errors(self.diagnostics[count:])
 
     def count_work(self, units: int) -> None:
-        """Count work done. Raises MemoryError beyond the limit."""
+        """Count units of work, such as elements. Raises MemoryError beyond MAX_WORK."""
         self.work += units
         if self.work > MAX_WORK:
             raise MemoryError
 
     def count_result(self, value: Value) -> None:
-        """Count the size of a value as work; short text and other primitives are free. Raises MemoryError."""
+        """Count the size of a value as work (0 for short text, numbers, bools). Raises MemoryError beyond MAX_WORK."""
         raw = value.raw
         if raw.__class__ is str:
             if len(raw) > _CHARACTERS_PER_UNIT:
@@ -156,7 +156,7 @@ class ExpressionRun:
         """Add an error about an expression, and return the unknown value in its place.
 
         `node` is the offending part, `enclosing` the expression to display around it. The references of the
-        displayed expression are listed with their values.
+        displayed expression are listed with their values. `details` are further fields of the error.
         """
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node
@@ -169,7 +169,7 @@ class ExpressionRun:
     def convert_to_required(
         self, value: Value, requirement: Requirement, node: Expression, enclosing: Expression
     ) -> Value | None:
-        """Convert the value of a part (`node`) to its required type; None after a diagnostic."""
+        """Convert the value of a part (`node`) to its required type. Report null or another type, and return None."""
         if value.raw is None:
             self.report_problem(requirement.null_id, requirement.null_detail, node, enclosing)
             return None
@@ -246,7 +246,7 @@ class EvaluationTrace:
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
         self.value: Value = DYNAMIC_UNKNOWN
-        self.parts: list[EvaluationTrace] = []
+        self.parts: list[EvaluationTrace] = []  # of the expressions evaluated for this one, up to MAX_TRACES
         self.omitted = 0  # number of further parts, beyond MAX_TRACES
         self.has_failed = False
         self.problem = ""  # summary of its first error, unless the error is that of a part
@@ -309,7 +309,7 @@ class Files(Protocol):
     """
 
     def read(self, path: str) -> bytes:
-        """Read the whole content; rejected above the size limit."""
+        """Read the whole content. A file above the size limit is rejected."""
 
     def is_file(self, path: str) -> bool:
         """Check whether a regular file exists at the path."""
@@ -447,6 +447,7 @@ def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
 
 
 def _describe_range(position: int, length: int) -> str:
+    """Explain why a collection of this length has no element at a position."""
     if length == 0:
         return "the collection has no elements"
     last = "only the index 0 exists" if length == 1 else f"the indices are 0 to {length - 1}"

@@ -38,7 +38,7 @@ __all__ = ["EvaluationTrace", "Scope", "build_value_notes", "evaluate_expression
 def evaluate_expression(expression: syntax.Expression, scope: Scope) -> tuple[Value, list[Diagnostic]]:
     """Evaluate an expression. Return its value and all problems.
 
-    After an error the value is unknown, of the open type unless the kind of expression has a fixed type (a template).
+    After an error the value is unknown. Its type is DYNAMIC, except for expressions with a fixed type (a template).
     """
     run = ExpressionRun(scope, _HANDLERS)
     try:
@@ -71,7 +71,7 @@ def build_value_notes(expression: syntax.Expression, scope: Scope) -> tuple[Valu
 
 
 def _evaluate_literal(node: syntax.Literal, run: ExpressionRun) -> Value:
-    """Return the value of a literal; unknown, after a diagnostic, for a number with too many digits."""
+    """Return the value of a literal. A number with too many digits is reported, and its value is unknown."""
     value = node.value
     if value.__class__ is bool:
         return build_boolean(value)
@@ -90,7 +90,7 @@ def _build_number(number: Decimal | int) -> Value:
 
 
 def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
-    """Evaluate `collection[key]`; a problem is reported at the part at fault."""
+    """Evaluate `collection[key]`. Report a problem at the part at fault, the collection or the key."""
     previous_count = len(run.diagnostics)
     collection, key = run.evaluate(node.collection), run.evaluate(node.key)
     if run.has_failed_since(previous_count):
@@ -108,7 +108,7 @@ def _evaluate_tuple(node: syntax.TupleCons, run: ExpressionRun) -> Value:
 
 
 def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
-    """Evaluate `{ key = value }`; the whole object is unknown if one of its keys is unknown or invalid."""
+    """Evaluate `{ key = value }`. The whole object is unknown if one of its keys is unknown or invalid."""
     run.count_work(len(node.items))
     items: dict[str, Value] = {}
     marks = NO_MARKS
@@ -127,7 +127,7 @@ def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
 
 
 def _evaluate_object_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.ObjectCons) -> Value | None:
-    """Return the name of an object's item as a string Value, possibly unknown; None after a diagnostic."""
+    """Return the name of an object's item as a string Value, possibly unknown. Report an invalid one, return None."""
     expression = key.expression
     if key.bare:
         assert isinstance(expression, syntax.Traversal)

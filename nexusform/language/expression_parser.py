@@ -51,19 +51,19 @@ class ExpressionParser:
     def parse_expression(self) -> syntax.Expression:
         """Parse any expression: a conditional or a simpler one."""
         stream = self.stream
-        outer_reach, stream.reach = stream.reach, 0  # of this expression alone, until it is parsed
+        outer_reach, stream.reach = stream.reach, 0  # the greatest nesting depth, first of this expression alone
         stream.enter_level()
         result = self._parse_binary_operation(minimum=1)
         if stream.peek() == "?":  # `result` is the condition of `? a : b`
             mark = stream.read_token()
-            stream.add_nesting_levels()
+            stream.add_nesting_levels()  # the conditional is a node above its condition
             then = self.parse_expression()
             detail = "The conditional operator (...?...:...) requires a false expression, delimited by a colon."
             stream.require_token(":", "missing-false-expression-in-conditional", detail, since=mark)
             otherwise = self.parse_expression()
             result = syntax.Conditional(result, then, otherwise, result.span.extend_to(otherwise.span))
-        stream.depth -= 1
-        stream.reach = max(outer_reach, stream.reach)
+        stream.depth -= 1  # leave the level
+        stream.reach = max(outer_reach, stream.reach)  # for the enclosing expression
         return result
 
     def _parse_binary_operation(self, minimum: int) -> syntax.Expression:
@@ -76,7 +76,7 @@ class ExpressionParser:
             if precedence < minimum:
                 return left
             stream.read_token()
-            stream.add_nesting_levels()
+            stream.add_nesting_levels()  # the operation is a node above its left operand
             right = self._parse_binary_operation(minimum=precedence + 1)  # equal operators group from the left
             left = syntax.Binary(operator, left, right, left.span.extend_to(right.span))
 
@@ -125,7 +125,7 @@ class ExpressionParser:
         return syntax.Parentheses(inner, stream.build_span(first, last))
 
     def _parse_number(self) -> syntax.Expression:
-        """Parse a number exactly; a malformed, long or very large one is an error."""
+        """Parse a number without rounding. A malformed, long or very large one is an error."""
         stream = self.stream
         index = stream.read_token()
         word = stream.tokens.get_text(index)
@@ -151,7 +151,7 @@ class ExpressionParser:
         return root  # a name alone
 
     def _parse_function_call(self, first: int) -> syntax.Expression:
-        """Parse the rest of `name(...)` or `scope::name(...)`; `first` is the index of the first name."""
+        """Parse the rest of a call `name(...)` or `scope::name(...)`, after its first name at the token `first`."""
         stream = self.stream
         last = first
         name = stream.tokens.get_text(first)
@@ -209,7 +209,7 @@ class ExpressionParser:
         return self.stream.report_error("missing-argument-separator", detail, since=first)
 
     def _parse_traversal_steps(self, source: syntax.Expression, index: int) -> syntax.Expression:
-        """Parse the traversal steps, indexes and splats after a term `source`; `index` is the token after it."""
+        """Parse the traversal steps, indexes and splats after a term `source`, from the token `index` on."""
         stream = self.stream
         if stream.tokens.kinds[index] not in {".", "["} and not stream.skip_newlines:
             return source  # no steps; a step may follow newlines only inside brackets
@@ -221,7 +221,7 @@ class ExpressionParser:
                 if stream.peek() == "*":  # the splat takes the steps so far as its source
                     source = self._parse_attribute_splat(_append_traversal_steps(source, steps))
                     steps = []
-                    stream.add_nesting_levels()
+                    stream.add_nesting_levels()  # the splat is a node above its source
                 else:
                     steps.append(self._parse_attribute(dot))
             elif kind == "[":
@@ -268,7 +268,7 @@ class ExpressionParser:
     def _parse_index_or_full_splat(
         self, source: syntax.Expression, steps: list[syntax.Step]
     ) -> tuple[syntax.Expression, list[syntax.Step]]:
-        """Parse `[key]` or `[*]` after `source` and its `steps`. Return both; a constant key is one more step."""
+        """Parse `[key]` or `[*]` after `source` and its `steps`, and return both. Only a constant key adds a step."""
         stream = self.stream
         opening = stream.read_token()
         if stream.peek() == "*":
@@ -286,7 +286,7 @@ class ExpressionParser:
         if constant is not None and not isinstance(constant, bool):
             steps.append(syntax.TraverseIndex(constant, span))
             return source, steps
-        stream.add_nesting_levels()
+        stream.add_nesting_levels()  # the index is a node above its collection
         collection = _append_traversal_steps(source, steps)
         return syntax.Index(collection, key, collection.span.extend_to(span)), []
 
@@ -299,8 +299,8 @@ class ExpressionParser:
         marker = stream.build_span(opening, closing)
         stream.enter_level()
         element = self._parse_traversal_steps(syntax.SplatElement(marker), stream.index)
-        stream.depth -= 1
-        stream.add_nesting_levels()
+        stream.depth -= 1  # leave the level
+        stream.add_nesting_levels()  # the splat is a node above its source
         return syntax.Splat(source, element, legacy=False, span=source.span.extend_to(element.span))
 
 

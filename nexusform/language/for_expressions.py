@@ -93,7 +93,7 @@ class _ForCondition:
             self.has_failed = decision is None
 
     def should_include(self) -> bool:
-        """Check whether the current element is included; not if the clause is unknown or has an error."""
+        """Check whether the current element is included. It is not if the clause is unknown or has an error."""
         if self.clause is None:
             return True
         before = len(self.run.diagnostics)
@@ -178,13 +178,13 @@ class _ObjectBuilder:
     def __init__(self, node: ForObject, run: ExpressionRun) -> None:
         self.node = node
         self.run = run
-        self.marks = NO_MARKS
-        self.is_known = True
+        self.marks = NO_MARKS  # of all keys so far
+        self.is_known = True  # False: the whole object is unknown, because of a key
         self.items: dict[str, Value] = {}
         self.groups: dict[str, list[Value]] = {}  # in place of `items` if the value has `...`
 
     def add(self) -> None:
-        """Add the current element by its key; an unknown, invalid or repeated key makes the whole object unknown."""
+        """Add the current element by its key. An unknown, invalid or repeated key makes the whole object unknown."""
         node, run = self.node, self.run
         before = len(run.diagnostics)
         key = run.evaluate(node.key)
@@ -244,7 +244,7 @@ def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
 
 
 def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
-    """Evaluate `source[*].x` for every element; a value other than a sequence counts as one element, null as none."""
+    """Evaluate `source[*].x` for every element. A value other than a sequence is one element, and null is none."""
     source = run.evaluate(node.source)
     is_sequence = isinstance(source.type, (ListType, SetType, TupleType))
     if source.raw is None:
@@ -260,12 +260,12 @@ def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
         return (single if is_certain else DYNAMIC_UNKNOWN).add_marks(source.marks)
     if source.raw is UNKNOWN and isinstance(source.type, TupleType):
         results = [_evaluate_splat_element(node, Value(t, UNKNOWN), run) for t in source.type.elements]
-        return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)  # its length is known
+        return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)  # of known length and types
     return check_value_size(_evaluate_splat_sequence(node, source, run)).add_marks(source.marks)
 
 
 def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> Value:
-    """Evaluate a splat over a sequence: a tuple gives a tuple, a list or set a list; unknown after a problem."""
+    """Evaluate a splat over a tuple to a tuple, over a list or set to a list. It is unknown after a problem."""
     results: list[Value] = []
     if source.raw is not UNKNOWN:
         before = len(run.diagnostics)
@@ -278,7 +278,7 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
     if isinstance(source.type, TupleType):
         return build_tuple(results)
     assert isinstance(source.type, (ListType, SetType))
-    if results:
+    if results:  # a list needs results of one type
         first_type = results[0].type
         if all(r.type == first_type for r in results):
             return Value(ListType(first_type), tuple(results))

@@ -56,7 +56,7 @@ class _Line(Struct):
 
 
 def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
-    """Format the text in canonical style; with syntax errors, return the original text and the errors."""
+    """Format the text in canonical style. With syntax errors, return the original text and the errors."""
     body, diagnostics = parse_file(source)
     if diagnostics:
         return source.text, diagnostics
@@ -97,14 +97,17 @@ def _find_heredoc_end(tokens: scanner.Tokens, index: int) -> int:
     nesting = 0  # an interpolation may hold another heredoc
     while True:
         kind = tokens.kinds[index]
-        nesting += (kind == scanner.OPEN_HEREDOC) - (kind == scanner.CLOSE_HEREDOC)
-        if nesting == 0:
-            return index
+        if kind == scanner.OPEN_HEREDOC:
+            nesting += 1
+        elif kind == scanner.CLOSE_HEREDOC:
+            nesting -= 1
+            if nesting == 0:
+                return index
         index += 1
 
 
 def _unwrap_interpolation_only_strings(tokens: list[_Token], wrapped_offsets: set[int]) -> list[_Token]:
-    """Remove the quotation marks of arguments that are one interpolation on one line."""
+    """Replace `"${x}"` by `x` at the `wrapped_offsets` of the text. One on several lines is kept."""
     result: list[_Token] = []
     index = 0
     while index < len(tokens):

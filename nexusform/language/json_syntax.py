@@ -60,9 +60,9 @@ class _JsonReader:
         self.positions = positions
         self.offset = 1 if text.startswith("\ufeff") else 0  # after a byte order mark
         self.depth = 0  # of open arrays and objects, to limit it
-        self.kind: Any = _END  # int or str
-        self.word = ""
-        self.begin = self.offset
+        self.kind: Any = _END  # of the current token: a group of _TOKEN (int), or punctuation itself (str)
+        self.word = ""  # text of the current token
+        self.begin = self.offset  # start of the current token; `offset` is its end
         self.load_token()
 
     def load_token(self) -> None:
@@ -232,7 +232,7 @@ class _JsonReader:
 
 
 def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:
-    """Parse the value of a JSON text; None, and one diagnostic, if it is not JSON."""
+    """Parse the value of a JSON text. Return None, and one diagnostic, if it is not JSON."""
     try:
         reader = _JsonReader(text, positions)
         value = reader.parse_value()
@@ -248,7 +248,7 @@ def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.J
 
 
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:
-    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array; report anything else."""
+    """Parse a `.nf.json` file to a body: its root object, or the objects of its root array. Report anything else."""
     positions = CharacterPositions(source.name, source.text)
     rejection = check_source_length(source, positions)
     if rejection is not None:
@@ -336,7 +336,7 @@ def _convert_json_string_to_expression(text: str, span: Span, diagnostics: list[
 
 
 def _build_interpolated_reference(root: str, steps: str, span: Span) -> syntax.Expression:
-    """Build the `${root.step.step}` that fills the string at `span`; all of it is ASCII on one line."""
+    """Build the `${root.step.step}` that fills the string at `span`, all ASCII on one line. `steps` is ".step.step"."""
     filename, start = span.filename, span.start
 
     def build_span(begin: int, end: int) -> Span:

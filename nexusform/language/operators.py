@@ -62,7 +62,7 @@ _OPERAND_TYPES: Final[Mapping[str, PrimitiveType]] = {
 
 
 def get_result_type(operator: str) -> PrimitiveType:
-    """Return the type of the result."""
+    """Return the type of the result of an operator."""
     return NUMBER if operator in _ARITHMETIC else BOOL
 
 
@@ -101,17 +101,11 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
     if operator in {">", ">="}:
         left_bounds, right_bounds = right_bounds, left_bounds  # a > b is b < a
     compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]  # `>` and `>=` are exchanged
-    if (
-        left_bounds.highest is not None
-        and right_bounds.lowest is not None
-        and compare(left_bounds.highest, right_bounds.lowest)
-    ):
+    left_lowest, left_highest = left_bounds.lowest, left_bounds.highest  # None: no bound
+    right_lowest, right_highest = right_bounds.lowest, right_bounds.highest
+    if left_highest is not None and right_lowest is not None and compare(left_highest, right_lowest):
         return True
-    if (
-        left_bounds.lowest is not None
-        and right_bounds.highest is not None
-        and not compare(left_bounds.lowest, right_bounds.highest)
-    ):
+    if left_lowest is not None and right_highest is not None and not compare(left_lowest, right_highest):
         return False
     return None
 
@@ -129,7 +123,7 @@ def apply_unary_operator(operator: str, operand: Value) -> Value:
 
 
 def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
-    """Evaluate a unary operation; its value is unknown after an error."""
+    """Evaluate a unary operation. Its value is unknown after an error."""
     previous_count = len(run.diagnostics)
     operand = run.evaluate(node.operand)
     required = _OPERAND_TYPES[node.operator]
@@ -149,7 +143,7 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
 def _evaluate_operand(
     node: syntax.Binary, expression: syntax.Expression, side: str, run: ExpressionRun
 ) -> tuple[Value, list[Diagnostic]]:
-    """Return the converted value and the problems of its evaluation, to be reported if needed; report a wrong type."""
+    """Return an operand's value and the problems of its evaluation, left to the caller. Report a wrong type here."""
     value, problems = run.evaluate_separately(expression)
     required = _OPERAND_TYPES.get(node.operator)  # None for `==` and `!=`: any type
     if required is None or value.type is required:

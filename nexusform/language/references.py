@@ -16,7 +16,7 @@ _NO_NAMES: _Names = frozenset()
 
 
 def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ...]:
-    """Return the free traversals of an expression, in source order, with repeated ones; `resource.T.N` as `T.N`."""
+    """Return the references of an expression in source order, except to names of its `for`; `resource.T.N` as `T.N`."""
     return tuple(iterate_traversals(expression))
 
 
@@ -139,14 +139,13 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
 
     if isinstance(value, syntax.JsonObject):
         for json_property in value.properties:
-            if json_property.name == "dynamic" and isinstance(
-                json_property.value, (syntax.JsonObject, syntax.JsonArray)
-            ):
-                yield from _list_json_dynamic_references(json_property.value, bound_names)
+            part = json_property.value
+            if json_property.name == "dynamic" and isinstance(part, (syntax.JsonObject, syntax.JsonArray)):
+                yield from _list_json_dynamic_references(part, bound_names)
                 continue
             if "{" in json_property.name:  # the name may be a template, too
                 yield from _list_in_json(syntax.JsonScalar(json_property.name, json_property.name_span), bound_names)
-            yield from _list_in_json(json_property.value, bound_names)
+            yield from _list_in_json(part, bound_names)
     elif isinstance(value, syntax.JsonArray):
         for item in value.items:
             yield from _list_in_json(item, bound_names)

@@ -28,7 +28,7 @@ def evaluate_template(node: Template, run: ExpressionRun) -> Value:
 
 
 def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Expression) -> Value:
-    """Join the evaluated parts to one string; if a part is unknown, an unknown one with the known prefix."""
+    """Join the evaluated parts to one string. With an unknown part only its prefix up to this part is known."""
     pieces: list[str] = []
     marks = NO_MARKS
     is_known = True
@@ -54,7 +54,7 @@ def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Exp
 
 
 def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosing: Expression) -> str | None:
-    """Return the text of an interpolated value; None if it is unknown, or after a diagnostic."""
+    """Return the text of an interpolated value. Return None if it is unknown, or invalid and reported."""
     raw = value.raw
     kind = raw.__class__
     if kind is str:  # the frequent types need no conversion
@@ -75,7 +75,7 @@ _INTERPOLATED: Final = Requirement(
 
 
 def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
-    """Evaluate `%{ if }` to the text of the chosen branch; ignore errors of the other branch."""
+    """Evaluate `%{ if }` to the text of the chosen branch. Ignore errors of the other branch."""
     condition = evaluate_condition(node.condition, run, node)
     if condition is None:  # reported as invalid
         return UNKNOWN_STRING
@@ -90,7 +90,7 @@ def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
 
 
 def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
-    """Evaluate a conditional to the chosen branch, converted to the common type; ignore errors of the other branch."""
+    """Evaluate a conditional to the chosen branch, converted to the common type. Ignore errors of the other branch."""
     then, then_problems = run.evaluate_separately(node.then)
     otherwise, otherwise_problems = run.evaluate_separately(node.otherwise)
     common_type = _find_common_type(then, otherwise)
@@ -154,11 +154,9 @@ def _describe_difference(then: Type, otherwise: Type) -> str:
         first, second = len(then.elements), len(otherwise.elements)
         if first != second:
             return f"The 'true' tuple has length {first}, but the 'false' tuple has length {second}."
-        for position, (first_element, second_element) in enumerate(zip(then.elements, otherwise.elements, strict=True)):
-            if unify_types([first_element, second_element]) is None:
-                return (
-                    f"Type mismatch for tuple element {position}: {_describe_difference(first_element, second_element)}"
-                )
+        for position, (first_type, second_type) in enumerate(zip(then.elements, otherwise.elements, strict=True)):
+            if unify_types([first_type, second_type]) is None:
+                return f"Type mismatch for tuple element {position}: {_describe_difference(first_type, second_type)}"
     return f"The 'true' value is {describe_type(then)}, but the 'false' value is {describe_type(otherwise)}."
 
 
@@ -175,7 +173,7 @@ def _describe_object_difference(then: ObjectType, otherwise: ObjectType) -> str:
 
 
 def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Expression) -> Value | None:
-    """Evaluate a condition to a bool, possibly unknown; None after a diagnostic."""
+    """Evaluate a condition to a bool, possibly unknown. Report an invalid one and return None."""
     previous_count = len(run.diagnostics)
     condition = run.evaluate(expression)
     if run.has_failed_since(previous_count) and condition == DYNAMIC_UNKNOWN:

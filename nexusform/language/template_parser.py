@@ -92,7 +92,7 @@ class TemplateParser:
     def decode_string(self, index: int) -> str:
         """Decode a STRING token, which has no template sequences."""
         tokens = self.stream.tokens
-        return self._decode_text(tokens.starts[index] + 1, tokens.ends[index] - 1)
+        return self._decode_text(tokens.starts[index] + 1, tokens.ends[index] - 1)  # without the quotation marks
 
     def _decode_text(self, begin: int, end: int) -> str:
         """Decode the escapes of a text in quotes, from `begin` to `end`. Invalid ones are reported."""
@@ -261,7 +261,7 @@ class TemplateParser:
         return Template(tuple(stack[0].parts), span)
 
     def _process_directive_end(self, end: _Directive, stack: list[_OpenDirective]) -> None:
-        """Handle `else`, `endif` or `endfor`."""
+        """Apply an `else`, `endif` or `endfor` (`end`) to the innermost open directive, the last one of the stack."""
         open_directive = stack[-1]
         start = open_directive.directive
         if start is None:  # the template itself: no directive is open
@@ -284,6 +284,7 @@ class TemplateParser:
         stack[-1].parts.append(_build_directive_expression(open_directive, start, end.span))
 
     def _report_unexpected(self, end: _Directive, detail: str) -> MalformedSyntaxError:
+        """Report an `else` or end of a directive in a wrong place. Return the exception to raise."""
         headline = f"Unexpected {end.keyword} directive"
         self.stream.add_problem("unexpected-directive", detail, end.span, headline=headline)
         return MalformedSyntaxError()

@@ -34,7 +34,7 @@ from nexusform.values.typed_value import (
 
 
 def convert_value(value: Value, target: Type) -> Value:
-    """Convert the value to type `target`, with its marks; fill in defaults of optional attributes.
+    """Convert the value to type `target`. Keep its marks, and fill in the defaults of optional attributes.
 
     Open parts (DYNAMIC) of `target` keep the type of the value's part; open elements of a collection are converted to
     their common type. Raises ConversionProblem.
@@ -129,7 +129,7 @@ def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathSte
 def _convert_and_unify_elements(
     parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, collection_word: str
 ) -> tuple[Type, list[Value]]:
-    """Convert all elements (`parts`) to the element type, or, if it is open, to a common one. Return type, elements."""
+    """Convert all elements, `parts`, to the element type, or a common one if it is open. Return type and elements."""
     element_type = target.element
     if not isinstance(from_type, TupleType | ObjectType):
         _require_convertible(from_type, target)  # also without elements; parts of a tuple or object are checked below
@@ -149,7 +149,7 @@ def _convert_and_unify_elements(
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:
-    """Convert a sequence or set; of a set with unknown elements only bounds of the length are known."""
+    """Convert a sequence or set. Of a set with unknown elements, only bounds of the length are known."""
     element, items = _convert_and_unify_elements(_list_elements_with_paths(value, target), target, value.type, "list")
     if isinstance(value.type, SetType) and not value.is_wholly_known:
         return add_refinement(Value(ListType(element), UNKNOWN, value.marks), get_refinement(value))
@@ -299,6 +299,7 @@ def _require_convertible_to_collection(from_type: Type, target: ListType | SetTy
 
 
 def _require_convertible_parts(parts: Iterable[tuple[PathStep, Type]], types: Sequence[Type]) -> None:
+    """Require each part to be convertible to its type in `types`. A ConversionProblem has the step to the part."""
     for (step, part), target in zip(parts, types, strict=True):
         try:
             _require_convertible(part, target)

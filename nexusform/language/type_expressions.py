@@ -48,7 +48,7 @@ _INVALID: Final = "invalid-type-specification"
 
 
 def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
-    """Parse a type expression; None with diagnostics if it is not a type.
+    """Parse a type expression. Return None, with diagnostics, if it is not a type.
 
     Defaults of optional attributes are converted to the attribute's type; `convert_value` applies them.
     """
@@ -81,7 +81,7 @@ class _NoNames:
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         detail = "The default of an optional attribute is fixed; it cannot refer to anything."
         problem = build_error("reference-not-allowed", detail, traversal.span)
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]  # no step is left to apply
 
 
 class _TypeParser:
@@ -93,7 +93,7 @@ class _TypeParser:
         self.diagnostics.append(build_error(_INVALID, detail, node.span, context=context))
 
     def parse_type(self, expression: Expression) -> Type:
-        """Parse a type expression; the open type (any) after a problem."""
+        """Parse a type expression. Report an invalid one and return the open type (any)."""
         if isinstance(expression, Parentheses):
             return self.parse_type(expression.inner)
         if isinstance(expression, Traversal) and not expression.steps:
@@ -116,7 +116,7 @@ class _TypeParser:
         return DYNAMIC
 
     def _parse_keyword(self, expression: Traversal) -> Type:
-        """Parse a type keyword; the open type, and a problem, for any other word."""
+        """Parse a type keyword. Report any other word and return the open type."""
         name = expression.root.name
         if name in _NAMES:
             return _NAMES[name]
@@ -134,7 +134,7 @@ class _TypeParser:
         return DYNAMIC
 
     def _parse_constructor(self, call: Call) -> Type:
-        """Parse a call of a type constructor; the open type, and a problem, for any other call."""
+        """Parse a call of a type constructor. Report any other call and return the open type."""
         name = call.name
         if name == "optional":
             self._add_error('The "optional" modifier is only for attributes of an object type.', call)
@@ -205,7 +205,7 @@ class _TypeParser:
         return attribute_type
 
     def _parse_attribute_default(self, expression: Expression, attribute_type: Type) -> Value | None:
-        """Evaluate the constant default of an attribute; None after a diagnostic."""
+        """Evaluate the constant default of an attribute. Report an invalid one and return None."""
         value, problems = evaluate_expression(expression, _NoNames())
         diagnostics = check_function_calls(problems)  # with a better reason for calls
         self.diagnostics.extend(diagnostics)

@@ -91,7 +91,7 @@ _UNDECIDED: Final = Value(BOOL, UNKNOWN, refinement=NOT_NULL)
 
 
 def compare_values(left: Value, right: Value) -> Value:
-    """Return `left == right` as in HCL: different types differ; unknown if unknown parts decide."""
+    """Return `left == right` as in HCL. Values of different types differ. It is unknown if unknown parts decide."""
     plain_left, marks = remove_all_marks(left)
     plain_right, right_marks = remove_all_marks(right)
     outcome = _is_equal(plain_left, plain_right)
@@ -157,7 +157,7 @@ def _is_equal(left: Value, right: Value) -> bool | None:
 
 
 def _can_equal_unknown(left: Value, right: Value) -> bool:
-    """Return whether two values, at least one of them unknown, may be equal: not with different bounds or types."""
+    """Return whether two values, at least one of them unknown, may be equal, by their types and known limits."""
     if _is_certainly_different(left, right):
         return False
     # An unknown value may be null, and nulls of all types are equal: then different types decide nothing.

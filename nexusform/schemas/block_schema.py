@@ -109,7 +109,7 @@ class BlockSchema(Struct, frozen=True):
         return tuple(name for name, attribute in self.attributes.items() if attribute.write_only)
 
     def __hash__(self) -> int:
-        return id(self)
+        return id(self)  # a key of caches; its mappings have no hash
 
     def __eq__(self, other: object) -> bool:
         return self is other

@@ -55,7 +55,7 @@ def round_number(numerator: int, denominator: int) -> int | Fraction:
     magnitude = numerator.bit_length() - denominator.bit_length()  # about the binary logarithm of the quotient
     if abs(magnitude) > _MAX_BITS:
         raise OverflowError("the number has too many digits")
-    shift = PRECISION - magnitude
+    shift = PRECISION - magnitude  # scales the quotient to PRECISION bits
     if (numerator << max(shift, 0)) >= (denominator << max(-shift, 0) << PRECISION):
         shift -= 1  # the quotient would have one bit too many
     scaled, divisor = numerator << max(shift, 0), denominator << max(-shift, 0)
@@ -127,7 +127,7 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
     # It has the fewest digits that lie nearer to the number than half the distance to its neighbours of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
-    mantissa = numerator << shift if shift >= 0 else numerator >> -shift
+    mantissa = numerator << shift if shift >= 0 else numerator >> -shift  # the numerator with PRECISION bits
     # number == exact / scale, and half a step between neighbours is half / scale.
     grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)
     scale = denominator << grow
@@ -151,7 +151,7 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
 
 def _find_decimal_point(numerator: int, denominator: int) -> int:
     """Return the point with 10**(point - 1) <= numerator / denominator < 10**point."""
-    point = int((numerator.bit_length() - denominator.bit_length()) * _DECIMAL_DIGITS_PER_BIT)
+    point = int((numerator.bit_length() - denominator.bit_length()) * _DECIMAL_DIGITS_PER_BIT)  # an estimate
     while _is_power_of_ten_reached(numerator, denominator, point):
         point += 1
     while not _is_power_of_ten_reached(numerator, denominator, point - 1):
@@ -168,7 +168,7 @@ def _is_power_of_ten_reached(numerator: int, denominator: int, power: int) -> bo
 
 def compute_quotient(left: Number, right: Number) -> Number:
     """Compute the quotient; `right` is not zero. Raises OverflowError."""
-    if right < 0:
+    if right < 0:  # round_number needs a denominator above zero
         left, right = -left, -right
     return round_number(left.numerator * right.denominator, left.denominator * right.numerator)
 
@@ -236,14 +236,14 @@ class Value:
         self.raw: Final = raw
         self.marks: Final = marks
         self.refinement: Final = refinement
-        self._inner = _NOT_COMPUTED
+        self._inner = _NOT_COMPUTED  # see _compute_value_traits
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         if not isinstance(other, Value):
             return NotImplemented
-        return self.type == other.type and self.raw == other.raw and self.marks == other.marks
+        return self.type == other.type and self.raw == other.raw and self.marks == other.marks  # not the refinement
 
     def __hash__(self) -> int:
         return hash((compute_order_key(self), self.marks))
@@ -320,7 +320,7 @@ class Value:
     @property
     def size(self) -> int:
         """Number of values in it, including itself. Shared parts count once per use, text by length."""
-        return self._compute_value_traits() >> _SIZE_SHIFT
+        return self._compute_value_traits() >> _SIZE_SHIFT  # the size is in the upper bits
 
     def _compute_value_traits(self) -> int:
         """Return traits of the value in one integer, computed once: _HAS_UNKNOWN for an unknown value or part,
@@ -388,7 +388,7 @@ def build_string(text: str) -> Value:
 
 def build_number(figure: float | Fraction | Decimal) -> Value:
     """Build a number. Raises ValueError for infinities and NaN, OverflowError for extreme sizes."""
-    if figure.__class__ is int or figure.__class__.__name__ == "Fraction":
+    if figure.__class__ is int or figure.__class__.__name__ == "Fraction":  # by name, without importing its module
         return Value(NUMBER, normalize_number(figure))  # type: ignore[arg-type]  # it is one
     return Value(NUMBER, convert_decimal(figure))  # type: ignore[arg-type]  # what is left
 

@@ -25,7 +25,7 @@ class Condition(Struct, frozen=True):
 
 
 def get_declared_marks(*, sensitive: bool, ephemeral: bool) -> frozenset[str]:
-    """Return the marks of a declaration."""
+    """Return the marks of a declared value: sensitive values are hidden, ephemeral ones are not saved."""
     return (SENSITIVE if sensitive else NO_MARKS) | (EPHEMERAL if ephemeral else NO_MARKS)
 
 
@@ -51,7 +51,7 @@ class Variable(Struct, frozen=True):
 
     @property
     def marks(self) -> frozenset[str]:
-        """Marks of its value."""
+        """Marks of its value, such as sensitive."""
         return get_declared_marks(sensitive=self.sensitive, ephemeral=self.ephemeral)
 
 
@@ -79,7 +79,7 @@ class Output(Struct, frozen=True):
 
     @property
     def marks(self) -> frozenset[str]:
-        """Marks of its value."""
+        """Marks of its value, such as sensitive."""
         return get_declared_marks(sensitive=self.sensitive, ephemeral=self.ephemeral)
 
 
@@ -127,7 +127,7 @@ class ResourceBlock(Struct, frozen=True):
 
     @property
     def enabled(self) -> Expression | None:
-        """Condition for its only instance; None: enabled."""
+        """Condition for creating its only instance; None if it is always created."""
         return self.lifecycle.enabled
 
     @property

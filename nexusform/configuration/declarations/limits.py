@@ -45,7 +45,7 @@ FIXED_LIMITS: Final[Mapping[str, str]] = {
 
 
 def build_limit_error(subject: str, name: str, maximum: int) -> DiagnosticsError:
-    """Build the error for an exceeded limit `name` on the counted `subject`; it ends the whole plan."""
+    """Build the error for more than `maximum` of the counted `subject`, the limit `name`. It ends the whole plan."""
     detail = (
         f"The configuration creates more than {maximum:,} {subject}, the limit. To plan more, raise the "
         f"limit: -limit={name}=N or {VARIABLE_PREFIX}{name.upper()}=N."
@@ -54,10 +54,7 @@ def build_limit_error(subject: str, name: str, maximum: int) -> DiagnosticsError
 
 
 def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) -> dict[str, int]:
-    """Parse the limits of the environment (NF_LIMIT_VMS=N) and of flags (vms=N); flags win.
-
-    Raises ValueError with a message.
-    """
+    """Parse the limits of the environment (NF_LIMIT_VMS=N) and of flags (vms=N). Flags win. Raises ValueError."""
     settings = [  # pairs (variable or flag, NAME=N); of equal names the last counts
         (name, f"{name.removeprefix(VARIABLE_PREFIX).lower()}={number}")
         for name, number in sorted(environment.items())  # sorted, so that errors are reported in a fixed order

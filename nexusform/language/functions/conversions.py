@@ -59,13 +59,12 @@ def _convert_to_type(target: Type, value: Value) -> Value:
 def _build_conversion(name: str, target: Type, description: str, *examples: Example) -> Function:
     """Build a function that converts any value to one type."""
     parameter = build_any_parameter("v", "a value", allow_marked=True)
-    return Function(
-        name, description, (parameter,), target, partial(_convert_to_type, target), examples, may_be_null=True
-    )
+    convert = partial(_convert_to_type, target)
+    return Function(name, description, (parameter,), target, convert, examples, may_be_null=True)
 
 
 def _evaluate_try(*attempts: Thunk) -> Value:
-    """Return the first value without errors; if it is not wholly known, an unknown value of open type instead.
+    """Return the first value without errors. If it is not wholly known, return an unknown value of open type.
 
     Raises FunctionProblem with the errors of all attempts if none succeeds.
     """
@@ -116,7 +115,7 @@ def _is_sensitive(value: Value) -> Value:
 
 
 def _format_type_of_value(value: Value) -> Value:
-    """Return the type of a value as text; unknown while the type of an unknown part is open."""
+    """Return the type of a value as text. It is unknown if the type of an unknown part is open (DYNAMIC)."""
     if has_dynamic(value.type) and not value.is_wholly_known:
         return Value(STRING, UNKNOWN)
     return Value(STRING, format_type(value.type))

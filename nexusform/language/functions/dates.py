@@ -62,7 +62,7 @@ class LocalTime(Struct, frozen=True):
     @property
     def date(self) -> tuple[int, int, int]:
         """Year, month and day of the month."""
-        # A `date` has no year 0: convert the same day of the years 400 to 799.
+        # A `date` has no year 0: convert the same day of the years 400 to 799, in a cycle of 400 years.
         cycles, remainder = divmod(self.day - 1, _CYCLE_DAYS)
         shifted_date = date.fromordinal(remainder + 1 + _CYCLE_DAYS)
         return shifted_date.year + (cycles - 1) * _CYCLE_YEARS, shifted_date.month, shifted_date.day
@@ -164,7 +164,7 @@ def _format_date(pattern: str, timestamp: str) -> str:
         if part["open"]:
             raise FixedProblem("unterminated literal '", argument=0)
         if not verb:
-            pieces.append((part["text"] or part["literal"]).replace("''", "'"))
+            pieces.append((part["text"] or part["literal"]).replace("''", "'"))  # two quotes mean one
         elif verb in _VERBS:
             pieces.append(_VERBS[verb](moment))
         else:

@@ -66,7 +66,7 @@ def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_coalesce(*arguments: Value) -> Value:
-    """Return the first argument other than null and (among strings) ""; unknown if an unknown one precedes it."""
+    """Return the first argument other than null and, of strings, "". It is unknown if an unknown one precedes it."""
     common = _find_coalesce_type(arguments)
     for argument in arguments:
         if argument.raw is UNKNOWN:
@@ -84,7 +84,7 @@ def _find_list_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_coalesce_list(*lists: Value) -> Value:
-    """Return the first list with elements; unknown if an unknown one precedes it.
+    """Return the first list with elements. It is unknown if an unknown one precedes it.
 
     The types of all arguments up to the first unknown one are checked, also those after the result.
     """
@@ -168,7 +168,7 @@ def _find_index_of_value(sequence: Value, value: Value) -> Value:
 
 
 def _has_element(sequence: Value, value: Value) -> Value:
-    """Check whether any element equals the value; unknown if none does, but an unknown element may."""
+    """Check whether any element equals the value. It is unknown if none does, but an unknown element may."""
     if not isinstance(sequence.type, SEQUENCES):
         raise FixedProblem("argument must be list, tuple, or set")
     has_unknown = False
@@ -182,7 +182,7 @@ def _has_element(sequence: Value, value: Value) -> Value:
 
 
 def _compute_length(value: Value) -> Value:
-    """Return the number of elements, attributes or characters; if it is unknown, an unknown value with its bounds."""
+    """Return the number of elements, attributes or characters. An unknown number still has its known bounds."""
     value_type, raw = value.type, value.raw
     if isinstance(value_type, (TupleType, ObjectType)):  # also of an unknown value
         return Value(NUMBER, len(value_type.parts))

@@ -33,7 +33,7 @@ _PLAIN_FIELD: Final = re.compile("[^,\n]*")
 
 
 def decode_utf8(data: bytes, description: str) -> str:
-    """Decode bytes as text. Raises FunctionProblem if they are not UTF-8."""
+    """Decode bytes as UTF-8. Raises FunctionProblem for invalid ones; `description` is the subject of its message."""
     try:
         return normalize_stored_text(data.decode("utf-8"))
     except UnicodeDecodeError:
@@ -260,7 +260,7 @@ def _decode_text(text: str, encoding: str) -> str:
 
 
 def _encode_json(value: Value) -> Value:
-    """Evaluate `jsonencode`; of a value with unknown parts only the first character may be known."""
+    """Evaluate `jsonencode`. With unknown parts in the value, only the first character of the text may be known."""
     if value.is_wholly_known:
         return Value(STRING, render_json(value))
     prefix = get_json_prefix(value.type) if get_refinement(value).not_null else ""

@@ -119,6 +119,7 @@ class FileReader:
 
 @contextmanager
 def _convert_file_problems() -> Iterator[None]:
+    """Raise a FileProblem of the `with` block as a FunctionProblem about the first argument, the path."""
     try:
         yield
     except FileProblem as problem:
@@ -126,6 +127,7 @@ def _convert_file_problems() -> Iterator[None]:
 
 
 def _build_file_hash(reader: FileReader, name: str, description: str, digest: Callable[[bytes], str]) -> Function:
+    """Build the function to hash a file, such as filesha256 for the name "sha256", by `digest`."""
     return build_plain_function(
         f"file{name}", f"The {description} of a file.", _PATH, compute=lambda path: digest(reader.read(path))
     )
@@ -170,22 +172,23 @@ class _TemplateScope:
         return self._functions
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
+        """Return the value of a variable, or an unknown value with an error (see Scope.lookup)."""
         name = traversal.root.name
         value = self._variables.get(name)
         if value is not None:
-            return value, 0, []
+            return value, 0, []  # no step is applied yet
         hint = suggest_name(name, self._variables)
         detail = f'vars map does not contain key "{name}".{hint}'
         problem = build_error("unknown-template-variable", detail, traversal.root.span)
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]  # no step is left to apply
 
 
 class TemplateRenderer:
     """Renderer of templates with the functions of the configuration, with limited nesting."""
 
     def __init__(self) -> None:
-        self.functions: Functions = {}
-        self._depth = 0
+        self.functions: Functions = {}  # for the templates; set once all functions are built
+        self._depth = 0  # of templates that render one another
 
     def render(self, name: str, text: str, variables: Value) -> Value:
         """Render a template to its value: text, or of any type if it is one interpolation. Raises FunctionProblem."""

@@ -58,7 +58,7 @@ def _evaluate_format(pattern: Value, *arguments: Value) -> Value:
 
 
 def _has_untyped_null(arguments: Sequence[Value]) -> bool:
-    # An untyped null is no error for a verb that needs a type, as in Terraform: the text is unknown.
+    """Check for a null without a type. As in Terraform, it is no error for `%d` or `%s`: the text is unknown."""
     return any(argument.raw is None and argument.type is DYNAMIC for argument in arguments)
 
 
@@ -128,7 +128,7 @@ def _render_argument(verb: _FormatVerb, argument: Value) -> str:
 
 
 def _render_any_value(verb: _FormatVerb, argument: Value) -> str:
-    """Render the argument of `%v`: a string or number plainly, other values as JSON; with the flag # all as JSON."""
+    """Render the argument of `%v`: a string or number plainly, other values as JSON. With the flag # all are JSON."""
     if argument.raw is None or "#" in verb.flags or argument.type not in (STRING, NUMBER):
         return render_json(argument)
     if argument.type == STRING:
@@ -196,7 +196,7 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
 
 
 def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[str, int]:
-    """Return digits and exponent of 0.DIGITS * 10**exponent: the shortest exact digits, rounded to at most `count`."""
+    """Return the digits of a number, at most `count` (None: all), and its exponent: ("125", 2) for 0.125 * 10**2."""
     if size == 0:
         return "0", 1
     digits, point = compute_shortest_digits(size)
@@ -231,11 +231,12 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
     lists: dict[int, Value] = {}  # by position in the call: the pattern is argument 0
     has_unknown_list = False
     for position, argument in enumerate(arguments, 1):
-        is_sequence = isinstance(argument.type, (ListType, SetType, TupleType))
-        if is_sequence and argument.raw is not None:
+        if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None:
             lists[position] = argument
-            has_unknown_list |= argument.raw is UNKNOWN or _find_known_sequence_length(argument) is None
-        has_unknown_list |= argument.type is DYNAMIC and argument.raw is UNKNOWN  # it may be a list, too
+            if argument.raw is UNKNOWN or _find_known_sequence_length(argument) is None:
+                has_unknown_list = True
+        elif argument.type is DYNAMIC and argument.raw is UNKNOWN:  # it may be a list, too
+            has_unknown_list = True
     count = _find_common_length(lists)  # of the texts
     if pattern.raw is UNKNOWN or has_unknown_list:
         return Value(_STRINGS, UNKNOWN)
@@ -255,7 +256,7 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
 
 
 def _find_common_length(lists: Mapping[int, Value]) -> int:
-    """Return the length of the lists, as far as it is known; 1 without any. Raises FunctionProblem if they differ."""
+    """Return the common known length of the lists, 1 without any. Raises FunctionProblem if known lengths differ."""
     count = first_position = None
     for position, argument in lists.items():  # position in the call: the pattern is argument 0
         length = _find_known_sequence_length(argument)

@@ -37,8 +37,8 @@ class FunctionProblem(Exception):
     def __init__(self, message: str, argument: int | None = None, line: int = 0) -> None:
         super().__init__(message)
         self.message = message
-        self.argument = argument
-        self.line = line
+        self.argument = argument  # its position; None: the problem is one of the call as a whole
+        self.line = line  # in the argument, from 1; 0: all of it
 
 
 class FixedProblem(FunctionProblem):
@@ -72,7 +72,7 @@ class Example(Struct, frozen=True):
 def build_any_parameter(
     name: str, description: str, *, allow_marked: bool = False, inner_marks: bool = False
 ) -> Parameter:
-    """Build a parameter that accepts every value: null, unknown, of any type."""
+    """Build a parameter for all values: null, unknown, of any type. See `Parameter` for the options about marks."""
     return Parameter(
         name,
         DYNAMIC,
@@ -284,30 +284,27 @@ def _check_expanded_argument(node: Call, function: Function, last: Value, run: E
 
 
 def _is_argument_count_valid(node: Call, function: Function, count: int, run: ExpressionRun) -> bool:
-    """Check the number of arguments, after the expansion of `...`; report a wrong one."""
+    """Check the number of arguments (`count`), after the expansion of `...`. Report a wrong one."""
     expected = len(function.parameters)
+    if count == expected or (count > expected and function.variadic is not None):
+        return True
+    signature = format_signature(function)
     if count < expected:
         at_least = "at least " if function.variadic else ""
         missing = function.parameters[count].name
         detail = f'Function "{node.name}" expects {at_least}{expected} argument(s). Missing value for "{missing}".'
-        run.report_problem("not-enough-function-arguments", detail, node, function=format_signature(function))
-        return False
-    if count > expected and function.variadic is None:
+        run.report_problem("not-enough-function-arguments", detail, node, function=signature)
+    else:
         detail = f'Function "{node.name}" expects only {expected} argument(s).'
         node_at_fault = node.arguments[min(expected, len(node.arguments) - 1)]  # the first surplus or the expanded one
-        run.report_problem(
-            "too-many-function-arguments", detail, node_at_fault, node, function=format_signature(function)
-        )
-        return False
-    return True
+        run.report_problem("too-many-function-arguments", detail, node_at_fault, node, function=signature)
+    return False
 
 
 def _call_with_values(
     node: Call, function: Function, arguments: list[Value], argument_nodes: list[Expression], run: ExpressionRun
 ) -> Value:
-    """Call a function with evaluated arguments of any type; `argument_nodes` are their expressions, to report problems
-    at them.
-    """
+    """Call a function with evaluated arguments of any type. Report problems at their expressions, `argument_nodes`."""
     try:
         converted_arguments = [convert_argument(function, i, a) for i, a in enumerate(arguments)]
         result = invoke_function(function, converted_arguments)
@@ -331,7 +328,7 @@ def _call_with_values(
 
 
 def _return_given_value(value: Value) -> tuple[Value, list[Diagnostic]]:
-    """Return an argument that is already a value."""
+    """Return an argument that is already a value, and no problems."""
     return value, []
 
 

@@ -31,6 +31,7 @@ _Hash = Callable[[bytes], str]
 
 
 def _build_hash(algorithm: str, encode: Callable[[bytes], str] = bytes.hex) -> _Hash:
+    """Build the function to hash bytes by an algorithm of hashlib; `encode` converts the digest to text."""
     return lambda data: encode(hashlib.new(algorithm, data, usedforsecurity=False).digest())
 
 
@@ -54,13 +55,13 @@ _SAMPLES: Final = {
 
 def _build_hash_function(name: str, description: str, digest: _Hash) -> Function:
     """Build the function of a hash, with an example if its result is short."""
-    sample = _SAMPLES.get(name)
+    hash_of_hello = _SAMPLES.get(name)  # None: it is long
     return build_plain_function(
         name,
         f"The {description} of the text's UTF-8 bytes.",
         [("str", STRING, "the text")],
         compute=lambda text: digest(text.encode()),
-        examples=[(f'{name}("hello")', f'"{sample}"')] if sample else [],
+        examples=[(f'{name}("hello")', f'"{hash_of_hello}"')] if hash_of_hello else [],
     )
 
 

@@ -58,6 +58,7 @@ def render_json(value: Value) -> str:
 
 
 def _reject_constant(name: str) -> Any:
+    """Reject NaN or Infinity: Python's parser accepts them, JSON does not."""
     raise FunctionProblem(f"{name} is not a JSON number", argument=0)
 
 
@@ -92,7 +93,7 @@ def get_json_prefix(value_type: Type) -> str:
 
 
 def determine_json_type(text: str) -> Type:
-    """Return the type of a value by a known prefix of its JSON text, DYNAMIC if open. Raises FunctionProblem."""
+    """Return the type of a JSON value by the first characters of its text (DYNAMIC for `[`). Raises FunctionProblem."""
     prefix = text.lstrip(" \t\r\n")
     if not prefix:
         return DYNAMIC
@@ -127,7 +128,7 @@ def _build_value_from_json(data: Any, depth: int) -> Value:
 
 
 def normalize_stored_text(text: str) -> str:
-    """Clean a text as stored strings: NFC-normalised, lone surrogates replaced."""
+    """Normalize a text as all strings of values: in NFC form, with lone surrogates replaced."""
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", _SURROGATES.sub("\ufffd", text))

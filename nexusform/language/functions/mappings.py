@@ -34,7 +34,7 @@ def _find_keys_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _compute_keys(mapping: Value) -> Value:
-    """Return the sorted keys; those of an unknown object are known by its type."""
+    """Return the sorted keys. Those of an unknown object are known from its type."""
     result_type = _find_keys_result_type([mapping])
     keys = mapping.type.names if isinstance(mapping.type, ObjectType) else mapping.raw
     if keys is UNKNOWN:
@@ -64,7 +64,7 @@ def _find_lookup_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
-    """Return the element of a key, else the default; unknown for an unknown map or key. Raises FunctionProblem."""
+    """Return the element of a key, else the default. Unknown maps or keys make it unknown. Raises FunctionProblem."""
     if len(default) > 1:
         raise FixedProblem("lookup() takes two or three arguments")
     mapping_type = mapping.type
@@ -160,7 +160,7 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
 
 
 def _build_zip_map(keys: Value, values: Value) -> Value:
-    """Combine keys and values; unknown if a key is. Raises FunctionProblem for different numbers, or a null key.
+    """Combine keys and values, unknown if a key is. Raises FunctionProblem for different numbers, or a null key.
 
     The keys ["b", "a"] and the values [1, 2] give { a = 2, b = 1 }; of equal keys the last one counts.
     """

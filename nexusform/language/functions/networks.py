@@ -28,7 +28,7 @@ _PREFIX: Final = ("prefix", STRING, "a prefix in CIDR notation")
 
 
 def _normalize_octets(text: str) -> str:
-    # Leading zeros in a dotted address are ignored, as in Terraform.
+    """Remove the leading zeros in a dotted address, since Terraform ignores them."""
     return text if ":" in text else _LEADING_ZEROS.sub("", text)
 
 
@@ -74,9 +74,9 @@ def _compute_netmask(prefix: str) -> str:
 
 
 def _format_network(base: _Network, first: int, length: int) -> str:
-    """Format the network of the same IP version as `base` from its first address on."""
+    """Format the network with this first address and prefix length, of the IP version of `base`."""
     network = type(base)((first, length))
-    mapped = getattr(network.network_address, "ipv4_mapped", None)
+    mapped = getattr(network.network_address, "ipv4_mapped", None)  # an IPv4 address within IPv6, as in ::ffff:10.0.0.1
     return str(network) if mapped is None else f"{mapped}/{max(length - _MAPPED, 0)}"
 
 

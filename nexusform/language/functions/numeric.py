@@ -24,7 +24,7 @@ _NUMBERS: Final = Parameter("numbers", NUMBER, "the numbers to compare", allow_u
 
 
 def _compute_extreme(choose: Callable[[Any], Any], *numbers: Value) -> Value:
-    """Evaluate `max` or `min` by Python's function (`choose`); the result is unknown if any argument is."""
+    """Evaluate `max` or `min` by Python's function (`choose`). The result is unknown if any argument is."""
     if not numbers:
         raise FixedProblem("must pass at least one number")
     raw_numbers = [number.raw for number in numbers]
@@ -82,7 +82,7 @@ def _parse_integer(text: Value, base: Value) -> Value:
 
 
 def _compute_sum(numbers: Value) -> Value:
-    """Add the elements of a list, set or tuple; unknown if one is. Elements after an unknown one are checked, too."""
+    """Add the elements of a list, set or tuple. The sum is unknown if one is, but all elements are checked."""
     if not isinstance(numbers.type, (ListType, SetType, TupleType)):
         raise FixedProblem("cannot sum noniterable", argument=0)
     if not numbers.raw:

@@ -99,7 +99,7 @@ def _compile_pattern_argument(pattern: str, position: int = 0) -> CompiledPatter
 
 
 def _list_matches(pattern: CompiledPattern, text: str) -> Iterator[Any]:
-    """List the matches from left to right, without an empty one right after another match."""
+    """Yield the matches from left to right, without an empty one right after another match."""
     end = -1
     for match in pattern.engine.finditer(text):
         if match.start() == match.end() == end:

@@ -34,7 +34,7 @@ _ANY_LIST: Final = ListType(DYNAMIC)
 
 
 def _split_chunks(sequence: Value, size: Value) -> Value:
-    """Split a list into lists of `size` elements, the last one of the rest; size 0 makes one list of all elements."""
+    """Split a list into lists of `size` elements; the last one has the rest. Size 0 makes one list of all elements."""
     if not isinstance(size.raw, int) or size.raw < 0:
         raise FixedProblem("the size argument must be a whole number that is not negative", argument=1)
     step = size.raw or max(len(sequence.raw), 1)  # range() needs a step above 0
@@ -88,7 +88,7 @@ def _join_lists(*arguments: Value) -> Value:
 
 
 def _remove_duplicates(sequence: Value) -> Value:
-    """Keep the first of equal elements; with unknown parts the result is unknown."""
+    """Keep the first of equal elements. With unknown parts the result is unknown."""
     if not sequence.is_wholly_known:
         return Value(sequence.type, UNKNOWN)
     unique_items: dict[Any, Value] = {}
@@ -98,7 +98,7 @@ def _remove_duplicates(sequence: Value) -> Value:
 
 
 def _flatten_sequence(sequence: Value) -> Value:
-    """Evaluate `flatten` to a tuple; unknown if the number of its elements is. Raises FunctionProblem."""
+    """Evaluate `flatten` to a tuple. It is unknown if the number of its elements is. Raises FunctionProblem."""
     if not isinstance(sequence.type, SEQUENCES):
         raise FixedProblem("can only flatten lists, sets and tuples", argument=0)
     elements: list[Value] = []
@@ -165,7 +165,7 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
 
 
 def _index_known_keys(keys: Sequence[Value]) -> dict[Any, int]:
-    """Return the index of each known key by its order key; of equal keys the first index."""
+    """Return the first index of each known key, by the result of compute_order_key, equal for equal keys."""
     indices: dict[Any, int] = {}
     for index, key in enumerate(keys):
         if key.is_wholly_known:

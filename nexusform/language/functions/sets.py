@@ -51,7 +51,7 @@ def _combine_sets(combine: _Combine, *sets: Value) -> Value:
 
 
 def _compute_union(*sets: Value) -> Value:
-    """Combine the elements of all sets, unknown ones included: these remove none of the others."""
+    """Return the union of sets. It is known even with unknown elements, since these remove none of the others."""
     set_type = _find_common_type(sets)
     items: list[Value] = []
     for operand in sets:
@@ -106,7 +106,7 @@ def _compute_cartesian_product(*sets: Value) -> Value:
 
 
 def _compute_length_bounds(sequence: Value) -> tuple[int, int | None]:
-    """Return the least and greatest length; unknown elements of a set may be equal to others."""
+    """Return the least and greatest length (None: no limit). Unknown elements of a set may be equal to others."""
     if isinstance(sequence.type, TupleType):
         return len(sequence.type.elements), len(sequence.type.elements)
     refinement = get_refinement(sequence)

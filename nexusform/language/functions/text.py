@@ -48,7 +48,7 @@ def _change_case(change: Callable[[str], str], text: str) -> str:
 
 
 def _change_case_unless_length_changes(before: str, after: str) -> str:
-    """Return the changed character if it is a single one, else the character itself; for the dotted capital I an i."""
+    """Return the changed character if it is a single one, else the character itself. The dotted capital I gives i."""
     if len(after) == 1:
         return after
     return "i" if before == "\u0130" and after[0] == "i" else before
@@ -90,7 +90,7 @@ def _split_text(separator: Value, text: Value) -> Value:
 
 
 def _join_texts(separator: Value, *lists: Value) -> Value:
-    """Join the strings of all lists; unknown if a string is. Raises FunctionProblem for an earlier null string."""
+    """Join the strings of all lists. The text is unknown if one is. Raises FunctionProblem for an earlier null."""
     if not lists:
         raise FixedProblem("at least one list is required")
     pieces: list[str] = []
@@ -106,7 +106,7 @@ def _join_texts(separator: Value, *lists: Value) -> Value:
 
 
 def _has_prefix(text: Value, prefix: Value) -> Value:
-    """Check for a prefix; of an unknown text a part of it may be known."""
+    """Check for a prefix. An unknown text may have a known start, and it may be enough to decide."""
     if text.raw is not UNKNOWN:
         return build_boolean(text.raw.startswith(prefix.raw))
     known_prefix = get_refinement(text).prefix

@@ -165,11 +165,14 @@ def parse_yaml(text: str) -> Value:
 
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        depth = 0
+        depth = 0  # the number of open sequences and mappings
         events: list[Event] = []
         for event in yaml.parse(text, Loader=loader):
             events.append(event)
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
             if depth > MAX_DEPTH:  # at once: reading deeper takes too long
                 raise FunctionProblem(_TOO_DEEP, argument=0)
         reader = _YamlReader(events)
@@ -193,10 +196,10 @@ class _YamlReader:
         self.events = events
         self.index = 0
         self.anchors: dict[str, tuple[Value, int]] = {}  # the value of each anchor and its number of nodes
-        self.nodes = 0
+        self.nodes = 0  # so far, to limit them
 
     def parse_document(self) -> Value:
-        """Parse the only document; none, or a second one, is an error. Raises FunctionProblem."""
+        """Parse the only document. Raises FunctionProblem if there is none, or a second one."""
         import yaml
 
         starts = [e for e in self.events if isinstance(e, yaml.DocumentStartEvent)]
@@ -295,6 +298,7 @@ def _collect_merged_entries(value: Value) -> dict[str, Value]:
 
 
 def _require_matching_yaml_tag(tag: str | None, kind: str) -> None:
+    """Raise FunctionProblem for an explicit tag other than `!!kind`, the one of this kind of node ("map", "seq")."""
     if tag is not None and tag != _TAG + kind:
         raise FunctionProblem(f'unsupported tag "{tag.replace(_TAG, "!!")}"', argument=0)
 

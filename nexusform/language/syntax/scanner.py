@@ -74,7 +74,8 @@ def count_clusters(text: str) -> int:
             # Parts of one Korean syllable; the first of them is U+1100.
             or (char >= "\u1100" and _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS)
         )
-        clusters += not is_same_cluster
+        if not is_same_cluster:
+            clusters += 1
         regional_count = regional_count + 1 if is_regional else 0
         # An extending character, such as a skin tone, leaves the cluster an emoji.
         is_emoji = _is_pictographic(char) or (is_emoji and _is_grapheme_extending_character(char))
@@ -97,7 +98,7 @@ class CharacterPositions:
             lines.append(newline + 1)
             newline = find("\n", newline + 1)
         self._lines = lines
-        self._line_bytes = None if self._ascii else self._compute_byte_offsets()
+        self._line_bytes = None if self._ascii else self._compute_byte_offsets()  # the byte at the start of each line
         self._known: dict[int, Position] = {}  # by offset
         # Spans are mostly requested in order, within one line of an ASCII file. The line of the last one is kept: its
         # number, and the offsets at its start and at the start of the next line.
@@ -403,7 +404,7 @@ class _Scanner:
             self.tokens.add(NEWLINE, newline_begin, end)
 
     def _scan_unquoted_piece(self, mode: _OpenTemplate) -> None:
-        """Scan the next piece of a heredoc or of a bare template: at most one line."""
+        """Scan the next piece, at most one line, of the open heredoc or bare template (`mode`)."""
         text, begin = self.text, self.offset
         if mode.marker and mode.line_start and self._scan_heredoc_end(mode.marker):  # only a heredoc has a marker
             return
@@ -413,7 +414,7 @@ class _Scanner:
         if match.lastindex == 1:  # literal text
             mode.line_start = text[end - 1] == "\n"
             self.tokens.add(PLAIN_TEXT, begin, end)
-        else:
+        else:  # group 2 is `${`, group 3 is `%{`
             mode.line_start = False
             self.tokens.add(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
             self.stack.append(_OpenTemplateSequence())
@@ -433,7 +434,7 @@ class _Scanner:
 
 def _find_name_end(text: str, offset: int) -> int:
     """Find the end of a name that extends to `offset`, by the Unicode rules for identifiers."""
-    while offset < len(text) and (text[offset] == "-" or ("a" + text[offset]).isidentifier()):
+    while offset < len(text) and (text[offset] == "-" or ("a" + text[offset]).isidentifier()):  # after a letter
         offset += 1
     return offset
 
@@ -446,5 +447,5 @@ def scan_text(text: str, *, with_comments: bool = False) -> Tokens:
 def scan_template(text: str) -> Tokens:
     """Scan a bare template: the content of a template file or of quotes."""
     scanner = _Scanner(text, with_comments=False)
-    scanner.stack.append(_OpenTemplate(END))
+    scanner.stack.append(_OpenTemplate(END))  # a template up to the end of the text
     return scanner.run()

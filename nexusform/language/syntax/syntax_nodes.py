@@ -37,9 +37,7 @@ class Literal(Node, frozen=True):
 
 
 class StringLiteral(Node, frozen=True):
-    """Piece of literal text: escapes decoded, NFC-normalised. Only inside Template, or a whole template without
-    interpolation.
-    """
+    """Literal text with decoded escapes, NFC-normalised: a part of a Template, or one without any interpolation."""
 
     value: str
     span: Span
@@ -353,7 +351,7 @@ class Body(Node, frozen=True):
 
 
 def _list_key_paths(expression: Expression, prefix: Path) -> Iterator[Path]:
-    """List the paths of literal object keys in an object, a list, parentheses or function arguments; no others."""
+    """List the paths of literal object keys, only in objects, lists, parentheses and function arguments."""
     match expression:
         case Parentheses():
             yield from _list_key_paths(expression.inner, prefix)
@@ -407,7 +405,7 @@ class JsonBody(Node, frozen=True):
     span: Span
 
     def list_literal_paths(self, prefix: Path = ()) -> Iterator[Path]:
-        """List the literal paths, in the order of the text."""
+        """List the paths of the names written in the text, in its order."""
         for json_object in self.objects:
             yield from _list_json_paths(json_object, prefix)
 

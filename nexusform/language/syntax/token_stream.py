@@ -280,13 +280,13 @@ class TokenStream(Struct):
         return f'The marker of a heredoc has no blanks and no quotes, and ends its line: write "<<{dash}{marker}".'
 
     def enter_level(self) -> None:
-        """Enter one more level; exceeding the maximum is a syntax error. At its end the caller decrements `depth`."""
+        """Count an opened level in `depth`; the caller decrements it at the end. Too many levels are a syntax error."""
         self.depth += 1
         self.add_nesting_levels(max(self.depth - self.reach, 0))  # only a level deeper than all before adds one
 
     def add_nesting_levels(self, levels: int = 1) -> None:
-        """Move the current expression down, below one or several new nodes. Raises MalformedSyntaxError, with a
-        diagnostic, beyond the maximum depth.
+        """Count one or several new nodes above the current expression: `reach`, the depth of its deepest node, grows by
+        `levels`. Raises MalformedSyntaxError, with a diagnostic, beyond the maximum depth.
         """
         self.reach += levels
         if self.reach > MAX_DEPTH:
@@ -369,5 +369,5 @@ def _decode_escape(escape: str) -> tuple[str, str]:
 def decode_plain(text: str) -> str:
     """Decode a literal piece of a heredoc or template file: only `$${` and `%%{` are escapes."""
     if "{" in text:
-        text = _TEMPLATE_ESCAPE.sub(r"\1{", text)
+        text = _TEMPLATE_ESCAPE.sub(r"\1{", text)  # `$${` becomes `${`
     return normalize_text(text)
