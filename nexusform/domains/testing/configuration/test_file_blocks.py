@@ -261,7 +261,7 @@ def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tup
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:
-    """Decode the providers of a run: keys of provider blocks by replaced provider. Return {} if absent or invalid."""
+    """Decode the providers of a run: {"simulated": "simulated.other"} uses another block; {} if absent or invalid."""
     if attribute is None:
         return {}
     expression = attribute.expression
@@ -298,8 +298,8 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
     for inner in parts.blocks:
         inner_content = _decode_content(inner.body, _DEFAULTS_SCHEMA, problems)
         inner_phase = inner_content.attributes.get("override_during")
-        is_planned = (_decode_keyword(inner_phase, _PHASES, problems) if inner_phase else phase) == "plan"
-        if is_planned and inner.type == "mock_resource":
+        own_phase = _decode_keyword(inner_phase, _PHASES, problems) if inner_phase else phase  # else the provider's
+        if own_phase == "plan" and inner.type == "mock_resource":
             planned_types.add(inner.labels[0].value)
         if "defaults" in inner_content.attributes:
             defaults[inner.type][inner.labels[0].value] = inner_content.attributes["defaults"].expression
@@ -332,8 +332,7 @@ _OVERRIDE_TARGETS: Final[Mapping[str, tuple[str | None, str]]] = {
 
 def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | None:
     """Decode one override; None if its target is missing or invalid, with a problem."""
-    parts = _decode_content(block.body, _OVERRIDE_SCHEMA, problems)
-    arguments = parts.attributes
+    arguments = _decode_content(block.body, _OVERRIDE_SCHEMA, problems).attributes
     target = _decode_pattern(arguments["target"].expression, problems) if "target" in arguments else None
     if target is None:
         return None

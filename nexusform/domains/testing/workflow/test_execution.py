@@ -54,7 +54,7 @@ class FileResult(Struct):
 
     @property
     def status(self) -> TestStatus:
-        """Worst status of its runs."""
+        """Worst status of its runs. It is ERROR if the file itself has errors, and PASS without runs."""
         file_statuses = [TestStatus.ERROR] if has_errors(self.diagnostics) else []
         return max([*file_statuses, *(run.status for run in self.runs)], key=_RANK.index, default=TestStatus.PASS)
 
@@ -137,7 +137,7 @@ class _TestFileRunner:
             sources=self.result.sources,
             clock=clock,
         )
-        self._modules: dict[str, Configuration] = {"": tests.configuration}
+        self._modules: dict[str, Configuration] = {"": tests.configuration}  # loaded modules by source
 
     def run(self, listener: ProgressListener) -> FileResult:
         """Run all blocks (skip those after an error), then destroy their resources."""

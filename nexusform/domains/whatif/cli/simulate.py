@@ -94,7 +94,7 @@ def run_question(
 
 
 def _select_site_or_all(snapshot: Snapshot, site: str) -> tuple[SiteSnapshot, ...]:
-    """Return the requested site, or all."""
+    """Return the site with this id, or all sites for ""."""
     from nexusform.domains.whatif.questions.name_lookup import find_site
 
     return (find_site(snapshot, site),) if site else tuple(snapshot.sites.values())
@@ -230,7 +230,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
 
 
 def _build_upgrade_answer(site: SiteSnapshot, cluster: VmOwnerSnapshot, inputs: SimulationInput) -> Answer:
-    """Build the answer for one upgrade, independent of the version."""
+    """Build the answer for the upgrade of one cluster to any version: the capacity needed is the same."""
     from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
     from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
         KUBERNETES_UPGRADE,

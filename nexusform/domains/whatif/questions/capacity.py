@@ -68,12 +68,12 @@ class SkuCapacity(Struct, frozen=True):
 
     @property
     def worst_rack(self) -> str:
-        """Rack with the least remaining capacity if lost, the first by name; "" without racks."""
+        """Name of the rack with the worst loss: fewest VMs fit on the others. First by name of equals; "" for none."""
         return min(self.without_rack, key=lambda rack: self.without_rack[rack].minimum, default="")
 
     @property
     def with_one_rack_down(self) -> Interval:
-        """Number of additional VMs with any one rack down."""
+        """Number of additional VMs after the loss of any one rack: of the worst one. It is 0 without racks."""
         minimum = min((interval.minimum for interval in self.without_rack.values()), default=0)
         return Interval(minimum, min((interval.maximum for interval in self.without_rack.values()), default=0))
 
@@ -303,12 +303,12 @@ def count_complete_sets(
 def _compute_mix_bounds(
     scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
-    """Compute bounds of the number of sets while NUMA cells are unknown. At most, as many sets fit as every part alone
-    allows. The minimum assumes each VM in the worst place: it blocks as many VMs of other parts as its size can.
+    """Compute bounds of the number of sets while NUMA cells are unknown. The maximum is that of the scarcest part, as
+    if alone on the site. The minimum assumes the worst place for each VM: there it blocks the most VMs of other parts.
     """
-    free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # of each part alone
+    free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # VMs of each part alone
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
-    reductions = [_compute_reduction(scheduler, part, parts) for part in parts]  # per set
+    reductions = [_compute_reduction(scheduler, part, parts) for part in parts]  # fewer VMs of the part per set
     certain_sets = [interval.minimum // reduction for interval, reduction in zip(free, reductions, strict=True)]
     minimum = min(maximum, *certain_sets)
     remaining = [
@@ -320,9 +320,9 @@ def _compute_mix_bounds(
 
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
-    """Compute by how many VMs one set of the mix reduces the certain capacity for the SKU of `part`: by the VMs of the
-    part, and by VMs blocked if those of other parts are in the worst place. The result is _UNBOUNDED if a VM needs
-    several cells, and a machine has more: it may choose some, so no set is certain.
+    """Return how many fewer VMs of the SKU of `part` certainly fit after one set of the mix. These are the VMs of the
+    part, and VMs blocked by other parts in the worst place. The number is _UNBOUNDED, so that no set is certain, if a
+    VM needs several cells and a machine has more of them: its choice of cells is open.
     """
     sku, share = part.sku, Share.compute(part.sku)
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):

@@ -83,17 +83,10 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     prefer less disk, then a SKU in use. Return None if no SKU fits.
     """
     used_names = {pool.sku.name for pool in site.pools}
-    # One machine of each kind of hardware.
-    machine_by_kind = {
-        (
-            machine.machine_sku,
-            machine.cells,
-            machine.cpus_per_cell,
-            machine.memory_gib_per_cell,
-            machine.disk_gib,
-        ): machine
-        for machine in machines
-    }
+    machine_by_kind: dict[object, Machine] = {}  # one machine of each kind of hardware
+    for machine in machines:
+        kind = machine.machine_sku, machine.cells, machine.cpus_per_cell, machine.memory_gib_per_cell, machine.disk_gib
+        machine_by_kind[kind] = machine
     one_cell = [sku for sku in site.skus.values() if sku.numa_cells == 1]
 
     def has_fitting_machine(sku: VmSku) -> bool:
@@ -121,7 +114,7 @@ def compute_cell_fragmentation(
     countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
     unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells[CellUsability.UNKNOWN])
     stranded = _find_stranded_cells(countable, site.skus.values())  # with capacity too small for any SKU
-    broken = cells[CellUsability.BROKEN]
+    broken = cells[CellUsability.BROKEN]  # fragmented: with smaller VMs only, and no longer fitting `sku`
     (broken_vcpus, broken_memory), (stranded_vcpus, stranded_memory) = _sum_free(broken), _sum_free(stranded)
     free_vcpus, free_memory = _sum_free(countable)
     first_vms = [cell.vms[0].vm for cell in broken]  # a broken cell counts for the pool of its first VM

@@ -146,8 +146,8 @@ def simulate_machine_loss(
     """
     lost_machines = frozenset(machines)
     down_now = site.machines_down - lost_machines
-    pools = list_affected_pools(site, lost_machines)
-    scheduler, _ = site.build_scheduler_without(lost_machines, reason="lost")
+    pools = list_affected_pools(site, lost_machines)  # each pool with a lost VM, and its VMs still up
+    scheduler, _ = site.build_scheduler_without(lost_machines, reason="lost")  # with all other VMs
     samples = _sample_shortage(site, scheduler, lost_machines)  # before _recreate_pools places VMs in `scheduler`
     return Failure(
         site_id=site.id,
@@ -176,7 +176,7 @@ def simulate_cluster_loss(
 
 def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
     """Simulate the loss of a whole site."""
-    pools = list_affected_pools(site, frozenset(site.machines))
+    pools = list_affected_pools(site, frozenset(site.machines))  # each pool with VMs: all of them are lost
     return Failure(
         site_id=site.id,
         scope=FailureScope.SITE,

@@ -58,9 +58,9 @@ class MemberEdit(Struct, frozen=True):
                 return f"{self.member} joins" + (enclose(" like ", self.value))
             case MemberEditKind.HEALTH:
                 return f"{self.member} is {self.value}"
-        if self.value is None:
+        if self.value is None:  # the taint, label or property is removed
             return f"{self.member}: without {self.kind} {self.key}"
-        is_key_only = self.kind is MemberEditKind.TAINT and not self.value
+        is_key_only = self.kind is MemberEditKind.TAINT and not self.value  # a taint may be set without a value ("")
         return f"{self.member}: {self.kind} {self.key}" + ("" if is_key_only else f"={self.value}")
 
 
@@ -135,7 +135,7 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     is_removal = setting.endswith("-") and "=" not in setting
     setting = setting.removesuffix("-" if is_removal else "").removesuffix(effect)
     key, equals, value = setting.partition("=")
-    # A taint has no other effect, and perhaps no value; anything else has a value.
+    # A taint may not have another effect (left in `setting`). A label or property must have a value to be set.
     is_valid = ":" not in setting if is_taint else is_removal or bool(equals)
     return MemberEdit(verb, member, key, None if is_removal else value) if member and key and is_valid else None
 

@@ -103,17 +103,17 @@ class PlacementOutcome(Struct, frozen=True):
 
     @property
     def gained(self) -> tuple[str, ...]:
-        """Clusters added."""
+        """Names of the clusters with a binding after the edits only."""
         return tuple(sorted(set(self.after.clusters) - set(self.before.clusters)))
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Clusters removed."""
+        """Names of the clusters with a binding before the edits only."""
         return tuple(sorted(set(self.before.clusters) - set(self.after.clusters)))
 
     @property
     def unchanged(self) -> tuple[PlacementChange, ...]:
-        """Rows of clusters kept despite a trigger."""
+        """Rows of clusters kept although something changed (the trigger of the row), such as the labels of a member."""
         return tuple(row for row in self.rows if row.action is PlacementAction.KEEP and row.trigger)
 
     @property
@@ -160,7 +160,7 @@ class FleetSimulation(Struct, frozen=True):
 
     @property
     def has_findings(self) -> bool:
-        """Whether a placement has findings, or a drained member keeps placements."""
+        """Whether a placement has findings, or stays on a drained member (`remaining`): the drain cannot evict it."""
         return any(placement.has_findings for placement in self.placements) or bool(self.remaining)
 
     @property
@@ -304,7 +304,7 @@ def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) 
         for diagnostic in result.diagnostics
         if (diagnostic.id, diagnostic.detail) not in baseline_details and diagnostic.id not in _WARNINGS_AS_DATA
     ]
-    # Drained members keep these placements: they were not evicted. Bindings in removal do not count.
+    # Placements (key, member) still on a drained member, as they were not evicted. Bindings in removal do not count.
     states = [_build_state(placement, placement.bindings) for placement in result.placements]
     remaining = [(state.key, cluster) for cluster, state in product(drained, states) if cluster in state.clusters]
     # The resources of every member without and with the edits, also of leaving ones; None for non-members.
@@ -517,6 +517,4 @@ def _build_state(placement: PlacementPlan, bindings: Iterable[Binding]) -> Sched
 
 def _get_planned_resources(state: FleetMemberState | None) -> ResourceUsage | None:
     """Return the resources of a member after a run, None for a non-member."""
-    if state is None or state.planned is None:
-        return None
-    return state.planned.resources
+    return state.planned.resources if state is not None and state.planned is not None else None

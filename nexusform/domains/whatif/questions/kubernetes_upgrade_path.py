@@ -52,7 +52,7 @@ class ClusterUpgradeHop(Struct, frozen=True):
 
     @property
     def course(self) -> Upgrade:
-        """The hop as plans record it."""
+        """The hop as an upgrade in the form recorded by plans."""
         return self.upgrade.build_course(self.start, str(self.end))
 
     @property
@@ -68,7 +68,7 @@ class ClusterUpgradeHop(Struct, frozen=True):
 
     @property
     def has_findings(self) -> bool:
-        """Whether the hop fails, or takes workload down."""
+        """Whether the hop may fail, takes workloads down, or needs an intermediate version bundle first."""
         return self.upgrade.has_findings or self.needs_intermediate_bundle
 
 

@@ -62,7 +62,7 @@ class EvictionCandidate(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name of the eviction: of its block, and of its object on the hub."""
+        """Name of the eviction's block and of its object on the hub: `rebalance-web-member-1`."""
         return _NO_NAME.sub("-", f"rebalance-{self.placement}-{self.cluster}").lower()
 
 
@@ -94,7 +94,7 @@ class RebalanceRequest(Struct, frozen=True):
     placement: str = ""
 
     def is_binding_in_scope(self, row: Feasibility) -> bool:
-        """Return True if the evictions have to let the pods of this binding run."""
+        """Return True if the request (cluster and placement, "" for all) is about this binding: its pods must run."""
         is_source = self.source_cluster in ("", row.cluster)
         return is_source and self.placement in ("", row.placement.name)
 
@@ -177,7 +177,7 @@ def find_minimum_evictions(
 
 
 def _list_bindings(rows: Iterable[Feasibility]) -> dict[tuple[Address, str], None]:
-    """Return the placement and cluster of these rows, in order."""
+    """Return the placement and cluster of each row, as keys of a dict: a set in their order."""
     return {(row.placement, row.cluster): None for row in rows}
 
 
@@ -224,12 +224,12 @@ class _EvictionSearch(Struct):
         for order in permutations(group):
             trial = EvictionProposal(order)
             outcome = self._evaluate_trial(trial)
-            returned = {item.cluster for item in outcome.list_repicked_evictions(trial)}
-            if returned - self.taintable:
-                self.untaintable |= dict.fromkeys(sorted(returned - self.taintable))
+            repicked = {item.cluster for item in outcome.list_repicked_evictions(trial)}  # by evicted placements
+            if repicked - self.taintable:
+                self.untaintable |= dict.fromkeys(sorted(repicked - self.taintable))
                 break  # no order helps: only a taint keeps these clusters away
-            if returned:
-                trial = EvictionProposal(order, tuple(sorted(returned)))
+            if repicked:
+                trial = EvictionProposal(order, tuple(sorted(repicked)))
                 outcome = self._evaluate_trial(trial)
             self.rejections |= dict.fromkeys(outcome.rejections)
             if outcome.rejections:  # another order may be accepted

@@ -127,7 +127,7 @@ class PodsSimulation(Struct):
         self.existing = self.pods.existing
 
     def run_outage_wave(self, number: int, down: Collection[str]) -> tuple[WorkloadImpact, ...]:
-        """Take these nodes down and up again; return the affected workloads."""
+        """Take these nodes down and up again, as the wave with this number. Return the affected workloads."""
         workloads, meanwhile = simulate_nodes_down(self.pods, self.existing, down, is_drained=self.is_drained)
         for impact in workloads:
             self._impacts.setdefault(impact.workload, []).append((number, impact))
@@ -294,7 +294,7 @@ class NodeDrainEffects(Struct, frozen=True):
 
     @property
     def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
-        """Workloads with fewer pods than before, or without a pod at once."""
+        """Workloads with fewer running pods after the drain, or without any pod for a time."""
         kept = (WorkloadOutcome.UNTOUCHED, WorkloadOutcome.KEPT)
         return tuple(impact for impact in self.workloads if impact.determine_outcome(is_drained=True) not in kept)
 

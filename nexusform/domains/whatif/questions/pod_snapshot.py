@@ -73,7 +73,7 @@ NO_OBSERVATIONS: Final = ClusterObservations()
 
 
 def build_observations_after(plan: Plan, clusters: Mapping[str, KubectlSnapshot]) -> ClusterObservations:
-    """Return the observations for the snapshot after a plan, and the names of the VMs removed or moved by it."""
+    """Return the observations for the snapshot after a plan. They include the names of VMs removed or moved by it."""
     recreated: set[str] = set()
     for row in plan.placements:
         if row.kind == VM and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
@@ -157,10 +157,8 @@ def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
             destination.extend(manifests)
         for cluster_id, workloads in _list_placed_workloads(site_object, target, cluster_id_by_member):
             sources.placed.setdefault(cluster_id, {}).update(workloads)
-        recorded_objects = (
-            list_cluster_objects(site_object.attributes, site_object.note) or {}
-        )  # None if state records none
-        for member, member_objects in recorded_objects.items():
+        recorded_objects = list_cluster_objects(site_object.attributes, site_object.note)  # None if state has none
+        for member, member_objects in (recorded_objects or {}).items():
             cluster_manifests = sources.by_placements.setdefault(cluster_id_by_member.get(member, ""), [])
             cluster_manifests.extend(unwrap_envelopes(member_objects).manifests)
     return sources

@@ -46,7 +46,7 @@ class CellChange(Struct, frozen=True):
 
     @property
     def recreations(self) -> int:
-        """Number of leaving single-cell VMs."""
+        """Number of VMs to re-create: the leaving single-cell VMs. Multi-cell VMs are counted by machine, not here."""
         return sum(count for _, count in self.leaving)
 
 
@@ -87,7 +87,7 @@ class CellCatalogue:
         numbers: dict[Share, int] = {}
         self.size_numbers_by_class = [numbers.setdefault(Share.compute(kind.sku), len(numbers)) for kind in kinds]
         self.sizes = tuple(numbers)
-        self.is_capped = False
+        self.is_capped = False  # True once combinations are left out because there are too many
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
         """Find the maximal combinations of single-cell VMs that fit in these cells; None if no VM fits. They fit under
@@ -166,7 +166,7 @@ class CellCatalogue:
         if not key.admits_demand or self._sku.numa_cells > 1:  # a multi-cell demand is one of the `arrivals`
             return
         count = 1
-        while (remaining_cell := free.subtract(self._sku, count)).is_non_negative:
+        while min(remaining_cell := free.subtract(self._sku, count)) >= 0:  # so many VMs of the demand fit
             yield build_change(remaining_cell, demand=count)
             count += 1
 
@@ -175,9 +175,10 @@ class _PatternSearch:
     """Depth-first search of combinations, size by size, largest counts first."""
 
     def __init__(self, sizes: Sequence[tuple[int, Share]]) -> None:
+        """Start without patterns. `sizes` are pairs of the number of a size and its share of a cell."""
         self._sizes = sizes
         self.patterns: list[Pattern] = []
-        self.is_capped = False
+        self.is_capped = False  # True if there are more than MAX_PATTERNS
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
         """Add 0 or more VMs of the size at this index to a pattern (pairs of size number and count), then of later
@@ -237,7 +238,7 @@ class CellPosition(Struct, frozen=True):
 
 
 def assign_groups(context: RepackContext, tracked_pools: frozenset[int]) -> dict[int, Group]:
-    """Return the group of each movable VM by handle: its pool if tracked, else its class of equal VMs."""
+    """Return the group of each movable VM by handle: ("pool", 3), its pool if tracked, else ("kind", 1), its class."""
     return {
         source.handle: ("pool", source.pool) if source.pool in tracked_pools else ("kind", source.vm_class)
         for source in context.all_movable_vms

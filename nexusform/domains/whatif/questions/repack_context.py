@@ -80,7 +80,7 @@ class RepackRequest(Struct, frozen=True, kw_only=True):
     separation_rules: tuple[SeparationRule, ...] = ()
 
     def can_recreate(self, count: int) -> bool:
-        """Return True if so many VMs may be re-created."""
+        """Return True if this many re-creations are allowed: `moves` is the limit, None for no limit."""
         return self.moves is None or count <= self.moves
 
     @property
@@ -97,7 +97,7 @@ class FreeCell(NamedTuple):
     vfs: int
 
     def subtract(self, sku: VmSku, count: int = 1) -> FreeCell:
-        """Return the remains after this many VMs take their share."""
+        """Return the remains after this many VMs take their share, or return it (a count below 0)."""
         return FreeCell(
             self.cpus - count * sku.cpus_in_cell,
             self.memory - count * sku.mib_in_cell,
@@ -106,12 +106,7 @@ class FreeCell(NamedTuple):
 
     def has_capacity(self, sku: VmSku) -> bool:
         """Return True if a VM of the SKU fits."""
-        return self.subtract(sku).is_non_negative
-
-    @property
-    def is_non_negative(self) -> bool:
-        """Whether no amount is negative."""
-        return min(self) >= 0
+        return min(self.subtract(sku)) >= 0  # no amount is negative
 
 
 class VmClass(Struct, frozen=True):
@@ -263,7 +258,7 @@ def _compute_rack_limit(
     lifted: frozenset[Constraint],
 ) -> int:
     """Compute the maximum VMs of a pool per rack after the repacking: as many as in its fullest rack now. It is more if
-    an even spread over the racks open to the pool needs more.
+    an even spread over the racks open to the pool needs more. `existing` counts VMs by number of the pool and rack.
     """
     if Constraint.SPREAD in lifted:
         return len(pool.vms)
@@ -340,8 +335,8 @@ def find_pods_without_resources(
 def _build_machines(
     scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
 ) -> tuple[RepackMachine, ...]:
-    """Build the machines for the repacking: if empty, each accepts a VM of some class (numbered as in `kinds`: VMs of
-    equal SKU and constraints) or of the demand. `movable_vms` are by handle, the scheduler's number of a VM.
+    """Build the machines of the repacking: those able to run, if empty, a VM of the demand or of a class in `kinds`. A
+    class is numbered, its VMs have equal SKU and constraints. `movable_vms` are by handle, the scheduler's VM number.
     """
     empty_scheduler = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
     demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]

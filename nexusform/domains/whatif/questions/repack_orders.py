@@ -171,8 +171,8 @@ class _OrderSearch:
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
 
     def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Build a window per group, trying every order of the VMs in each exchange; None if no windows are possible."""
-        for groups in product(*map(permutations, order)):
+        """Build a window per group of VMs, in any order of the VMs in a group; None if no windows are possible."""
+        for groups in product(*map(permutations, order)):  # the groups stay in order, the VMs of each in any order
             targets = [{step.source.handle: step.machine for step in group} for group in groups]
             sequence = build_ordered_sequence(self._context, self._request, targets)
             if sequence is not None:

@@ -95,7 +95,9 @@ class LinearProgram(Struct):
     names: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
     def add_row(self, name: tuple[Any, ...], lower: float = -_INFINITE, upper: float = 0.0) -> int:
-        """Return the number of the row with this name, such as ("spread", 3, "rack-1"). Add a new row."""
+        """Return the number of the row with this name, such as ("spread", 3, "rack-1"). Add it with these bounds if it
+        is new; an existing row keeps its bounds.
+        """
         number = self.names.get(name)
         if number is None:
             number = self.names[name] = len(self.lower)
@@ -104,7 +106,9 @@ class LinearProgram(Struct):
         return number
 
     def add_column(self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object) -> None:
-        """Add a column. `entries` are pairs of row number and coefficient; those of one row are summed."""
+        """Add a column. `entries` are pairs (row number, coefficient), summed by row. `subject`: the objects counted by
+        the column, to read the solution.
+        """
         summed: dict[int, float] = {}
         for row, value in entries:
             summed[row] = summed.get(row, 0.0) + value
@@ -239,7 +243,7 @@ class RepackProgram:
         return self._context.kinds[source.vm_class].sku
 
     def _add_cells(self, hosts: Iterable[RepackMachine]) -> None:
-        """Add the cells of machines, one unit for equal cells; their machine only counts for its disk."""
+        """Add the cells of machines: equal cells are one unit. Their machine only matters if its disk has a row."""
         units: dict[CellKey, list[CellPosition]] = {}
         for host in hosts:
             for cell in range(len(host.cells)):
@@ -363,7 +367,7 @@ class RepackProgram:
     def find_cleared_capacity(self, host: RepackMachine, cell: int) -> CellPatterns | None:
         """Find the capacity of a cell after all VMs in unknown cells left its machine; None without capacity."""
         key = self._build_cell_key(host, cell)
-        return self._catalogue.find_cell_capacity(((key.free,),), key)
+        return self._catalogue.find_cell_capacity(((key.free,),), key)  # one possible layout, of one cell
 
     def _get_cell_capacity_row(self, capacity: CellPatterns) -> int:
         """Return the constraint row of cells with this capacity, added on first use: no more patterns than cells.
@@ -388,10 +392,11 @@ class RepackProgram:
         return entries
 
     def _build_departure_entries(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
-        """Build the row entries of leaving VMs: as many may arrive elsewhere; tracked pools have more capacity here."""
+        """Build the row entries (row number, coefficient) of `count` VMs of a group that leave `host`."""
+        # Arrivals less departures are at least 0, so as many VMs arrive somewhere.
         entries = [(self._program.add_row(("comes", group), lower=0.0, upper=_INFINITE), -float(count))]
         group_type, pool = group
-        if group_type == "pool":
+        if group_type == "pool":  # a tracked pool: its rack may take as many VMs more
             entries.append((self._get_spread_row(pool, host.machine.rack), -float(count)))
         return entries
 
@@ -421,19 +426,21 @@ class RepackProgram:
             program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=(capacity, pattern))
 
     def _add_rack_arrivals(self) -> None:
-        """Add a column per group of leaving VMs and kind of slot (rack, classes, size): the number arriving there."""
+        """Add a column per group of VMs and kind of slots: the number of its re-created VMs that get such a slot. Slots
+        of a kind have one rack, set of admitted classes, and size.
+        """
         program = self._program
         class_by_group = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
         slot_rows = [(name, row) for name, row in program.names.items() if name[0] == "slots"]
         for group, vm_class in sorted(class_by_group.items()):
-            # Arrivals less departures: none may be missing.
+            # Arrivals less departures are at least 0: each VM that leaves arrives somewhere.
             arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)
-            for (_, rack, admitted, size), slot_row in slot_rows:
+            for (_, rack, admitted, size), slot_row in slot_rows:  # by name: ("slots", rack, classes, size)
                 if vm_class not in admitted or self._catalogue.size_numbers_by_class[vm_class] != size:
                     continue  # such VMs do not fit in this slot
                 entries = [(arrival_row, 1.0), (slot_row, 1.0)]
                 group_type, pool = group
-                if group_type == "pool":
+                if group_type == "pool":  # a tracked pool: the rack has a limit
                     entries.append((self._get_spread_row(pool, rack), 1.0))
                 program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=None)
 

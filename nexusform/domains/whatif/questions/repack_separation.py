@@ -47,12 +47,12 @@ class SeparationRuleGroup(Struct, frozen=True):
     nodes: frozenset[VmKey] = frozenset()
 
     def has_vm(self, vm: VmKey) -> bool:
-        """Return True if a VM, or a pod on it, belongs to the group."""
+        """Return True if the pool of a VM belongs to the group, or a pod on it before the repacking (`nodes`)."""
         owner, pool, _ = vm
         return (owner, pool) in self.pools or vm in self.nodes
 
     def is_member(self, located_vm: VmLocation) -> bool:
-        """Return True if a VM, or a pod on it, belongs to the group now."""
+        """Return True if the pool of a VM belongs to the group, or a pod now on it."""
         selector = self.selector
         return located_vm.pool in self.pools or (selector is not None and any(map(selector.is_match, located_vm.pods)))
 

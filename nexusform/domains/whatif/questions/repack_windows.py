@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from itertools import product
 from math import ceil
 from typing import Final
 
@@ -119,7 +118,7 @@ def build_ordered_sequence(
     sources = {source.handle: source for source in context.all_movable_vms if source.handle in targets}
     choice = RepackChoice(tuple(sources.values()), targets, reserved=frozenset(), crowding_pools=frozenset())
     builder = _RepackSequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
-    sequence = builder.build_windows(list(map(sources.__getitem__, group)) for group in order)
+    sequence = builder.build_windows([sources[handle] for handle in group] for group in order)
     if sequence is None or not has_capacity(sequence.scheduler_after, request):
         return None
     return sequence
@@ -131,8 +130,8 @@ def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> lis
         return [(_WindowStrategy.FREE, True)]
     if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
         return [(_WindowStrategy.FREE, True), (_WindowStrategy.STEERED, True)]
-    strict = list(product(_WindowStrategy, [True]))
-    return [*strict, *product(_STEERING_STRATEGIES, [False])]  # uncertain targets come last
+    certain_targets = [(strategy, True) for strategy in _WindowStrategy]
+    return certain_targets + [(strategy, False) for strategy in _STEERING_STRATEGIES]  # uncertain targets come last
 
 
 class _WindowStrategy(Enum):
@@ -526,7 +525,9 @@ def verify_sequence(
 def _count_target_hits(
     context: RepackContext, base: RackScheduler, window: RepackWindow, time_budget: TimeBudget
 ) -> Iterable[RepackStep]:
-    """Yield the steps with counts: a VM is on its target in `hits` of `runs` samples (other random choices)."""
+    """Yield the steps with counts: a VM is on its target in `hits` of `runs` samples (other random choices). `base` has
+    the machines and VMs of the site at the start of the window, without its leaving VMs.
+    """
     if _is_deterministic(context, base, window):
         yield from (replace(step, hits=SAMPLES, runs=SAMPLES) for step in window.steps)
         return

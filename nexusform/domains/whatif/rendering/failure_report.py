@@ -156,7 +156,7 @@ def _build_node_deletion_section(failure: Failure) -> Section:
 
 
 def build_failure_runbook(failure: Failure) -> list[str]:
-    """Build the steps of an operator, from the failure to the final check; none if no VM is down on a known machine."""
+    """Build the steps of an operator, from the failure to the final check; none if no machine or no VM is lost."""
     return list(_build_runbook_steps(failure)) if failure.machines and failure.vm_count else []
 
 

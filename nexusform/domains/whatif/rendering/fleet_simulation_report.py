@@ -173,7 +173,9 @@ def _truncate_sentences(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Section]:
-    """Build a section of clusters kept despite a trigger, and one of the differences of a new placement."""
+    """Build a section of clusters kept although something changed (a trigger), and one of other clusters of the same
+    placement if it were created now.
+    """
     kept_lines: list[str] = []
     fresh_lines: list[str] = []
     for placement in simulation.placements:
@@ -277,7 +279,7 @@ def _build_usage_document(usage: ResourceUsage) -> Mapping[str, Any]:
 
 
 def _build_pod_key(row: PlacementChange) -> dict[str, Any]:
-    cluster, _, workload = row.pool.partition("/")
+    cluster, _, workload = row.pool.partition("/")  # <cluster>/<workload>
     return {"cluster": cluster, "workload": workload, "pod": row.object}
 
 

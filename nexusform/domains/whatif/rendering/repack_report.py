@@ -266,7 +266,7 @@ _BLOCKING: Final = RecordForm(
 
 
 def build_repack_document(repack: RepackResult) -> dict[str, Any]:
-    """Build the result as JSON data."""
+    """Build the result as JSON data. Forms such as `_STEP` list the members of each object."""
     windows = tuple(enumerate(repack.windows, 1))
     return {
         **_FIGURES(repack),

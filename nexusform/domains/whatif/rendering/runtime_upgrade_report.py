@@ -206,16 +206,15 @@ def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgrad
     """Build the section with a row per pool and a column per wave: the number of its VMs up. `.` means all of them, and
     `!` a lost quorum or pool.
     """
-    waves = [
-        {
-            (pool.cluster_id, pool.pool): f"{pool.remaining_count:,}!" if pool.is_lost else f"{pool.remaining_count:,}"
-            for pool in wave.pools
-        }
-        for wave in upgrade.waves
-    ]
+    count_texts: list[dict[tuple[str, str], str]] = []  # of each wave: texts by cluster id and name of the pool
+    for wave in upgrade.waves:
+        wave_texts = {}
+        for pool in wave.pools:
+            wave_texts[pool.cluster_id, pool.pool] = f"{pool.remaining_count:,}{'!' if pool.is_lost else ''}"
+        count_texts.append(wave_texts)
     rows = []
     for verdict in verdicts:
-        counts = [wave.get((verdict.cluster_id, verdict.pool), ".") for wave in waves]
+        counts = [wave_texts.get((verdict.cluster_id, verdict.pool), ".") for wave_texts in count_texts]
         pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
         cells = (verdict.cluster, pool_name, f"{verdict.total:,}", *counts)
         rows.append(Row(cells, verdict.outcome is PoolOutcome.LOST))
@@ -252,7 +251,7 @@ def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
 
 
 def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
-    """Build the upgrades as JSON data."""
+    """Build the upgrades as JSON data. The forms `_SITE` and `_WAVE` list the members of the objects."""
     sites = []
     for upgrade in upgrades:
         waves = []
@@ -377,6 +376,6 @@ _COLUMN_NOTE = (
 
 
 def build_workload_document(impact: WorkloadImpact, *, is_drained: bool) -> dict[str, Any]:
-    """Build the data of one workload while nodes are down."""
+    """Build the data of one workload while nodes are down, with the members of `_WORKLOAD` and `_LOST`."""
     outcome = {"outcome": impact.determine_outcome(is_drained=is_drained).value}
     return {**_WORKLOAD(impact), **outcome, **_LOST(impact)}

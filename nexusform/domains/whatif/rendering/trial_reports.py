@@ -157,10 +157,12 @@ def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
 
 
 def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str, path: str) -> Report:
-    """Build the report; `evictions` and `taints` are the configuration, generated at `path` ("": nowhere)."""
+    """Build the report. `evictions` and `taints` are HCL texts, written to `path` ("": to no file)."""
     sections = tuple(_build_rebalance_sections(result, evictions, taints, path))
-    is_finding = bool(result.before.unknown) or (bool(result.waiting_bindings) and result.trial is None)
-    return Report("Rebalancing of placements (from the state)", _format_verdict(result), is_finding, (), sections)
+    has_no_help = bool(result.waiting_bindings) and result.trial is None  # pods wait, and no evictions help
+    is_finding = bool(result.before.unknown) or has_no_help  # unknown: other pods may wait
+    title = "Rebalancing of placements (from the state)"
+    return Report(title, _format_verdict(result), is_finding, sections=sections)
 
 
 def _format_verdict(result: RebalanceResult) -> str:

@@ -134,7 +134,7 @@ def locate_diagnostics(
     configuration, _ = load_project_configuration(location)
     blocks = {str(block.address): block for block in iterate_resource_blocks(configuration)}
     for position, problem in enumerate(problems):
-        block = blocks.get(_INSTANCE_KEY.sub("", problem.address))
+        block = blocks.get(_INSTANCE_KEY.sub("", problem.address))  # without the key of the instance
         if block is not None and problem.subject is None:
             problems[position] = replace(problem, subject=block.header_span, block=block.header)
     return problems, configuration.files

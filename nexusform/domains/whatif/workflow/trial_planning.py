@@ -124,11 +124,11 @@ class _EvictionTrials:
         self.run = run
         self.project = run.project
         self.members = members
-        self.problems: list[Diagnostic] = []
-        self._outcomes: dict[EvictionProposal, TrialOutcome] = {}
+        self.problems: list[Diagnostic] = []  # errors of the plan without evictions
+        self._outcomes: dict[EvictionProposal, TrialOutcome] = {}  # of the trials planned so far
 
     def evaluate(self, trial: EvictionProposal) -> TrialOutcome:
-        """Return the outcome of a plan with these evictions and taints."""
+        """Return the outcome of a plan with these evictions and taints; equal trials are planned once."""
         if trial not in self._outcomes:
             self._outcomes[trial] = self._plan_trial(trial)
         return self._outcomes[trial]

@@ -90,7 +90,7 @@ def _can_move(ground: RepackContext, asked: RepackRequest, chosen: Sequence[Mova
         fits = 0
         for (machine, _), free in cells.items():
             if machine in demanded:
-                fits += next(n for n in range(99) if not free.subtract(asked.sku, n + 1).is_non_negative)
+                fits += next(n for n in range(99) if min(free.subtract(asked.sku, n + 1)) < 0)
         return fits
 
     def try_placing(left: Sequence[MovableVm]) -> bool:
