@@ -173,7 +173,6 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     if not check_name(label, "invalid-run-block-name", problems):
         return None
     parts = _decode_content(block.body, RUN_SCHEMA, problems)
-    arguments = parts.attributes
     option_block = find_single_block(parts.blocks, "plan_options", problems)
     options: Mapping[str, Attribute] = {}
     if option_block is not None:
@@ -186,20 +185,20 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     source, source_span = _decode_module_source(parts, problems)
     return RunBlock(
         name=label.value,
-        command=_decode_keyword(arguments.get("command"), ("apply", "plan"), problems),
+        command=_decode_keyword(parts.attributes.get("command"), ("apply", "plan"), problems),
         variables=_decode_variables(parts, problems),
         source=source,
         assertions=decode_condition_blocks(parts.blocks, "assert", problems),
-        expected_failures=_decode_expected_failures(arguments.get("expect_failures"), problems),
+        expected_failures=_decode_expected_failures(parts.attributes.get("expect_failures"), problems),
         overrides=_decode_overrides(parts, problems),
-        providers=_decode_providers(arguments.get("providers"), problems),
+        providers=_decode_providers(parts.attributes.get("providers"), problems),
         span=block.header_span,
         source_span=source_span or block.header_span,
         mode=mode,
         refresh=refresh,
         replace_addresses=_decode_addresses(options.get("replace"), problems),
         target_addresses=_decode_addresses(options.get("target"), problems),
-        state_key=evaluate_string(arguments.get("state_key"), problems) or "",
+        state_key=evaluate_string(parts.attributes.get("state_key"), problems) or "",
     )
 
 

@@ -64,6 +64,7 @@ class RunBlockError(Exception):
     """A run failed with an error; it ends the file."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic], plan: Plan | None = None) -> None:
+        """Create the error. `plan` is the plan to show, None if there is none."""
         super().__init__("the run failed")
         self.diagnostics = list(diagnostics)
         self.plan = plan
@@ -245,7 +246,7 @@ class RunBlockExecutor(Struct):
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
     def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
-        """Evaluate the assertions after expected plan errors. Raises RunBlockError for other errors and an apply."""
+        """Evaluate the assertions after expected plan errors. Raises RunBlockError for an apply, or error in `problems`."""
         if not has_errors(problems) and block.command == "apply":
             problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
             detail = (
@@ -328,8 +329,7 @@ def _evaluate_assertion(
             "The condition depends on a value that is known only after apply. Remove the value from the "
             "condition, or set command = apply."
         )
-        span = condition.condition.span
-        diagnostics.append(build_error("unknown-condition-value", detail, span, block=block.header))
+        diagnostics.append(build_error("unknown-condition-value", detail, condition.condition.span, block=block.header))
         status = "error"
     return status, diagnostics
 

@@ -76,7 +76,9 @@ def run_question(
     build_answer: Callable[[Snapshot, SimulationInput], Answer],
     open_input: Callable[[CommandContext, str], SimulationInput] = open_snapshot,
 ) -> int:
-    """Read the input, answer the question and print the answer, or diagnostics; return the exit code."""
+    """Read the input, answer the question and print the answer, or diagnostics (`is_aside`: not on stdout, if it is for
+    a document only). Return the exit code.
+    """
     screen = flags.view.create_screen()
     try:
         inputs = open_input(flags.create_context(), flags.answer.plan)
@@ -136,12 +138,12 @@ def capacity(arguments: CapacityArguments) -> int:
         capacities = [compute_site_capacity(site, skus, zones, mix) for site in sites]
         report = build_capacity_report(capacities, inputs.origin)
 
-        def build_plays() -> list[Playback]:
+        def build_playbacks() -> list[Playback]:
             from nexusform.domains.whatif.rendering import map_playbacks
 
             return list(map(map_playbacks.build_current_playback, sites))
 
-        return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), plays=build_plays)
+        return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), plays=build_playbacks)
 
     return run_question(arguments.question, build_answer)
 
@@ -185,14 +187,14 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
         upgrades = [simulate_runtime_upgrade(site, requested.resolve_for_site(site), inputs.pods) for site in sites]
         report = build_runtime_upgrade_report(upgrades, inputs.origin)
 
-        def build_plays() -> list[Playback]:
+        def build_playbacks() -> list[Playback]:
             from nexusform.domains.whatif.rendering import map_playbacks
 
             pairs = zip(sites, upgrades, strict=True)
             return [map_playbacks.build_runtime_upgrade_playback(site, upgrade) for site, upgrade in pairs]
 
         document = build_runtime_upgrade_document(upgrades)
-        return Answer("runtime-upgrade", inputs.origin, report, document, plays=build_plays)
+        return Answer("runtime-upgrade", inputs.origin, report, document, plays=build_playbacks)
 
     return run_question(arguments.question, build_answer)
 
@@ -240,13 +242,13 @@ def _build_upgrade_answer(site: SiteSnapshot, cluster: VmOwnerSnapshot, inputs: 
     upgrade = simulate_kubernetes_upgrade(site, cluster, inputs.pods.get(cluster.id))
     report = build_kubernetes_upgrade_report(upgrade, inputs.origin)
 
-    def build_plays() -> list[Playback]:
+    def build_playbacks() -> list[Playback]:
         from nexusform.domains.whatif.rendering import map_playbacks
 
         return [map_playbacks.build_kubernetes_upgrade_playback(site, upgrade)]
 
     document = KUBERNETES_UPGRADE(upgrade)
-    return Answer("kubernetes-upgrade", inputs.origin, report, document, plays=build_plays)
+    return Answer("kubernetes-upgrade", inputs.origin, report, document, plays=build_playbacks)
 
 
 def _build_upgrade_path_answer(
@@ -320,12 +322,12 @@ def failure(arguments: FailureArguments) -> int:
         loss = _simulate_failure(snapshot, inputs.pods, arguments)
         report = build_failure_report(loss, inputs.origin)
 
-        def build_plays() -> list[Playback]:
+        def build_playbacks() -> list[Playback]:
             from nexusform.domains.whatif.rendering import map_playbacks
 
             return [map_playbacks.build_failure_playback(snapshot.sites[loss.site_id], loss)]
 
-        return Answer("failure", inputs.origin, report, FAILURE(loss), plays=build_plays)
+        return Answer("failure", inputs.origin, report, FAILURE(loss), plays=build_playbacks)
 
     return run_question(arguments.question, build_answer)
 

@@ -121,7 +121,7 @@ class Failure(Struct, frozen=True):
 
     @property
     def has_findings(self) -> bool:
-        """Whether availability is lost, or capacity elsewhere is uncertain."""
+        """Whether availability is lost, or capacity elsewhere is missing or uncertain."""
         is_uncertain = self.samples is not None and not self.samples.is_certain
         is_capacity_missing = self.missing > 0  # for VMs to re-create
         is_pool_lost = any(pool.is_lost for pool in self.pools)

@@ -124,6 +124,7 @@ class PodsSimulation(Struct):
     _impacts: dict[str, list[tuple[int, WorkloadImpact]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Start with the current pods. Each wave replaces `existing`."""
         self.existing = self.pods.existing
 
     def run_outage_wave(self, number: int, down: Collection[str]) -> tuple[WorkloadImpact, ...]:

@@ -106,7 +106,7 @@ class _ChoiceBuilder(Struct):
         for source in host.unknown_cell_vms:
             self.add_vm_to_recreate(source)
         for cells in self._cells_by_capacity.values():
-            cells[:] = [cell for cell in cells if cell.host is not host]
+            cells[:] = [cell for cell in cells if cell.host is not host]  # without its former capacity
         for cell in range(len(host.cells)):
             capacity = program.find_cleared_capacity(host, cell)
             if capacity is not None:

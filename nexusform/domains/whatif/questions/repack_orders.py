@@ -74,7 +74,7 @@ def search_orders(
     for count in range(max(minimum, 1), maximum + 1):
         try:
             sequence = search.find_sequence(count)
-        except _SearchLimitReached:
+        except _SearchLimitReached:  # of states or time
             return OrderSearchResult(searched=count - 1, cut_at=count)
         if sequence is not None:
             return OrderSearchResult(sequence, searched=count - 1)
@@ -200,7 +200,7 @@ class _OrderSearch:
         yield from machines
 
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
-        """Return True if the re-creations left after one of this VM cover the minimum of further departures."""
+        """Return True unless more VMs must move after this one than re-creations remain; `remaining` includes it."""
         state = self._states[self._locations[source.handle].machine]
         if not state.machine.admits_demand:  # this departure makes no room for the demand
             return self._compute_missing_departures() < remaining

@@ -503,7 +503,7 @@ class RepackProgram:
 
 
 def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counter[Group], int]:
-    """Count the VMs of each group moved by one use of a column, and the pods restarted by it; none without VMs."""
+    """Count the VMs of each group moved by one use of a column with this subject, and the pods restarted, if any."""
     sources: tuple[MovableVm, ...] = ()
     match subject:
         case (_CellGroup(), CellChange() as option):

@@ -234,6 +234,7 @@ def _build_cordon_commands(repack: RepackResult, machines: Sequence[str], verb: 
 
 
 def _is_rack_address(address: str) -> bool:
+    """Return True for the address of a rack: `nexus_rack.a`, also in a module."""
     return _RACK in address.split(".")
 
 

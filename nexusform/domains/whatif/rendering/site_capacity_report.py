@@ -143,10 +143,12 @@ def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
 
 
 def _build_sku_table(heads: Sequence[str], rows: tuple[Row, ...]) -> Table:
+    """Build a table with a row per SKU. All columns after the SKU are figures."""
     return Table(("SKU", *heads), rows, frozenset(range(1, len(heads) + 1)))
 
 
 def _format_zone(zone: ZoneCapacity) -> str:
+    """Format the number of additional VMs in a zone: `3`, or `3 +2` with those of planned racks."""
     return f"{zone.current} +{zone.planned:,}" if zone.planned else f"{zone.current}"
 
 

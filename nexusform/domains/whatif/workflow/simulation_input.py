@@ -86,6 +86,7 @@ class UnreadableInput(DiagnosticsError):
     """Error of an input that cannot be read, with the source files of its diagnostics."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] | None = None) -> None:
+        """Create the error. `sources` are files to quote in the diagnostics, by name."""
         super().__init__(*diagnostics)
         self.sources = sources or {}
 
