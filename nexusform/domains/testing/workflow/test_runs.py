@@ -114,7 +114,7 @@ class RunBlockExecutor(Struct):
                 value, new_problems = evaluate_expression(expression, scope)
             problems += new_problems
             if value is not None:
-                variables[name] = value
+                variables[name] = value  # in `scope`, too: later expressions may refer to it
         values, new_problems = self._resolve_variables(block, configuration, scope)
         problems += new_problems
         overrides, new_problems = collect_value_overrides(self.file, block, scope)
@@ -246,7 +246,7 @@ class RunBlockExecutor(Struct):
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
     def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
-        """Evaluate the assertions after expected plan errors. Raises RunBlockError for an apply, or error in `problems`."""
+        """Evaluate the assertions after expected errors. Raises RunBlockError for an apply, and errors in `problems`."""
         if not has_errors(problems) and block.command == "apply":
             problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
             detail = (

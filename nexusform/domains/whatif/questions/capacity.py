@@ -68,7 +68,7 @@ class SkuCapacity(Struct, frozen=True):
 
     @property
     def worst_rack(self) -> str:
-        """Name of the rack with the worst loss: fewest VMs fit on the others. First by name of equals; "" for none."""
+        """Name of the rack to lose with the fewest VMs fitting on the others: the first by name; "" without racks."""
         return min(self.without_rack, key=lambda rack: self.without_rack[rack].minimum, default="")
 
     @property

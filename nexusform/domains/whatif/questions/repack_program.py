@@ -315,9 +315,9 @@ class RepackProgram:
             entries += self._build_capacity_change(capacity_now, option.capacity)
             for group, count in option.leaving:
                 entries += self._build_departure_entries(group, count, first)
-            if option.demand:
+            if option.demand:  # number of single-cell VMs of the demand that get capacity in the cell
                 entries.append((program.add_row(_DEMAND_ROW), float(option.demand)))
-            if option.arrival is not None:
+            if option.arrival is not None:  # DEMAND, or the class of a re-created VM
                 # One share of an arriving multi-cell VM; _add_multi_cell_arrivals requires all of its shares.
                 entries.append((program.add_row(("wide", unit.machines, option.arrival), lower=0.0, upper=0.0), 1.0))
                 entries.append((program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0))
