@@ -246,7 +246,7 @@ class RunBlockExecutor(Struct):
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
     def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
-        """Evaluate the assertions after expected errors. Raises RunBlockError for an apply, and errors in `problems`."""
+        """Evaluate the assertions after expected errors. Raises RunBlockError for an apply, or errors in `problems`."""
         if not has_errors(problems) and block.command == "apply":
             problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
             detail = (

@@ -324,7 +324,7 @@ class OverridingProvider:
 
 
 def _build_override_answer(request: ChangeRequest, answers: Mapping[str, Any]) -> ChangeResult:
-    """Return the planned values with the override values inserted."""
+    """Return the planned values with the override values (`answers`) inserted, and the paths of these."""
     values = tuple(_list_leaves(answers, path=()))
     planned = replace_unknown(request.planned or {})
     return ChangeResult(apply_answer(planned, values), tuple(path for path, _ in values))

@@ -447,6 +447,7 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
     """Build the result of each placement by comparing the two runs: `baseline` without the edits, and `result` with
     them. Rows of both runs are unrelated to the edits.
     """
+    # A kept row is no change: it is never unrelated to the edits.
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
     bindings = group_by(result.rows, attrgetter("address"))

@@ -44,11 +44,6 @@ class CellChange(Struct, frozen=True):
     arrival: int | None = None
     spanning: tuple[int, ...] = ()
 
-    @property
-    def recreations(self) -> int:
-        """Number of VMs to re-create: the leaving single-cell VMs. Multi-cell VMs are counted by machine, not here."""
-        return sum(count for _, count in self.leaving)
-
 
 class CellPatterns(Struct, frozen=True):
     """Capacity for re-created VMs: all maximal combinations. `admitted`: feasible classes. `rack`: "" without

@@ -239,8 +239,8 @@ def _build_scheduler(site: SiteSnapshot, lifted: frozenset[Constraint]) -> RackS
 def rebuild_scheduler(
     scheduler: RackScheduler, machines: Iterable[Machine], vms: Iterable[ScheduledVm]
 ) -> RackScheduler:
-    """Return a scheduler with the same rule for these machines and VMs. With all VMs, none of them released before,
-    their handles stay the same.
+    """Return a scheduler with the same placement rule (spread, seed, profile) for these machines and VMs. With all VMs,
+    none of them released before, their handles (ids in the scheduler) stay the same.
     """
     new = RackScheduler(
         list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice, profile=scheduler.profile

@@ -121,6 +121,7 @@ def plan_repack(
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
     unknown_machines = len(site.scheduler.list_machines_with_unknown_cells())
     search = RepackSearch(pods, time_budget)
+    # With unknown cells, the rest of the time is for the search with known ones below.
     attempt = search.run(site, request, share=_UNKNOWN_SHARE if unknown_machines else 1.0)
     if_known = None  # re-creations if the unknown cells are as in the reported sample; None without a solution
     if unknown_machines:

@@ -328,7 +328,8 @@ class RepackProgram:
                 used_disk = option.demand * self._request.sku.disk_gib
                 used_disk -= sum(count * skus[group].disk_gib for group, count in option.leaving)
                 entries.append((program.add_row(("disk", unit.key.single_machine)), float(used_disk)))
-            program.add_column(cost=option.recreations, upper=size, entries=entries, subject=(unit, option))
+            recreations = sum(count for _, count in option.leaving)  # leaving multi-cell VMs count in _add_machines
+            program.add_column(cost=recreations, upper=size, entries=entries, subject=(unit, option))
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
         """Add equal machines with unknown cells as type `number`. A machine has two uses: it takes VMs that fit in
@@ -370,8 +371,8 @@ class RepackProgram:
         return self._catalogue.find_cell_capacity(((key.free,),), key)  # one possible layout, of one cell
 
     def _get_cell_capacity_row(self, capacity: CellPatterns) -> int:
-        """Return the constraint row of cells with this capacity, added on first use: no more patterns than cells.
-        `_add_cell_capacity` sets its bound.
+        """Return the row of a capacity, added on first use. It limits the patterns used in cells of this capacity to
+        the number of such cells; `_add_cell_capacity` sets this bound.
         """
         row = self._capacity_rows.get(capacity)
         if row is None:
