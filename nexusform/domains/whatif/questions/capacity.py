@@ -222,7 +222,7 @@ def _group_by_zone(
     """Group the capacity of racks by zone, in byte order. `zone_by_rack` has all racks. `free_by_rack` has the existing
     ones, and `planned_by_rack` the VMs of planned ones.
     """
-    racks = group_by(sorted(zone_by_rack, key=str.encode), zone_by_rack.__getitem__)
+    racks = group_by(sorted(zone_by_rack, key=str.encode), lambda rack: zone_by_rack[rack])  # names by zone
     capacities: list[ZoneCapacity] = []
     for zone in sorted(racks, key=str.encode):
         zone_racks = racks[zone]

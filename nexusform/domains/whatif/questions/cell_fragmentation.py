@@ -87,7 +87,6 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     for machine in machines:
         kind = machine.machine_sku, machine.cells, machine.cpus_per_cell, machine.memory_gib_per_cell, machine.disk_gib
         machine_by_kind[kind] = machine
-    one_cell = [sku for sku in site.skus.values() if sku.numa_cells == 1]
 
     def has_fitting_machine(sku: VmSku) -> bool:
         return any(_can_hold_vm(machine, sku) for machine in machine_by_kind.values())
@@ -95,7 +94,8 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     def build_size_key(sku: VmSku) -> tuple[float, int, int, bool, str]:  # largest first, then least disk
         return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used_names, sku.name
 
-    return min(filter(has_fitting_machine, one_cell), key=build_size_key, default=None)
+    fitting_skus = [sku for sku in site.skus.values() if sku.numa_cells == 1 and has_fitting_machine(sku)]
+    return min(fitting_skus, key=build_size_key, default=None)
 
 
 def compute_cell_fragmentation(

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain
-from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -265,7 +264,7 @@ def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[
     control plane lost the quorum; it is included and marked.
     """
     nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
-    for cluster_id, pools_of_cluster in group_by(nks_pools, attrgetter("cluster_id")).items():
+    for cluster_id, pools_of_cluster in group_by(nks_pools, lambda pool: pool.cluster_id).items():
         down = list(chain.from_iterable(pool.down_vms for pool in pools_of_cluster))
         affected_machines = {vm.placement.machine for vm in down}
         lacks_quorum = any(pool.is_control_plane and pool.is_lost for pool in pools_of_cluster)

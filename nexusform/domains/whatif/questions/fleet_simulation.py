@@ -450,8 +450,9 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
     # A kept row is no change: it is never unrelated to the edits.
     baseline_rows = (*baseline.rows, *baseline.pods)
     baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
-    bindings = group_by(result.rows, attrgetter("address"))
-    pods = group_by((row for row in result.pods if row.action is not PlacementAction.KEEP), attrgetter("address"))
+    bindings = group_by(result.rows, lambda row: row.address)
+    changed_pods = [row for row in result.pods if row.action is not PlacementAction.KEEP]
+    pods = group_by(changed_pods, lambda row: row.address)
     baseline_placements = {placement.address: placement for placement in baseline.placements}
     for placement in result.placements:
         baseline_placement = baseline_placements[placement.address]

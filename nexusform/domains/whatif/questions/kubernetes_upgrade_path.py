@@ -235,5 +235,5 @@ def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: Kubern
         vms = [replace(vm, placement=placement) for vm, placement in zip(pool.vms, placements, strict=True)]
         return replace(pool, vms=tuple(vms), handles={name: new_handles[old] for name, old in pool.handles.items()})
 
-    clusters = tuple(replace(item, pools=tuple(map(update_pool, item.pools))) for item in site.clusters)
-    return replace(site, scheduler=scheduler, clusters=clusters)
+    clusters = [replace(item, pools=tuple(update_pool(pool) for pool in item.pools)) for item in site.clusters]
+    return replace(site, scheduler=scheduler, clusters=tuple(clusters))

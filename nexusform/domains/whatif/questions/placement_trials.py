@@ -120,7 +120,7 @@ class RebalanceResult(Struct, frozen=True):
     @property
     def waiting_bindings(self) -> tuple[Feasibility, ...]:
         """Waiting bindings in the scope of the question."""
-        return tuple(filter(self.request.is_binding_in_scope, self.before.waiting))
+        return tuple(row for row in self.before.waiting if self.request.is_binding_in_scope(row))
 
 
 Evaluate = Callable[[EvictionProposal], TrialOutcome]
@@ -198,7 +198,7 @@ class _EvictionSearch(Struct):
         """Return the first set of evictions to let all pods in scope run, and the outcome of its plan. Return None and
         an empty outcome if there is none. Smaller sets come first.
         """
-        goals = list(filter(self.request.is_binding_in_scope, self.before.waiting))  # bindings with waiting pods
+        goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]  # to have no waiting pods
         # Clusters with pods waiting for capacity, not for other pods.
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
         # PickAll last: such a placement gets no other cluster for an evicted one.
@@ -268,7 +268,7 @@ class _EvictionSearch(Struct):
         """Return True if the evictions of a trial help: no binding in scope waits afterwards. No other one may newly
         wait or be unknown. No evicted binding may return, and no placement may lose clusters.
         """
-        if outcome.error or any(map(self.request.is_binding_in_scope, outcome.waiting)):
+        if outcome.error or any(self.request.is_binding_in_scope(row) for row in outcome.waiting):
             return False
         new_waiting = _list_bindings(outcome.waiting).keys() - _list_bindings(self.before.waiting)
         new_unknown = _list_bindings(outcome.unknown).keys() - _list_bindings(self.before.unknown)

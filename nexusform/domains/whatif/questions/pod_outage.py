@@ -137,7 +137,7 @@ class PodsSimulation(Struct):
 
     def build_verdicts(self) -> tuple[WorkloadVerdict, ...]:
         """Build the verdict of every workload, in the cluster's order."""
-        return tuple(map(self._build_workload_verdict, self.pods.workloads))
+        return tuple(self._build_workload_verdict(workload) for workload in self.pods.workloads)
 
     def _build_workload_verdict(self, workload: Workload) -> WorkloadVerdict:
         """Build the verdict of one workload over all waves: the fewest running pods, the most pending ones, and the

@@ -3,7 +3,6 @@ observed nodes and pods from kubectl.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -114,7 +113,7 @@ def build_observed_pods(
         # Build a workload for each controller without a manifest, from its pods.
         manifest_keys = {workload.key for workload in pods.workloads}
         workloads = list(pods.workloads)
-        for key, own_pods in group_by(pods.existing, attrgetter("workload")).items():
+        for key, own_pods in group_by(pods.existing, lambda pod: pod.workload).items():
             namespace, kind, name = key.split("/", 2)
             # Pods in deletion or of a DaemonSet are not placed again.
             if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):

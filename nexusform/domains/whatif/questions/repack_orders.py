@@ -153,7 +153,8 @@ class _OrderSearch:
         if max(departures, 1) > remaining:  # at least 1, as the demand does not fit yet
             return None
         # Equal sites have equal numbers of machines with the same key.
-        state_key = frozenset(Counter(map(self._build_machine_key, self._states)).items())
+        key_counts = Counter(self._build_machine_key(machine) for machine in self._states)
+        state_key = frozenset(key_counts.items())
         if self._searched.get(state_key, 0) >= remaining:  # an equal site had as many or more re-creations left
             return None
         self._searched[state_key] = remaining
@@ -282,7 +283,7 @@ class _OrderSearch:
     def _build_ring_exchange(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
         """Build an exchange: each VM moves to the machine of the next one, the last to that of the first."""
         machines = [self._locations[source.handle].machine for source in (*sources[1:], sources[0])]
-        return tuple(map(_Relocation, sources, machines))
+        return tuple(_Relocation(source, machine) for source, machine in zip(sources, machines, strict=True))
 
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
@@ -294,7 +295,7 @@ class _OrderSearch:
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
                 return None
-        old_locations = list(map(self._remove_vm, sources))
+        old_locations = [self._remove_vm(source) for source in sources]
         sequence = None
         if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
             added: list[MovableVm] = []

@@ -230,7 +230,7 @@ def simulate_window_pods(
     # Rules over pools alone were obeyed when the windows were built. A rule with a selector depends on pods.
     workload_rules = [rule for rule in separation_rules if any(group.selector is not None for group in rule.groups)]
     simulation = _PodSimulation(context, workload_rules)
-    checked_windows = list(map(simulation.drain_window, windows))
+    checked_windows = [simulation.drain_window(window) for window in windows]
     return checked_windows, frozenset(simulation.violating)
 
 

@@ -53,8 +53,9 @@ class SeparationRuleGroup(Struct, frozen=True):
 
     def is_member(self, located_vm: VmLocation) -> bool:
         """Return True if the pool of a VM belongs to the group, or a pod now on it."""
-        selector = self.selector
-        return located_vm.pool in self.pools or (selector is not None and any(map(selector.is_match, located_vm.pods)))
+        if located_vm.pool in self.pools:
+            return True
+        return self.selector is not None and any(self.selector.is_match(pod) for pod in located_vm.pods)
 
 
 class SeparationRule(Struct, frozen=True):
@@ -73,7 +74,7 @@ class SeparationRule(Struct, frozen=True):
             for other_vm in vms
             if any(group.has_vm((other_vm.vm.owner, other_vm.vm.pool, other_vm.vm.number)) for group in other_groups)
         )
-        return frozenset(map(self._get_scope_location, locations))
+        return frozenset(self._get_scope_location(location) for location in locations)
 
     def find_shared_locations(self, vm_locations: Iterable[VmLocation]) -> frozenset[str]:
         """Find the machines or racks with members of several groups."""
@@ -101,7 +102,7 @@ def build_separation_rules(
         attributes, is_rule = site_object.attributes, site_object.address.type == _RULE
         if not is_rule or attributes.get("enforcement") == _WARN or attributes.get("scope") == "site":
             continue  # a repacking keeps VMs on their site
-        groups = tuple(map(resolver.resolve_group, list_mappings(attributes, "group")))
+        groups = tuple(resolver.resolve_group(group) for group in list_mappings(attributes, "group"))
         rules.append(SeparationRule(str(attributes.get("scope")), groups))
     return tuple(rules)
 
