@@ -335,7 +335,7 @@ def _evaluate_assertion(
 
 
 def _build_planned_state(session: Run, plan: Plan) -> State:
-    """Return the state after a plan (refresh-only: with the objects as read); computed values may be unknown in it."""
+    """Return the state after a plan; computed values may be unknown. After a refresh-only plan, objects are as read."""
     state = session.stored.state
     if plan.mode is Mode.REFRESH_ONLY:
         instances = dict(state.instances)

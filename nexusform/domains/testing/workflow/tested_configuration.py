@@ -90,7 +90,7 @@ class AssertionScope(Struct, frozen=True):
 
 
 def lookup_run_outputs(runs: Mapping[str, Value], traversal: Traversal) -> LookupResult:
-    """Return the outputs of an earlier run as the value of `run.NAME`, one step, and no problems; else a problem."""
+    """Return the outputs of an earlier run (`run.NAME`), the number of steps used by them, and problems."""
     name = traversal.first_name
     if name in runs:
         return runs[name], 1, []
@@ -331,7 +331,7 @@ def _build_override_answer(request: ChangeRequest, answers: Mapping[str, Any]) -
 
 
 def _list_leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
-    """Yield path and value of each part other than a mapping; an empty mapping counts as a part, except the whole."""
+    """Yield path and value of each part of nested mappings. An empty mapping is a part, unless it is the whole."""
     if isinstance(value, Mapping) and (value or not path):
         for name, part in value.items():
             yield from _list_leaves(part, (*path, name))

@@ -367,6 +367,6 @@ def _count_sequential_sets(
 
 
 def _build_demand(index: int, part: SkuCount, number: int, constraints: Mapping[str, PlacementConstraints]) -> Demand:
-    """Build the demand of one VM of a mix; every part is a separate pool."""
+    """Build the demand of one VM of a mix. Each part (at `index`) counts as a pool of its own."""
     name = VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number)
     return Demand(name, part.sku, constraints[part.sku.name])

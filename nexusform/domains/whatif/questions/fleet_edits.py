@@ -278,7 +278,7 @@ def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember
 
 
 def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
-    """Return the member with a taint set (effect NoSchedule) or removed (without a value); an error if missing."""
+    """Return the member with a taint set (effect NoSchedule), or removed (value None). A missing one is an error."""
     existing = member.record.taints
     taints = [taint for taint in existing if taint.key != edit.key]
     if edit.value is not None:

@@ -30,7 +30,7 @@ def find_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
 
 
 def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
-    """Find a site by the id in `text`, or the only site for ""; an error for none or several."""
+    """Find a site by the id in `text`, or the only site for "". Raises DiagnosticsError for none or several."""
     if text:
         return find_site(snapshot, text)
     if len(snapshot.sites) == 1:
@@ -91,7 +91,7 @@ def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSn
 
 
 def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot]:
-    """Find an NKS cluster by id, address or unique name; an error for none, several or another kind."""
+    """Find an NKS cluster by id, address or unique name. Raises DiagnosticsError for none, several or another kind."""
     site, cluster = find_cluster(snapshot, text)
     if cluster.kind is not VmOwnerKind.NKS:
         detail = f"{cluster.id} is not an NKS cluster and has no Kubernetes upgrade."

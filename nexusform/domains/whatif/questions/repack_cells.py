@@ -85,9 +85,9 @@ class CellCatalogue:
         self.is_capped = False  # True once combinations are left out because there are too many
 
     def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
-        """Find the maximal combinations of single-cell VMs that fit in these cells; None if no VM fits. They fit under
-        every layout in `splits`: several free capacities are possible if VMs are in unknown cells.
-        `key` gives the classes of VMs accepted there. `disk` in GiB limits them together; None is no limit.
+        """Find the maximal combinations of single-cell VMs for these cells, None if no VM fits. `splits` are the
+        possible free capacities: several if VMs are in unknown cells, and a combination fits in each of them. `key` has
+        the classes of VMs accepted there. `disk` in GiB is the limit of all VMs together, None for no limit.
         """
         single_cell_kinds = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
         sizes = frozenset(self.size_numbers_by_class[kind] for kind in single_cell_kinds)

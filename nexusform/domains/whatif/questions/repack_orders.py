@@ -143,7 +143,7 @@ class _OrderSearch:
         return self._extend_solution(count, order=[])
 
     def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
-        """Try `remaining` more re-creations after `order`; return windows or None. Raises _SearchLimitReached."""
+        """Try up to `remaining` re-creations more than `order`. Return windows, or None. Raises _SearchLimitReached."""
         self._examined_states += 1
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
             raise _SearchLimitReached

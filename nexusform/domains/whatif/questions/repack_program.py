@@ -161,7 +161,7 @@ class RepackProgram:
 
     @property
     def is_capped(self) -> bool:
-        """Whether options were dropped; the bound is no proof then."""
+        """Whether options were left out, as there were too many. The bound is no proof then."""
         return self._catalogue.is_capped
 
     @property
@@ -272,8 +272,8 @@ class RepackProgram:
             self._program.add_column(cost=1.0, upper=len(hosts), entries=entries, subject=equal_vms)
 
     def _add_multi_cell_arrivals(self, number: int, first: RepackMachine, size: int) -> None:
-        """Add a column per class of multi-cell VMs accepted by `size` equal machines of type `number`: the number to
-        arrive. One of the demand fulfils it; others add slots for re-created VMs. `first` is any of the machines.
+        """Add a column per class of multi-cell VMs accepted by `size` equal machines of type `number`: how many arrive.
+        A VM of the demand counts for the demand. Any other one is a slot for a re-created VM. `first` is any machine.
         """
         program = self._program
         for vm_class, sku in self._arrivals:
@@ -332,8 +332,8 @@ class RepackProgram:
             program.add_column(cost=recreations, upper=size, entries=entries, subject=(unit, option))
 
     def _add_unknown_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
-        """Add equal machines with unknown cells as type `number`. A machine has two uses: it takes VMs that fit in
-        every possible layout of its cells; or all VMs in unknown cells leave, and its cells are known then.
+        """Add equal machines with unknown cells as type `number`. A machine has two uses. It takes VMs that fit in
+        every possible layout of its cells. Or all VMs in unknown cells leave, and its cells are known then.
         """
         first, size = hosts[0], len(hosts)
         program = self._program
@@ -528,8 +528,8 @@ class SolverResult(Struct, frozen=True):
 def run_solver(
     columns: Sequence[ProgramColumn], lower: Sequence[float], upper: Sequence[float], seconds: float | None = None
 ) -> SolverResult:
-    """Run HiGHS with one thread and a fixed seed. `lower` and `upper` bound the rows; `seconds` None means the node
-    limit only. Without values, `is_finished` is a proof of no solution; without columns, there is none.
+    """Run HiGHS with one thread and a fixed seed. `lower` and `upper` bound the rows. `seconds` None means the node
+    limit only. A result without values proves the lack of a solution if `is_finished`. Without columns there is none.
     """
     if not columns:
         return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)

@@ -202,7 +202,7 @@ class _ProgramRefinement:
         return choose_vms_to_recreate(self._context, program, solution, self._tracked_pools), solution.bound
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
-        """Find windows by freeing capacity for more VMs than requested, at last by a greedy choice; without a proof."""
+        """Find windows, without a proof: free capacity for more VMs than requested, and at last choose VMs greedily."""
         for more in _MORE:  # additional VMs
             if self._time_budget.is_exhausted:
                 break

@@ -84,9 +84,9 @@ class RepackWindowSequence(Struct, frozen=True):
 def find_window_sequence(
     context: RepackContext, request: RepackRequest, choice: RepackChoice, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> RepackWindowSequence | None:
-    """Find an order with all VMs placed and the demand fitting; None if none is found. First, VMs use any machine not
-    reserved for the demand; then, they are steered to the target machines of the choice, if it has any. Return the
-    first certain order; if there is none, the one with the highest certainty.
+    """Find an order with all VMs placed and the demand fitting. First, VMs use any machine not reserved for the demand.
+    Then they are steered (by cordons) to the target machines of the choice, if it has any. Return the first certain
+    order, else the one with the highest certainty, or None without one.
     """
     best_sequence, best_certainty = None, -1.0
     for strategy, is_strict in _list_window_strategies(context, choice):
@@ -256,8 +256,8 @@ class _RepackSequenceBuilder:
         return selected or self._select_vm_for_other_machine(remaining) or self._select_all_allowed(remaining)
 
     def _compute_turn(self, source: MovableVm) -> float:
-        """Return the turn of a VM; the lowest moves first. With LARGEST, large VMs do. With BY_TURNS, VMs returning to
-        their own machine are in the middle; those with targets on emptied machines move after them, all others before.
+        """Return the turn of a VM: the lowest moves first. LARGEST starts with the largest VMs. BY_TURNS has three
+        turns: most VMs, then VMs returning to their own machine, then VMs with targets on emptied machines.
         """
         if self._strategy is _WindowStrategy.LARGEST:
             return -self._context.kinds[source.vm_class].sku.memory_gib

@@ -38,7 +38,7 @@ def render_fleet_page(simulation: FleetSimulation, report: Report) -> str:
 
 def _render_matrices(simulation: FleetSimulation, rows: Sequence[PlacementChange]) -> Part:
     """Render matrices of placements before and after, with a column for each member. In a large fleet, only affected
-    members have one; if they are too many, render the list of changes in `rows` (of bindings). None without placements.
+    members have one. If even these are too many, list the changed bindings in `rows`. Return None without placements.
     """
     if not simulation.placements:
         return None

@@ -124,8 +124,8 @@ def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
 def _build_site_map(
     site: SiteSnapshot, placements_after: Mapping[_VmKey, Placement | None], lost: frozenset[str] = frozenset()
 ) -> SiteMap:
-    """Build the map of a site before and after; `placements_after` has the moved VMs of pools (None: down). VMs without
-    a pool on `lost` machines are down, too. Other VMs stay.
+    """Build the map of a site before and after. `placements_after` has the new locations of VMs of pools that move,
+    None if they are down. VMs without a pool on `lost` machines are down, too. Other VMs stay.
     """
     racks = [SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in site.racks]
     machines = [SiteMachine(facts) for rack in site.racks for facts in site.machines_by_rack.get(rack.name, ())]

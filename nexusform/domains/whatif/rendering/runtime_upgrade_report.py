@@ -61,7 +61,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
 
 
 def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
-    """Build the summary: losses of pools and workloads, or else Pending pods; then predicted stops of the upgrades."""
+    """Build the summary: losses of pools and workloads, or else Pending pods. Predicted stops of upgrades follow."""
     losses: list[str] = []
     workloads: list[WorkloadVerdict] = []
     stops: list[str] = []

@@ -184,7 +184,7 @@ def _format_verdict(result: RebalanceResult) -> str:
 
 
 def _build_rebalance_sections(result: RebalanceResult, evictions: str, taints: str, path: str) -> Iterator[Section]:
-    """Build the sections: a trial's evictions, proof and configuration, or reasons; waiting and unknown bindings."""
+    """Build the sections: evictions with proof and HCL, or else reasons. Waiting and unknown bindings follow."""
     if result.trial is not None:
         rows = []
         for number, item in enumerate(result.trial.evictions, 1):

@@ -134,8 +134,8 @@ class _EvictionTrials:
         return self._outcomes[trial]
 
     def _plan_trial(self, trial: EvictionProposal) -> TrialOutcome:
-        """Plan the project with the blocks of a trial. Errors without any eviction are kept in `problems`, for the
-        answer; errors with evictions only reject the trial.
+        """Plan the project with the blocks of a trial. Errors with evictions only reject the trial. Errors without any
+        eviction are kept in `problems`: the configuration itself is invalid.
         """
         texts = {
             _EVICTIONS_FILE: render_evictions(trial, self.members),
