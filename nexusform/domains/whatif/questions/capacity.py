@@ -73,7 +73,7 @@ class SkuCapacity(Struct, frozen=True):
 
     @property
     def with_one_rack_down(self) -> Interval:
-        """Number of additional VMs after the loss of any one rack: of the worst one. It is 0 without racks."""
+        """Number of additional VMs after the loss of one rack, the worst one; 0 without racks."""
         minimum = min((interval.minimum for interval in self.without_rack.values()), default=0)
         return Interval(minimum, min((interval.maximum for interval in self.without_rack.values()), default=0))
 
@@ -119,9 +119,9 @@ class CapacityAnswer(Struct, frozen=True):
 def compute_site_capacity(
     site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[SkuCount] = ()
 ) -> CapacityAnswer:
-    """Compute how many further VMs of each SKU a site can hold, and the limits of its free capacity. `skus`: if empty,
-    the SKUs in use and the largest supported one. `zones`: None means all. `mix`: SKUs with counts in one set, such as
-    3 VMs of one and 1 of another. The number of complete sets is computed.
+    """Compute how many further VMs of each SKU a site can hold, and the limits of its free capacity. Without `skus`,
+    count those in use and the largest supported one. `zones` None means all. `mix` has SKUs with counts in one set,
+    such as 3 VMs of one and 1 of another: the number of complete sets is computed.
     """
 
     def is_requested(zone: str) -> bool:

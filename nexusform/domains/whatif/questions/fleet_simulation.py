@@ -274,7 +274,7 @@ def _infer_unmanaged_usage(
     record: FleetMember, cluster: NodeCluster, last_member: Member | None, pods: PodPhase
 ) -> tuple[int, int]:
     """Infer the requests of pods not managed by nexusform: (millicores, bytes). The last plan recorded the available
-    resources. They were less than with managed pods alone, by these requests. Return (0, 0) if they are unknown.
+    resources. These requests are the difference to those with managed pods alone. Return (0, 0) if they are unknown.
     """
     if last_member is None:  # nothing is recorded yet
         return 0, 0

@@ -238,8 +238,8 @@ def _upgrade_batches(
 def _replace_vms(
     scheduler: RackScheduler, pool: PoolSnapshot, vms: Sequence[PlacedVm], *, is_surging: bool
 ) -> PlacedReplacements:
-    """Replace the VMs of a batch by new ones: with a surge the new VMs are placed before the old ones release their
-    capacity, else after that. Without capacity for all of them, the old VMs stay as they were.
+    """Replace the VMs of a batch by new ones. With a surge, new VMs are placed before the old ones release their
+    capacity, without it afterwards. If the new VMs do not all fit, the old ones stay as they were.
     """
     old_handles = [pool.handles[vm.name] for vm in vms]
     if not is_surging:

@@ -94,7 +94,7 @@ class RebalanceRequest(Struct, frozen=True):
     placement: str = ""
 
     def is_binding_in_scope(self, row: Feasibility) -> bool:
-        """Return True if the request (cluster and placement, "" for all) is about this binding: its pods must run."""
+        """Return True if the pods of this binding must run afterwards. The request may limit cluster and placement."""
         is_source = self.source_cluster in ("", row.cluster)
         return is_source and self.placement in ("", row.placement.name)
 
@@ -177,7 +177,7 @@ def find_minimum_evictions(
 
 
 def _list_bindings(rows: Iterable[Feasibility]) -> dict[tuple[Address, str], None]:
-    """Return the placement and cluster of each row, as keys of a dict: a set in their order."""
+    """Return (placement, cluster) of each row as the keys of a dict, to keep their order."""
     return {(row.placement, row.cluster): None for row in rows}
 
 

@@ -65,7 +65,7 @@ class SeparationRule(Struct, frozen=True):
     groups: tuple[SeparationRuleGroup, ...]
 
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
-        """Find the machines or racks forbidden for a VM: with VMs of groups other than its own, if it has a group."""
+        """Find the machines or racks with VMs of other groups: forbidden for a VM in a group. Empty for other VMs."""
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
         if len(other_groups) == len(self.groups):  # the VM is in no group
             return frozenset()

@@ -291,7 +291,7 @@ class _RepackSequenceBuilder:
         return selected
 
     def _build_window(self, selected: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
-        """Build a window as its plan runs: all VMs leave, then each is placed. If one does not fit, take only half."""
+        """Build a window: all VMs leave, then each is placed. If one does not fit, try half of the VMs, and so on."""
         size = len(selected)
         while size:
             by_pool_and_number = sorted(selected[:size], key=lambda source: source.handle)
@@ -299,7 +299,7 @@ class _RepackSequenceBuilder:
             if window is not None:
                 return window
             size //= 2
-        return None
+        return None  # not even one VM fits
 
     def _place_vms_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
         """Remove all `sources`, then place each of them in their order; None if one cannot be placed."""
@@ -379,8 +379,8 @@ class _RepackSequenceBuilder:
         return None
 
     def _find_machines_before_own(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
-        """Find the machines to cordon for a VM to return to its own one in every NUMA layout: all machines chosen in
-        some layout before its own one, the last choice. Return none if the VM need not return in every layout.
+        """Find the machines to cordon for a VM to return to its own one in every NUMA layout. Its own one is the last
+        choice, so these are all machines chosen in some layout. Return none if the VM need not return in every layout.
         """
         others: set[str] = set()
         if self._is_strict and self._is_returning_vm(source):
@@ -468,7 +468,7 @@ def can_be_down_together(
 
 
 def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
-    """Return the demand with `machines` cordoned: with a hint against them, if there are any."""
+    """Return the demand with a hint against `machines`, as if they were cordoned; unchanged without machines."""
     names = frozenset(machines)
     if not names:
         return demand

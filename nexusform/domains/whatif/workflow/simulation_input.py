@@ -250,7 +250,7 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
 
 
 def _read_planned_clusters(location: CommandContext, saved: SavedPlan, objects: Iterable[SiteObject]) -> _NodeReading:
-    """Read the clusters in data blocks of a saved plan, with references evaluated from `objects`: objects after it."""
+    """Read the clusters in data blocks of a saved plan. References are evaluated from `objects` (after the plan)."""
     if not saved.plan.basis.data_files:  # its data sources read no file, so no output of kubectl
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)
